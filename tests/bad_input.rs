@@ -1,5 +1,5 @@
-//! The kinds as a real API server serves them: what it refuses and with which words, what it accepts and keeps as
-//! written, and what kubectl shows.
+//! The kinds on a real API server: what it refuses and with which message, what it accepts and stores unchanged, and
+//! what kubectl shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod controlplane;
@@ -27,7 +27,7 @@ fn crd_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/crds")
 }
 
-/// A control plane onto which the kinds were put as a person does it, with `kubectl apply`; without kubelets.
+/// A control plane without kubelets, whose definitions were installed with `kubectl apply`.
 async fn control_plane() -> &'static ControlPlane {
     static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
     let start = async || {

@@ -1,4 +1,4 @@
-//! What holds for every pod template: noise does not move its hash, and any change does.
+//! Properties of the canonical form: noise does not change a template's hash, and any change does.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use windlass::revision::canonical::{Root, canonical, to_bytes};
 use windlass::revision::{diff, pod_template_hash};
 
-/// Objects in which an empty text, or an empty object, says something.
+/// Objects in which an empty string or object has a meaning.
 const SPEAKING: [&str; 11] = [
     "labels",
     "annotations",
@@ -26,7 +26,7 @@ const SPEAKING: [&str; 11] = [
     "sources",
 ];
 
-/// The same content with things in it that are as good as absent.
+/// The same content with fields added that count as absent.
 fn with_noise(value: &Value, under: &str, dice: &mut Dice) -> Value {
     match value {
         Value::Object(fields) => {
@@ -47,7 +47,7 @@ fn with_noise(value: &Value, under: &str, dice: &mut Dice) -> Value {
     }
 }
 
-/// JSON text with the keys of each object in any order.
+/// JSON text with the keys of each object in random order.
 fn shuffled(value: &Value, dice: &mut Dice) -> String {
     match value {
         Value::Object(fields) => {
@@ -66,7 +66,7 @@ fn shuffled(value: &Value, dice: &mut Dice) -> String {
     }
 }
 
-/// The JSON pointers of everything that has nothing below it.
+/// The JSON pointers of all leaves.
 fn leaves(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {

@@ -1,8 +1,8 @@
-//! One suite of API and StatefulSet behaviours, for the simulated cluster and the real control plane. What each case
-//! observed on the real one is kept in `conformance/observed.json`; both must observe exactly that.
+//! One suite of API and StatefulSet behaviours, for the simulated cluster and the real control plane.
+//! `conformance/observed.json` has what each case observed on the real one; both must observe exactly that.
 //!
-//! `WINDLASS_RECORD=1 cargo test --test conformance real` writes the file anew. `CONFORMANCE_CASE=word` runs only the
-//! cases whose names hold the word.
+//! `WINDLASS_RECORD=1 cargo test --test conformance real` records it again. `CONFORMANCE_CASE=word` runs only the
+//! cases whose names contain the word.
 #![recursion_limit = "256"]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::similar_names, clippy::needless_pass_by_value, reason = "cases are read, one at a time")]

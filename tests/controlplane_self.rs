@@ -1,4 +1,4 @@
-//! The real control plane and its played kubelets do what the other tests take for granted.
+//! The real control plane and its simulated kubelets behave as other tests assume.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod controlplane;
@@ -47,7 +47,7 @@ fn image(image: &str) -> Value {
     json!({"containers": [{"name": "main", "image": image}]})
 }
 
-/// A namespace's objects, and waiting for them.
+/// The objects of a namespace, with waits.
 struct Scene {
     sets: Api<StatefulSet>,
     pods: Api<Pod>,
@@ -169,7 +169,7 @@ async fn steering_takes_effect_while_the_pod_runs() {
     assert_eq!(container(&again).unwrap().restart_count, 1);
 
     cp.steer(&ns, "db-0", "hold-terminating").await;
-    // The kubelet hears of it by a watch of its own, and of the deletion by another one, in no order.
+    // The kubelet's watches of config maps and pods are not ordered.
     tokio::time::sleep(Duration::from_millis(500)).await;
     scene.pods.delete("db-0", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -289,7 +289,7 @@ async fn the_audit_log_counts_writes_and_leaves_dry_runs_out() {
     let mark = cp.audit_mark().await;
     let made = set("db", &image("x:1"), &json!({}), false);
     let mut tries = 0;
-    // The authorizer learns of the new binding from a watch.
+    // The authorizer's watch has yet to deliver the new binding.
     while let Err(error) = sets.create(&PostParams::default(), &made).await {
         tries += 1;
         assert!(tries < 100, "{error}");
@@ -357,7 +357,7 @@ async fn all_end(pids: &[u32], folder: &std::path::Path) {
     panic!("still there after 10 s: {pids:?} or {}", folder.display());
 }
 
-/// Not a test by itself: the next one runs it in a process of its own and kills that.
+/// Not a test by itself: the next one runs it in another process and kills that.
 #[tokio::test]
 #[ignore = "run by the next test, in a process of its own"]
 async fn an_owner_to_be_killed() {

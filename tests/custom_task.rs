@@ -1,5 +1,5 @@
-//! A task type of one's own, end to end: the very operator of `examples/drain_broker`, on a real control plane,
-//! with brokers that answer over HTTP.
+//! A custom task type, end to end: the operator of `examples/drain_broker` on a real control plane, with brokers that
+//! answer over HTTP.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "custom_task/brokers.rs"]
@@ -46,7 +46,7 @@ impl Scene {
         Self { world, brokers, operator }
     }
 
-    /// The operator ends at once, whatever it is at, and another takes over.
+    /// The operator ends at once, and another one takes over.
     async fn another_operator(&mut self) {
         self.operator.abort();
         let _ = (&mut self.operator).await;
@@ -69,7 +69,7 @@ impl Scene {
         self.world.until_applied().await;
     }
 
-    /// Waits until a node's plan stands at drain-broker with a message like this; answers with node and task.
+    /// Waits until a node's plan is at drain-broker with a message like this; returns node and task.
     async fn until_draining(&self, words: &str) -> (String, Value) {
         let until = monotonic() + PATIENCE;
         loop {
@@ -137,7 +137,7 @@ async fn each_broker_is_drained_once_before_its_pod_goes_and_a_new_one_never() {
         assert_eq!(broker.drains, 1, "drained once: {broker:?}");
         let deletes = scene.world.cp.audit_since(mark).await;
         let deletes = deletes.namespace(&scene.world.ns).resource("pods").verb("delete").name(&broker.pod);
-        // The played kubelet deletes what terminates, too.
+        // The simulated kubelet deletes terminating pods, too.
         let account = format!("system:serviceaccount:{}:windlass", scene.world.ns);
         let deletes = deletes.user(&account);
         assert_eq!(deletes.count(), 1, "{} is deleted once", broker.pod);

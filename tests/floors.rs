@@ -1,6 +1,6 @@
-//! The arrows of the house point down (ARCHITECTURE.md, "Code map"): a floor imports only the floors below it, pure
-//! floors do no I/O, and only `crates/clock/src/lib.rs` reads a clock. Reads the sources, so that a wrong import is
-//! found with its line. Test code may reach anywhere.
+//! The layering of ARCHITECTURE.md, "Code map": a floor imports only the floors below it, pure floors do no I/O, and
+//! only `crates/clock/src/lib.rs` reads a clock. Reads the sources, so that a failure names the line. Test code may
+//! import anything.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read the sources fails")]
 
@@ -10,7 +10,7 @@ mod circles;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The floors, and the floors of this crate that each may import.
+/// The floors, each with the floors of this crate that it may import.
 const HOUSE: &[(&str, &[&str])] = &[
     ("main", &["cli"]),
     (
@@ -112,7 +112,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a floor does without that does no I/O.
+/// What a pure floor may not mention.
 const PURE: &[&str] = &[
     "kube",
     "k8s_openapi",
@@ -126,7 +126,7 @@ const PURE: &[&str] = &[
     "std::env",
 ];
 
-/// What no file of a floor may mention.
+/// What single floors may not mention.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("engine", &["kube", "k8s_openapi", "reqwest", "axum", "tokio"]),
     ("planner", PURE),
@@ -135,7 +135,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
     ("hooks", &["k8s_openapi", "reqwest", "axum", "tokio", "futures", "async_trait", "std::fs", "std::env"]),
     ("report", PURE),
     ("sidecar", &["kube", "k8s_openapi"]),
-    // They write through the port, which guards every write.
+    // Tasks write through the port, which guards every write.
     ("tasks", &["kube"]),
     ("apply", &["kube"]),
     ("observe", &["kube"]),
@@ -156,7 +156,7 @@ impl Line {
         format!("{}:{}", self.file, self.number)
     }
 
-    /// The floor that the line stands on.
+    /// The floor of the line.
     fn floor(&self) -> &str {
         let of_a_crate =
             |name: &str| self.file.strip_prefix("crates/")?.strip_prefix(name)?.strip_prefix("/src/");
@@ -182,7 +182,7 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file holds nothing but tests: a `tests` or `laws` module, or one whose name says so.
+/// True if a file contains only tests: a `tests` or `laws` module, or one with such a name.
 fn is_test_file(relative: &str) -> bool {
     relative.split('/').any(|part| part == "tests" || part == "laws" || part.ends_with("tests.rs"))
 }
@@ -222,8 +222,8 @@ fn house() -> Vec<Line> {
         .collect()
 }
 
-/// The floors of this crate that a line names, by `crate::floor`, also within `use crate::{…}`, and, in the
-/// binary, by `windlass::floor`.
+/// The floors of this crate that a line names, by `crate::floor`, also within `use crate::{…}`, and, in the binary,
+/// by `windlass::floor`.
 fn named(text: &str) -> Vec<&str> {
     let mut floors = Vec::new();
     for prefix in ["crate::", "windlass::"] {
@@ -249,7 +249,7 @@ fn first_word(text: &str) -> &str {
     &text[..end]
 }
 
-/// Imports that point up, or sideways.
+/// Imports of floors that are not below.
 fn wrong_arrows(lines: &[Line]) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in lines {
@@ -322,7 +322,7 @@ fn only_the_clock_module_reads_a_clock() {
     assert_eq!(clocks(&house()), [""; 0]);
 }
 
-/// The words by which a text refers to a document that is not in the repository.
+/// The words by which a text refers to a document outside the repository.
 fn elsewhere() -> Vec<String> {
     let pages = ["BEHAVIOUR", "DESIGN", "REALWORLD"].map(str::to_owned);
     let files = ["FAULTS", "CONTROLPLANE", "STYLE", "HOUSE", "HOOKS", "INSTALL", "EYES", "WORKERS"];
@@ -331,7 +331,7 @@ fn elsewhere() -> Vec<String> {
     words
 }
 
-/// The files of a folder of the repository that people read, whatever they are written in.
+/// All text files of a folder of the repository.
 fn texts(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
@@ -352,7 +352,7 @@ fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
     for file in places.iter().chain(&pages).flat_map(|place| texts(&root.join(place))) {
         let name = file.strip_prefix(root).unwrap().to_string_lossy().into_owned();
         let Ok(text) = fs::read_to_string(&file) else { continue };
-        // It has to name them.
+        // It has to contain them.
         if name == "tests/floors.rs" {
             continue;
         }
@@ -367,7 +367,7 @@ fn nothing_refers_to_a_document_that_is_not_in_the_repository() {
     assert_eq!(found, [""; 0], "say in plain words what it means; what readers need is in docs/");
 }
 
-/// How many circles files make by importing each other. Fewer is better; break one, and lower this.
+/// The number of import cycles between files. After breaking one, lower this.
 const CIRCLES: usize = 1;
 
 #[test]
@@ -378,7 +378,7 @@ fn files_make_no_more_circles_by_importing_each_other() {
     assert!(circles.len() <= CIRCLES, "{} circles: {circles:#?}", circles.len());
 }
 
-/// The paths of sources that a page names in backticks.
+/// The source paths that a page names in backticks.
 fn named_sources(page: &str) -> Vec<&str> {
     let is_path = |word: &&str| {
         (word.starts_with("src/") || word.starts_with("crates/") || word.starts_with("plans/"))

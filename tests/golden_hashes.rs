@@ -1,5 +1,5 @@
-//! Every hash in `tests/golden/` is what it was when it was recorded. A hash that moves restarts fleets at
-//! an upgrade of Windlass; if the algorithm has to change, it gets a new version and the old one stays.
+//! Every hash in `tests/golden/` is unchanged. A hash that changes restarts fleets at an upgrade of Windlass; if the
+//! algorithm has to change, it gets a new version and the old one stays.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers are tests too")]
 
@@ -16,10 +16,10 @@ use windlass::api::StatefulNodeSpec;
 use windlass::render::{RenderOptions, pod_template};
 use windlass::revision::{pod_template_hash, rollout_hash};
 
-/// Set to 1, it fills in the hashes that are missing. It never changes one that is there.
+/// If set to 1, the test adds missing hashes. It never changes existing ones.
 const ADD: &str = "WINDLASS_GOLDEN_ADD";
 
-/// How many templates `generated.jsonl` holds.
+/// The number of templates in `generated.jsonl`.
 const GENERATED: u64 = 300;
 
 /// The field of an entry that holds its hashes.
@@ -33,7 +33,7 @@ fn may_add() -> bool {
     std::env::var(ADD).is_ok_and(|value| value == "1")
 }
 
-/// Compares an entry's recorded hashes with those that it has now. Answers whether the entry was completed.
+/// Compares an entry's recorded hashes with the computed ones. True if hashes were added.
 fn check(entry: &mut Value, now: &Value) -> bool {
     let name = entry["name"].clone();
     if let Some(recorded) = entry.get(HASHES) {
@@ -45,7 +45,7 @@ fn check(entry: &mut Value, now: &Value) -> bool {
     true
 }
 
-/// Checks every line of a file; `hashes` says an entry's hashes now. Answers the entries.
+/// Checks every line of a file; `hashes` computes an entry's hashes. Returns the entries.
 fn check_lines(file: &str, hashes: impl Fn(&Value) -> Value) -> Vec<Value> {
     let text = fs::read_to_string(golden(file)).unwrap_or_default();
     check_text(file, &text, hashes)
@@ -125,7 +125,7 @@ fn specs_are_the_same_target_or_not_and_keep_their_hashes() {
     assert!(entries.len() >= 56, "entries are not removed: {} are left", entries.len());
     check_sameness(&entries);
 
-    // What is the same target runs the same pod: a rendering may be remembered under its rollout hash.
+    // Equal targets render equal pods: a rendering may be cached by its rollout hash.
     let rendered = |side: &Value| pod_template(&spec_of(side), None, &RenderOptions::default());
     for entry in entries.iter().filter(|entry| entry["same"] == true) {
         let (a, b) = (rendered(&entry["a"]).unwrap(), rendered(&entry["b"]).unwrap());

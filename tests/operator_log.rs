@@ -1,10 +1,10 @@
-//! What `windlass operator` writes of itself where no terminal is.
+//! The log of `windlass operator` without a terminal.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// An operator whose API server is nowhere, and what it writes until it is asked to stop and has.
+/// The log of an operator without an API server, until its shutdown.
 fn log_of_an_operator(name: &str, format: &str) -> Vec<String> {
     let kubeconfig = std::env::temp_dir().join(format!("windlass-log-{name}-{}", std::process::id()));
     let nowhere = serde_json::json!({

@@ -1,5 +1,5 @@
-//! What `windlass plan` says, against what then happens: generated changes over fleets in every stage, on the simulated
-//! cluster under the unmodified operator. `tests/e2e/planned.rs` does the same on the real control plane.
+//! Compares `windlass plan` with what happens: generated changes of fleets in every stage, on the simulated cluster
+//! with the unmodified operator. `tests/e2e/planned.rs` does the same on the real control plane.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the stage has more than is needed here")]
 
@@ -88,7 +88,7 @@ impl World {
         serde_json::to_value(self.fleets.get("db").await.unwrap()).unwrap()
     }
 
-    /// Until nothing is written any more.
+    /// Waits until nothing is written any more.
     async fn settle(&self) {
         let mut quiet = 0;
         let mut version = self.cluster.version();
@@ -119,7 +119,7 @@ fn fleet(chance: &mut Chance, strategy: &str) -> Value {
             json!({"type": "BlueGreen", "blueGreen": {"promotion": promotion, "retireDelaySeconds": 3}})
         }
     };
-    // What stands is said to stand, and stays.
+    // A rollout without progress must not become stalled here.
     strategy["progressDeadlineSeconds"] = json!(100_000);
     json!({
         "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": "db"},
@@ -129,12 +129,12 @@ fn fleet(chance: &mut Chance, strategy: &str) -> Value {
     })
 }
 
-/// The names of each wave that are of one action.
+/// The names of each wave with these actions.
 fn of(foreseen: &Foreseen, actions: &[&str]) -> Vec<Vec<String>> {
     judge::of(&json!(foreseen), actions)
 }
 
-/// How often something of a kind was compared.
+/// The number of comparisons by kind.
 type Tally = BTreeMap<String, u32>;
 
 async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
@@ -174,7 +174,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             assert_eq!(invalid["message"].as_str().unwrap(), said, "{context}");
             let grants = seen.iter().any(|seen| matches!(seen, Seen::Granted(_)));
             assert!(!grants, "nothing is touched: {context}");
-            // As people do, before they think of something else.
+            // A person reverts the change before the next one.
             let back = json!([{"op": "replace", "path": "/spec", "value": before["spec"]}]);
             let back: json_patch::Patch = serde_json::from_value(back).unwrap();
             world.fleets.patch("db", &PatchParams::default(), &Patch::<()>::Json(back)).await.unwrap();
@@ -187,7 +187,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             continue;
         }
         assert_eq!(status["requestedRolloutHash"], json!(foreseen.target_hash), "{context}");
-        // A node that was granted and is given back, as a higher partition does, has the same rollout begin its tasks anew.
+        // A granted node that is reverted, as by a higher partition, makes the same rollout start its tasks again.
         let is_anew = status["history"].as_array().and_then(|history| history.last()).is_some_and(|last| {
             last["reason"] == "ChildChanged" && last["targetHash"] == status["plan"]["targetHash"]
         }) && status["history"] != before["status"]["history"];
@@ -197,7 +197,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             assert_eq!(status["plan"]["recipe"], json!(foreseen.recipe), "{context}");
         }
         let paused = after["spec"]["paused"] == true;
-        // What cannot run, or may not begin, does not come to its end.
+        // A rollout that cannot run or start does not finish.
         let whole = status["rollout"].is_null();
         let names = |pick: fn(&Seen) -> bool| {
             seen.iter().filter(|seen| pick(seen)).map(|seen| seen.name().clone()).collect::<Vec<_>>()
@@ -215,7 +215,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         }
         let sets = !foreseen.set.is_empty();
         assert!(judge::serves(&json!(foreseen), &before, &after, whole), "who serves: {context}");
-        // The nodes of a set have no order among themselves.
+        // The nodes within a wave have no order.
         assert!(follows(&of(&foreseen, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");
         assert!(follows(&of(&foreseen, &["Create"]), &made, whole), "who is made: {context}");
         if whole || !sets {

@@ -1,5 +1,5 @@
-//! The objects that a node and a fleet consist of, whole. A field that comes or goes here is written to
-//! every object there is at the next upgrade of Windlass.
+//! The complete objects of a node and a fleet. A field that appears or disappears here is written to every existing
+//! object at the next upgrade of Windlass.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 

@@ -1,5 +1,5 @@
-//! A real API server takes what Windlass renders, in every field: under strict validation, as the dry run
-//! before a rollout asks for it.
+//! A real API server accepts what Windlass renders, in every field, under strict validation, as in the dry run before
+//! a rollout.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers are tests too")]
 
@@ -15,12 +15,12 @@ use serde_json::Value;
 use windlass::api::StatefulNodeSpec;
 use windlass::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
 
-/// The nodes that this API server refuses, and a part of what it says: they are there for their hashes.
+/// The nodes that this API server refuses, and a part of its message: they exist for their hashes.
 const REFUSED: [(&str, &str); 4] = [
     ("newer-kubernetes", "unknown field \"spec.template.spec.workloadRef\""),
     ("ceph-osd", "privileged: Forbidden: disallowed by cluster policy"),
     ("elasticsearch", "privileged: Forbidden: disallowed by cluster policy"),
-    // The sidecar of that one mounts what a fleet's claims bring.
+    // This sidecar mounts a volume of the fleet's claim templates.
     ("hard-fork-relay", "volumeMounts[0].name: Not found: \"data\""),
 ];
 

@@ -1,6 +1,6 @@
-//! What a person sees in a real terminal, character by character: the shipped program over fleets that the operator made,
-//! at 80 and 110 columns, with colours, without them, and without UTF-8. The files in tests/screens are what is to be seen;
-//! `UPDATE_SCREENS=1` writes them anew, and then somebody has to look at them.
+//! The output in a real terminal, character by character: the shipped program with fleets that the operator made, at
+//! 80 and 110 columns, with colours, without them, and without UTF-8. The files in tests/screens have the expected
+//! screens; `UPDATE_SCREENS=1` writes them again, for review.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
@@ -22,7 +22,7 @@ use windlass_sim::Cluster;
 use scene::{NAMESPACE, Scene};
 use terminal::{Like, Terminal, Terminals};
 
-/// The files and what is typed for each. `NEW` is the file of a fleet that does not exist.
+/// The files, each with the command typed for it. `NEW` is the file of a fleet that does not exist.
 const TYPED: [(&str, &str); 12] = [
     ("status-steady", "status nd/cache"),
     ("status-mid-rollout", "status nd/queue"),
@@ -39,7 +39,7 @@ const TYPED: [(&str, &str); 12] = [
 ];
 const WATCHED: [(&str, &str); 2] = [("watch-ill", "status -w nd/db"), ("watch-several", "status -w")];
 
-/// Every terminal that each is looked at in.
+/// The terminals for each command.
 fn terminals(rows: u32) -> impl Iterator<Item = (&'static str, Like)> {
     let like = move |columns, colours, utf8| Like { columns, rows, colours, utf8 };
     [110, 80].into_iter().flat_map(move |columns| {
@@ -51,7 +51,7 @@ fn terminals(rows: u32) -> impl Iterator<Item = (&'static str, Like)> {
     })
 }
 
-/// Compares what was seen with its file, or writes that.
+/// Compares a screen with its file, or updates the file.
 fn compare(name: &str, seen: &str, differ: &mut Vec<String>) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
     if std::env::var_os("UPDATE_SCREENS").is_some_and(|value| !value.is_empty()) {
@@ -97,7 +97,8 @@ async fn every_screen_is_as_its_file_says() {
                 let code = terminal.end();
                 let screen = terminal.screen();
                 write!(seen, "=== {} columns, {how}, exit code {code}\n{screen}\n", like.columns).unwrap();
-                // A command has to be in one piece to be pasted; all else is broken between words, or cut.
+                // A command has to be in one piece to be pasted; everything else is wrapped between words, or
+                // truncated.
                 let broken: Vec<String> =
                     terminal.wrapped().into_iter().filter(|line| !line.contains("windlass ")).collect();
                 if !broken.is_empty() {
@@ -122,7 +123,7 @@ async fn every_screen_is_as_its_file_says() {
                 write!(seen, "=== {} columns, {how}\n{screen}\n", like.columns).unwrap();
                 terminal.press("q");
                 assert_eq!(terminal.end(), 0);
-                // What was seen last stays on the screen that one came from.
+                // The last state stays on the regular screen.
                 let left = terminal.screen();
                 write!(seen, "=== after q\n{left}\n").unwrap();
             }
@@ -133,7 +134,7 @@ async fn every_screen_is_as_its_file_says() {
     looked.await.unwrap();
 }
 
-/// Types what is to be completed, and looks whether it is.
+/// Types the start of a word and checks its completion.
 fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
     shell.type_in(&format!("export KUBECONFIG='{}'\n", kubeconfig.display()));
     shell.type_in(&format!("{source}; clear; echo re''ady\n"));
@@ -144,7 +145,7 @@ fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
     shell.says("$ windlass explain nd/cache");
     shell.type_in("\n");
     shell.says("NodeDeployment cache");
-    // Where more than one would do, all are offered.
+    // With several candidates, all are listed.
     shell.type_in("clear\n");
     shell.type_in("windlass status nd/\t\t");
     for name in ["nd/cache", "nd/db", "nd/queue", "nd/web"] {

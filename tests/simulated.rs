@@ -1,5 +1,5 @@
-//! What the simulated cluster promises beside being like the real one: an ordinary client and kube's own machinery
-//! run on it, it is deterministic, quick, and breaks where it is told to.
+//! Properties of the simulated cluster besides conformance: an ordinary client and kube's runtime work on it; it is
+//! deterministic and fast, and injects faults.
 #![allow(clippy::disallowed_methods, reason = "tests measure time")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

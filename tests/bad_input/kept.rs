@@ -1,4 +1,4 @@
-//! What is stored is what was written, plus defaults.
+//! Objects are stored as written, plus defaults.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use windlass::revision::{pod_template_hash, rollout_hash};
 use super::cases::{claim, fleet, node, rich};
 use super::{api_of, control_plane, dynamic, named};
 
-/// A pod template with fields that no schema of ours names, and values that a typed reading would change.
+/// A pod template with unknown fields, and values that typed decoding would change.
 fn odd_pod_template() -> Value {
     json!({
         "metadata": {
@@ -117,7 +117,7 @@ async fn what_a_rust_client_writes_is_what_it_reads() {
     let mut written: NodeDeployment = serde_json::from_value(of_fleet).unwrap();
     fleets.create(&PostParams::default(), &written).await.unwrap();
     let read = fleets.get("db").await.unwrap();
-    // An option whose readers know the default.
+    // An optional field whose readers know the default.
     written.spec.update_strategy.in_place.as_mut().unwrap().partition = 0;
     assert_eq!(read.spec, written.spec);
     let nodes: Api<StatefulNode> = Api::namespaced(client, &ns);
@@ -178,7 +178,7 @@ async fn a_null_is_a_field_left_out() {
     assert_eq!(fields, ["podTemplate", "progressDeadlineSeconds", "suspend", "volumeClaimRetention"]);
 }
 
-/// A status with every field of this version, and one more in every object, as a newer operator may write.
+/// A status with every field of this version, and an unknown one in every object, as a newer operator may write.
 fn full_status(fields: &Value) -> Value {
     let now = "2026-01-02T03:04:05Z";
     let mut status = json!({

@@ -1,4 +1,4 @@
-//! Each bad object is refused with a sentence on its field, each good twin is accepted.
+//! Each bad object is refused with a message about its field, and each good twin is accepted.
 
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, Error};
@@ -9,7 +9,7 @@ use super::{api_of, control_plane, dynamic, named};
 
 const DRY_RUN: PostParams = PostParams { dry_run: true, field_manager: None };
 
-/// What was answered for a field: the reason and the sentence.
+/// The causes of a refusal for a field: reason and message.
 fn causes(answer: Result<DynamicObject, Error>, of: &str) -> Vec<(String, String)> {
     match answer {
         Err(Error::Api(status)) => {
@@ -76,7 +76,7 @@ async fn each_bad_object_is_refused_with_a_sentence_on_its_field_and_each_good_t
 async fn one_mistake_has_one_sentence() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("sentence").await);
-    // Those that are not available have that sentence too; a replica count is looked at by /scale as well.
+    // Unavailable features have that message too; /scale also validates a replica count.
     let several = ["HardFork", "build ID", "replicas below 0"];
     for case in cases::all().iter().filter(|case| !several.iter().any(|word| case.name.contains(word))) {
         let api = api_of(&client, &ns, &case.bad);

@@ -1,4 +1,4 @@
-//! What a person does with the kinds through kubectl.
+//! The kinds in kubectl.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -62,7 +62,7 @@ async fn explain_has_a_description_for_fields_far_inside() {
 
 /// The cells of a table that kubectl printed, the header first.
 fn table(text: &str) -> Vec<Vec<&str>> {
-    // Columns are parted by at least two blanks; a cell may have single ones.
+    // At least two blanks separate columns; a cell may contain single ones.
     text.lines()
         .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect()

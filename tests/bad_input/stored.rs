@@ -1,4 +1,4 @@
-//! Objects that became invalid after they were stored, by a newer definition, can still be finished.
+//! Objects that a newer definition makes invalid after they were stored can still be deleted.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::cases::{self, Case};
 use super::{api_of, control_plane, dynamic, named};
 
-/// The group under which this test installs the kinds a second time, first without rules and then with.
+/// The group of this test's copy of the kinds, first without rules and then with them.
 const GROUP: &str = "stored.windlass.dev";
 
 /// Both definitions in another group.
@@ -28,7 +28,7 @@ fn definitions() -> Vec<Value> {
         .collect()
 }
 
-/// Removes everything that refuses a value of the right type.
+/// Removes all validation except types.
 fn loosen(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
@@ -59,7 +59,7 @@ fn in_group(object: &Value) -> Value {
     object
 }
 
-/// The name under which a case's bad object is stored: its own where that is what is bad.
+/// The name of a case's bad object: its own if the name is what is bad.
 fn name_of(case: &Case, number: usize) -> String {
     let own = case.bad["metadata"]["name"].as_str().unwrap();
     if own == "db" { format!("bad-{number}") } else { own.to_owned() }
@@ -103,7 +103,7 @@ async fn tighten(client: &Client, namespace: &str, definition: &Value) {
     .await;
 }
 
-/// The writes that have to go through, by name, with what refused them.
+/// The refusals of writes that have to succeed, by name.
 async fn refusals(api: &Api<DynamicObject>, name: &str, scales: bool) -> Vec<String> {
     let parameters = PatchParams::default();
     let merge = |body: &Value| Patch::Merge(body.clone());
@@ -151,7 +151,7 @@ async fn an_object_that_became_invalid_can_be_scaled_labelled_finished_and_given
     for (number, case) in cases() {
         let bad = in_group(&case.bad);
         let name = name_of(case, number);
-        // What misses a required field of its spec is wrong as a whole, and a new count is a new whole.
+        // A missing required field makes the whole spec invalid, and a new count changes the whole spec.
         let scales = bad["kind"] == "NodeDeployment" && !case.says.starts_with("Required");
         let refused = refusals(&api_of(&client, &ns, &bad), &name, scales).await;
         wrong.extend(refused.into_iter().map(|refusal| format!("{}: {refusal}", case.name)));

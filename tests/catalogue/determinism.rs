@@ -1,10 +1,10 @@
-//! One seed, one trace: twice in this process, and in another. A replay is worth nothing without it.
+//! One seed, one trace: twice in this process, and in another one. Replays depend on it.
 
 use std::process::Command;
 
 use crate::run;
 
-/// Runs that differ in what they lean on: the queue, the watches, clocks, sidecars, two operators at once, the platform.
+/// Runs with different dependencies: the queue, the watches, clocks, sidecars, two operators at once, the platform.
 const LINES: [&str; 12] = [
     "in-place/image/3 seed=1",
     "in-place/image/3 F1-after 5 seed=1",

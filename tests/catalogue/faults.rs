@@ -1,4 +1,4 @@
-//! The table of faults: what each does, and over what it is enumerated.
+//! The table of faults: what each does, and what it is enumerated over.
 
 use std::time::Duration;
 
@@ -8,53 +8,53 @@ use crate::deeds::{Deed, Illness};
 use crate::platform::{Platform, When};
 use crate::scenario::{Change, Scenario};
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The operator dies, and another is started.
+    /// The operator dies, and another one starts.
     Die { after: bool },
     /// The operator dies after a write, and the watches of the next one lag.
     BackInTime(Duration),
     /// The write is applied and the connection breaks.
     ReplyLost,
-    /// The server answers this, so many times in a row.
+    /// The server fails this many requests in a row.
     Answer(Failure, u32),
-    /// The server answers this to every write to the same object for a while.
+    /// The server fails every write to the same object for a while.
     AnswerFor(Failure, Duration),
-    /// The request is late by this much; the caller may have given it up by then.
+    /// The request is delayed; the caller may have timed out by then.
     Late(Duration),
-    /// The watch that is about to show an event is late.
+    /// The watch that is about to deliver an event lags.
     Lag(Duration),
-    /// Every watch is.
+    /// Every watch lags.
     LagAll(Duration),
     /// The watch's connection ends.
     Cut,
-    /// The watch is told 410.
+    /// The watch gets 410 Gone.
     Gone,
-    /// The watch is silent for a while, and then told 410: what happened meanwhile is seen as one.
+    /// The watch is silent for a while, then gets 410, so that changes meanwhile are coalesced.
     Coalesce(Duration),
-    /// The operator is paused in the middle of a write, which lands this much later; another took over.
+    /// The operator is paused during a write, which lands after this time; another one has taken over.
     OldLeader(Duration),
-    /// There are two replicas and a Lease. The one that leads hears nothing more from the middle of a write on, which
-    /// lands this much later; a minute after that it hears everything again.
+    /// There are two replicas and a Lease. The leader loses its connection during a write, which lands after this
+    /// time; a minute after that the connection is back.
     LostLease(Duration),
-    /// The operator's clock jumps by so many seconds.
+    /// The operator's clock jumps by this many seconds.
     Jump(i64),
-    /// The operator's clock stands still for so many seconds.
+    /// The operator's clock stands still for this many seconds.
     Still(u64),
-    /// A person does something.
+    /// A person acts.
     Person(Deed),
     /// A node is ill from the start, for longer than the deadline.
     Ill(Illness),
-    /// The platform does something.
+    /// The platform acts.
     Platform(Platform, When),
-    /// The watch that is about to show an event shows nothing any more, and does not end.
+    /// The watch that is about to deliver an event delivers nothing any more, and does not end.
     Silent,
-    /// The request is carried out, and is never answered.
+    /// The request is carried out and never answered.
     Unanswered,
 }
 
-/// What a fault is counted over.
+/// What a fault is enumerated over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Over {
     /// The operator's writes.
@@ -65,11 +65,11 @@ pub enum Over {
     Events,
     /// The nodes.
     Nodes,
-    /// Nothing: there is one, from before the change.
+    /// One, from before the change.
     Once,
 }
 
-/// One line of the table.
+/// A line of the table.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub name: &'static str,
@@ -87,12 +87,12 @@ impl Entry {
         self.name.split_once('-').map_or(self.name, |(family, _)| family)
     }
 
-    /// Whether it makes sense in a scenario.
+    /// True if it makes sense in a scenario.
     pub fn fits(&self, scenario: &Scenario) -> bool {
         match &self.fault {
             Fault::Person(deed) => deed.fits(scenario),
             Fault::Ill(illness) => illness.fits(scenario),
-            // A Lease that nobody gave back keeps a new version waiting for longer than any run is still.
+            // A Lease that was not released keeps a new version waiting for longer than any run is observed.
             Fault::LostLease(_) => scenario.change != Change::Upgrade,
             Fault::Platform(_, when) => Platform::fits(*when, scenario),
             _ => true,
@@ -100,7 +100,7 @@ impl Entry {
     }
 }
 
-/// Every fault there is.
+/// All faults.
 pub fn table() -> Vec<Entry> {
     use Over::{Calls, Events, Nodes, Writes};
     let ms = Duration::from_millis;
@@ -151,23 +151,23 @@ pub fn table() -> Vec<Entry> {
     table
 }
 
-/// Faults that are not walked yet, by the beginnings of their names, and why. They are where they are asked for by name.
+/// Name prefixes of faults that are not run by default, and why. They run if named.
 pub const NOT_WALKED: [(&str, &str); 0] = [];
 
-/// Single points that fail and are not walked, and why. Each is replayed where it is asked for by name.
+/// Points that fail and are not run by default, and why. They run if named.
 pub const FAILING: [(&str, &str); 0] = [];
 
-/// Whether a point is walked without being asked for.
+/// True if a point is run by default.
 pub fn is_walked_point(line: &str) -> bool {
     !FAILING.iter().any(|(point, _)| *point == line)
 }
 
-/// Whether a fault is walked without being asked for.
+/// True if a fault is run by default.
 pub fn is_walked(name: &str) -> bool {
     !NOT_WALKED.iter().any(|(begins, _)| name.starts_with(begins))
 }
 
-/// The fault of this name.
+/// The fault with this name.
 pub fn named(name: &str) -> Entry {
     table().into_iter().find(|e| e.name == name).unwrap_or_else(|| panic!("no fault {name:?}"))
 }

@@ -1,4 +1,4 @@
-//! The person who made the change, and who goes on as the rollout does.
+//! The person who made the change, and who reacts to the rollout.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use crate::oracles::condition;
 use crate::scenario::Follow;
 use crate::world::World;
 
-/// How many looks a promotion that was asked for may take before it is asked for anew.
+/// How many observations a promotion may take before the person requests it again.
 const LOOKS_OF_A_PROMOTION: u32 = 60;
 
-/// What that person has done so far.
+/// What the person has done so far.
 #[derive(Clone, Debug, Default)]
 pub struct Follower {
     looks: u32,
@@ -20,19 +20,19 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Whether nothing is left to do for what has come to rest.
+    /// True if nothing is left to do once everything is at rest.
     pub fn is_done(&self, world: &World) -> bool {
         world.scenario.follow != Follow::BackOnceMoved
             || self.back
             || world.object().is_none_or(|o| o["status"]["activeSet"] == "first")
     }
 
-    /// Whether there was something to do at all.
+    /// True if the person has a part in the scenario.
     pub fn had_to_act(&self) -> bool {
         self.promoted || self.retried || self.back
     }
 
-    /// Looks at the object, and does what is next.
+    /// Observes the object, and does what is next.
     pub async fn look(&mut self, world: &World) {
         if world.scenario.follow == Follow::Nothing {
             return;
@@ -62,14 +62,14 @@ impl Follower {
             self.promoted = true;
             world.patch_object(&json!({"spec": {"forcePromote": wanted}})).await;
         }
-        // What was used once is spent until the field was another.
+        // A used value is spent until the field had another one.
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_OF_A_PROMOTION) {
             world.patch_object(&json!({"spec": {"forcePromote": ""}})).await;
         }
     }
 
-    /// Aborts what stands, has it tried again, and lets it go on where it stands again.
+    /// Aborts the rollout where it waits, retries it, and lets it continue.
     async fn abort_and_retry(&mut self, world: &World, object: &Value) {
         let status = &object["status"];
         let annotate = |key: &str, value: &Value| json!({"metadata": {"annotations": {key: value}}});
@@ -88,7 +88,7 @@ impl Follower {
             && stands(object)
             && status["plan"]["id"] != object["metadata"]["annotations"]["windlass.dev/abort"]
         {
-            // It was aborted, and by then was another one.
+            // The aborted rollout was superseded.
             self.let_go_on(world, object).await;
         }
     }
@@ -105,7 +105,7 @@ impl Follower {
     }
 }
 
-/// Whether a rollout waits for a person.
+/// True if a rollout waits for a person.
 fn stands(object: &Value) -> bool {
     let rollout = &object["status"]["rollout"];
     let broken = rollout["unconverged"][0]["reason"].as_str().is_some_and(|why| why.contains("ImagePull"));

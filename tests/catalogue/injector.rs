@@ -1,5 +1,5 @@
-//! Counts what the operator asks, and strikes at the points that were named. What cannot be done from within
-//! a request is told to the run that plays the scenario.
+//! Counts the operator's requests, and injects the faults of a point. What cannot be done within a request is
+//! signalled to the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +15,18 @@ use crate::faults::{self, Entry, Fault, Over};
 use crate::platform::Platform;
 use crate::point::Point;
 
-/// For ever, as far as a run goes.
+/// Forever, within a run.
 const NEVER: Duration = Duration::from_hours(400 * 24);
 
-/// How long a leader hears nothing: longer than its lease lasts.
+/// How long a leader is disconnected: longer than its lease.
 const DEAF: Duration = Duration::from_mins(1);
 
-/// What the run has to do about a strike.
+/// What the run has to do after a strike.
 #[derive(Clone, Debug)]
 pub enum Signal {
-    /// Drop the operator of this name and start another.
+    /// Drop this operator and start another one.
     Restart(String),
-    /// Start another operator in the place of the one of this name, which is kept, mute, until its late write has landed.
+    /// Start another operator in the place of this one, which is kept, paused, until its late write has landed.
     TakeOver(String, Duration),
     Jump(i64),
     Still(u64),
@@ -34,13 +34,13 @@ pub enum Signal {
     Platform(Platform),
 }
 
-/// How much the operator has asked since counting began.
+/// The operator's requests since counting began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub writes: u32,
     pub calls: u32,
     pub events: u32,
-    /// The requests that are held back for ever, each in a task of its own.
+    /// The requests that hang forever, each in a task of its own.
     pub held: u32,
 }
 
@@ -59,17 +59,17 @@ struct State {
     armed: bool,
     counts: Counts,
     pending: Vec<Pending>,
-    /// User agents of operators that are dead, or paused.
+    /// User agents of operators that are dead or paused.
     mute: BTreeSet<String>,
-    /// Operators that hear nothing, and until when.
+    /// Disconnected operators, and until when.
     deaf: BTreeMap<String, Instant>,
     lag_until: Option<Instant>,
-    /// Events that were held back, by watch and version, and whether 410 follows.
+    /// Events that were delayed, by watch and version, and whether 410 follows.
     held: BTreeSet<(u64, u64)>,
     signals: UnboundedSender<Signal>,
 }
 
-/// The plan that the cluster asks, and the run's handle on it.
+/// The cluster's fault plan, and the run's handle of it.
 #[derive(Clone)]
 pub struct Injector(Arc<Mutex<State>>);
 
@@ -78,7 +78,7 @@ impl Injector {
         let pending = point.strikes.iter().map(|strike| {
             let entry = faults::named(&strike.fault);
             let left = if let Fault::Answer(_, times) = entry.fault { times } else { 1 };
-            // What lasts from the start is the run's business.
+            // The run handles faults that last from the start.
             let fired = matches!(entry.over, Over::Nodes | Over::Once) || strike.at == 0;
             Pending { at: strike.at, entry, left, request: 0, object: None, fired }
         });
@@ -98,17 +98,17 @@ impl Injector {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Begins to count.
+    /// Starts counting.
     pub fn arm(&self) {
         self.with(|s| s.armed = true);
     }
 
-    /// Whether it counts.
+    /// True if it counts.
     pub fn is_armed(&self) -> bool {
         self.with(|s| s.armed)
     }
 
-    /// Whether something that has struck lasts.
+    /// True if a fault that has struck lasts.
     pub fn is_at_work(&self) -> bool {
         let now = monotonic();
         self.with(|s| {
@@ -150,7 +150,7 @@ impl State {
             Fault::Answer(failure, _) => {
                 pending.left -= 1;
                 pending.fired = pending.left == 0;
-                // The next ones in a row are struck as well.
+                // The following ones in a row are struck as well.
                 pending.at += 1;
                 Before::Fail(failure)
             }
@@ -192,7 +192,7 @@ impl FaultPlan for Injector {
                 return Before::Pass;
             }
             if s.mute.contains(&request.user_agent) {
-                // Its watches are begun anew all the time: each that hung for ever would be a task that is left.
+                // Watches restart all the time: each that hung forever would leave a task behind.
                 let is_write = request.write_number > 0;
                 s.counts.held += u32::from(is_write);
                 return if is_write { Before::Delay(NEVER) } else { Before::Fail(Failure::Disconnect) };
@@ -200,7 +200,7 @@ impl FaultPlan for Injector {
             if s.deaf.get(&request.user_agent).is_some_and(|until| monotonic() < *until) {
                 return Before::Fail(Failure::Disconnect);
             }
-            // A replica that leads says so all the time: that is not what is counted, nor struck.
+            // Lease renewals are neither counted nor struck.
             if request.resource.starts_with("leases") {
                 return Before::Pass;
             }

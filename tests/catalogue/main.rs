@@ -1,5 +1,5 @@
-//! The fault catalogue: every interruption that `docs/dev/catalogue.md` lists, enumerated over every scenario, on the simulated
-//! cluster. See `docs/dev/catalogue.md` for what was run and how to replay a failure.
+//! The fault catalogue: every fault of `docs/dev/catalogue.md`, enumerated over every scenario, on the simulated
+//! cluster. That page says what was run and how to replay a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod deeds;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use point::Point;
 
-/// A fifth of a run went into the system's allocator: a run is made of small maps and texts.
+/// The system's allocator took a fifth of a run, which consists of small maps and strings.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -37,8 +37,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     variable(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// All points where the program is optimised; otherwise the first 200 of an order that takes evenly from all, the same
-/// on every machine.
+/// All points in an optimized build; otherwise the first 200 of a fixed order that samples all of them evenly.
 #[test]
 fn every_fault_at_every_point_leads_to_the_same_end() {
     let most = if cfg!(debug_assertions) { 200 } else { u64::MAX };
@@ -72,7 +71,7 @@ fn an_operator_that_starts_over_many_nodes_writes_nothing_and_its_statuses_stay_
     many::start_over(number("WINDLASS_MANY", 500) as i64);
 }
 
-/// Pairs of faults, drawn by seed, without end.
+/// Pairs of faults, drawn by seed, until the time is over.
 #[test]
 fn nightly() {
     let Some(seconds) = variable("WINDLASS_NIGHTLY_SECONDS") else { return };

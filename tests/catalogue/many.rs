@@ -1,4 +1,4 @@
-//! F13: many objects when the operator starts, and a status near its bound.
+//! F13: many objects when the operator starts, and a status near its limit.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::oracles;
 use crate::scenario::{NAMESPACE, Scenario};
 use crate::world::World;
 
-/// How large the objects of 10,000 nodes may be: a status is bounded.
+/// The size limit of the objects of a fleet of 10,000 nodes.
 const FLEET_BYTES: usize = 256 * 1024;
 const NODE_BYTES: usize = 16 * 1024;
 
-/// How many changes the cluster remembers: more than a watch is ever behind, and far fewer than there are. All that 1,000
-/// nodes change takes 0.7 GB.
+/// The history of the cluster, in changes: more than any watch lags, and far fewer than there are. All changes of
+/// 1,000 nodes would take 0.7 GB.
 const REMEMBERED: usize = 50_000;
 
-/// A fleet of so many nodes comes up, all nodes at once, and another operator starts over it.
+/// Creates a fleet of this size, all nodes at once, then starts another operator.
 pub fn start_over(nodes: i64) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -42,7 +42,7 @@ pub fn start_over(nodes: i64) {
         let bound = 8 * (nodes as u64 + 1);
         assert!(reconciles <= bound, "{reconciles} reconciles in half an hour; at most {bound}");
 
-        // Every node is named in vain: what is listed of them is bounded.
+        // Every node is unconverged: the list of them is bounded.
         world.patch_object(&scenario.image("db:2-nope")).await;
         sleep(Duration::from_mins(20)).await;
         let fleet = world.object().unwrap();

@@ -1,19 +1,19 @@
-//! Pairs of faults that are always walked: the target is superseded in each stage of a promotion, and the operator dies
+//! Pairs of faults that are always run: the target is superseded in each stage of a promotion, and the operator dies
 //! at one of its next writes.
 
 use crate::point::{Point, Strike};
 use crate::scenario::{Change, Scenario};
 
-/// What the spec goes to, and how the operator dies.
+/// The superseding actions.
 const SUPERSEDED: [&str; 3] = ["F7-third", "F7-back", "F7-template"];
 const DIES: [&str; 2] = ["F1-before", "F1-after"];
-/// How many of the writes that follow are struck, each in a run of its own.
+/// How many of the following writes are struck, each in a run of its own.
 const NEXT: u32 = 4;
 
 /// The name of these pairs in the table.
 pub const FAMILY: &str = "F7+F1";
 
-/// Every such pair of a scenario whose clean run has so many writes.
+/// All pairs of a scenario whose clean run has this many writes.
 pub fn of(scenario: &Scenario, writes: u32, seed: u64) -> Vec<Point> {
     let promotes = matches!(scenario.change, Change::Image | Change::Template) && scenario.makes_sets();
     if !promotes || scenario.nodes > 3 {
@@ -37,7 +37,7 @@ pub fn of(scenario: &Scenario, writes: u32, seed: u64) -> Vec<Point> {
     all
 }
 
-/// Whether a point is one of them.
+/// True if a point is one of them.
 pub fn is_one(point: &Point) -> bool {
     let [first, second] = point.strikes.as_slice() else { return false };
     SUPERSEDED.contains(&first.fault.as_str()) && DIES.contains(&second.fault.as_str())

@@ -1,4 +1,4 @@
-//! The peers of hooks, in this process: what drains nodes, and a Prometheus.
+//! The peers of hooks, in this process: one that drains nodes, and a Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,28 +7,28 @@ use async_trait::async_trait;
 use serde_json::json;
 use windlass::asking::hooks::{HookClient, HookReply, HookRequest};
 
-/// How peers answer.
+/// The behaviour of peers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Manner {
-    /// They do what they are asked, and say so.
+    /// They do what they are asked, and confirm it.
     #[default]
     Well,
-    /// They do not listen.
+    /// They refuse connections.
     Dead,
-    /// They take requests, do nothing, and do not answer in time.
+    /// They accept requests, do nothing, and do not answer in time.
     Slow,
-    /// They answer, and not as was agreed.
+    /// They answer in an unexpected format.
     Lying,
-    /// They do what they are asked, and their answers come too late.
+    /// They do what they are asked, and answer too late.
     Late,
-    /// They do what they are asked, say so, and answer with an error.
+    /// They do what they are asked, and answer with an error.
     Erring,
 }
 
 #[derive(Debug, Default)]
 struct State {
     manner: Manner,
-    /// By what was asked, path and query: the tasks that did.
+    /// The tasks that sent a request, by its path and query.
     asked: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -41,12 +41,12 @@ impl Peers {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on they answer so.
+    /// Sets the behaviour.
     pub fn behave(&self, manner: Manner) {
         self.with(|state| state.manner = manner);
     }
 
-    /// What more than one task asked for.
+    /// The requests that more than one task sent.
     pub fn asked_twice(&self) -> Vec<String> {
         self.with(|state| {
             let twice = state.asked.iter().filter(|(_, tasks)| tasks.len() > 1);
@@ -69,7 +69,7 @@ impl HookClient for Peers {
             state.manner
         });
         let data = json!({"resultType": "vector", "result": [{"metric": {}, "value": [1, "0.25"]}]});
-        // A Prometheus is asked by none of the tasks' headers.
+        // Queries to Prometheus lack the task's headers.
         let (body, error) = if request.url.path().starts_with("/api/v1/") {
             (json!({"status": "success", "data": data}), 503)
         } else {

@@ -1,5 +1,5 @@
-//! What the platform beneath a fleet does by itself: its admission rewrites what is written, and its controllers change
-//! their minds. Nobody is ill then, and nobody has asked for anything: a fleet comes to the end that it would have come to.
+//! What the platform below a fleet does by itself: admission rewrites objects, and controllers change their minds. No
+//! node is ill and nobody asked for anything, so a fleet comes to the same end.
 
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target, proxy};
@@ -7,33 +7,33 @@ use windlass_sim::{Mutation, Policy, Target, proxy};
 use crate::scenario::{Change, Scenario};
 use crate::world::World;
 
-/// What admission makes of pods, or of the templates of StatefulSets.
+/// How admission rewrites pods, or the templates of StatefulSets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rewrite {
     Annotated,
-    /// Images are pinned to digests.
+    /// Pins images to digests.
     Pinned,
-    /// Images come from another registry.
+    /// Pulls images from another registry.
     Mirrored,
-    /// There is a proxy beside the other containers.
+    /// Appends a proxy container.
     Meshed,
-    /// There is a proxy before the other containers.
+    /// Prepends a proxy container.
     MeshedFirst,
 }
 
-/// Something that the platform does.
+/// An action of the platform.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Platform {
     /// A policy is installed, and stays.
     Admits(Target, Rewrite),
-    /// Another version of the StatefulSet controller writes revisions down with other bytes.
+    /// Another version of the StatefulSet controller serializes revisions differently.
     Reserialises,
 }
 
-/// When it does.
+/// When it happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum When {
-    /// The fleet was made under it.
+    /// From before the fleet's creation.
     Always,
     /// While the fleet is at rest, before the scenario's change.
     Before,
@@ -41,13 +41,13 @@ pub enum When {
     Within,
 }
 
-/// The name of what admission adds, and the marks of what it rewrites.
+/// The annotation that admission adds, and the marks of its rewrites.
 const ANNOTATION: &str = "platform.test/scanned";
 const PROXY: &str = "mesh";
 const REGISTRY: &str = "mirror.test";
 
 impl Platform {
-    /// Everything, by the name of its fault.
+    /// All actions, by the name of the fault.
     pub fn all() -> Vec<(&'static str, Self, When)> {
         use Rewrite::{Annotated, Meshed, MeshedFirst, Mirrored, Pinned};
         use Target::{Pods, Templates};
@@ -101,8 +101,8 @@ impl Platform {
         all
     }
 
-    /// Whether it makes sense in a scenario. What is there from the start is tried where pods are made or told apart, and not
-    /// in the largest fleets: there it is the same, and dearer.
+    /// True if it makes sense in a scenario. Policies from the start are run where pods are made or compared, but not
+    /// in the largest fleets, where they cost more and show the same.
     pub fn fits(when: When, scenario: &Scenario) -> bool {
         let change = scenario.change;
         let rolls = matches!(change, Change::Image | Change::Template | Change::Labels);
@@ -116,7 +116,7 @@ impl Platform {
         }
     }
 
-    /// Does it.
+    /// Performs it.
     pub fn perform(self, world: &World) {
         match self {
             Self::Admits(target, rewrite) => world.cluster.admit(policy(target, rewrite)),
@@ -136,7 +136,7 @@ fn policy(target: Target, rewrite: Rewrite) -> Policy {
     Policy::new("platform", target, mutation)
 }
 
-/// A pod's or a template's part of an end, without what admission added and rewrote.
+/// A pod or a template without what admission added and rewrote.
 pub fn without_admission(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -150,7 +150,7 @@ pub fn without_admission(value: &Value) -> Value {
             let own = map.iter().filter(|(key, _)| *key != ANNOTATION);
             let mut left: serde_json::Map<_, _> =
                 own.map(|(key, item)| (key.clone(), without_admission(item))).collect();
-            // Annotations that were nothing but its own are none.
+            // Drop annotations that only admission wrote.
             if map.get("annotations").is_some_and(|own| own.get(ANNOTATION).is_some())
                 && left["annotations"] == json!({})
             {

@@ -1,13 +1,13 @@
-//! Which run: a scenario, a fault, the point at which it strikes, and a seed. One line names it, and the
-//! same line replays it.
+//! The identity of a run: a scenario, a fault, the point at which it strikes, and a seed. One line names it and
+//! replays it.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A fault and where it strikes.
+/// A fault and its point.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Strike {
-    /// The fault's name in the table of faults.
+    /// The fault's name in the table.
     pub fault: String,
     /// The write, call, event or node at which it strikes, from 1 (nodes from 0).
     pub at: u32,
@@ -17,7 +17,7 @@ pub struct Strike {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Point {
     pub scenario: String,
-    /// None: a clean run.
+    /// Empty: a clean run.
     pub strikes: Vec<Strike>,
     pub seed: u64,
 }
@@ -32,7 +32,7 @@ impl Point {
         Self { scenario: scenario.to_owned(), strikes, seed }
     }
 
-    /// The command that runs it again, with its trace.
+    /// The command that replays it, with its trace.
     pub fn command(&self) -> String {
         format!("WINDLASS_REPLAY=\"{self}\" cargo test --test catalogue replay -- --nocapture")
     }

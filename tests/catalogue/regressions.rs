@@ -1,4 +1,4 @@
-//! Points that once failed. Each is run on its own, whatever else of the catalogue is.
+//! Points that once failed. Each is always run.
 
 use crate::run;
 use crate::sweep::Baselines;

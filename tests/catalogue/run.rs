@@ -1,5 +1,5 @@
-//! One run: the scenario is played, the fault strikes, and the run goes on until all is as it should be and
-//! has stayed so until each object had its slow look, or three of them; longer where its clock was set back.
+//! One run: plays the scenario with its fault, until everything is well and has stayed so until each object had its
+//! slow resync, or three of them; longer if its clock was set back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -21,51 +21,51 @@ use crate::point::Point;
 use crate::scenario::{Change, DEADLINE_SECONDS, Follow, Scenario};
 use crate::world::{Running, Standing, World};
 
-/// How often the run looks at the cluster.
+/// The interval of the run's observations.
 const GLANCE: Duration = Duration::from_secs(1);
-/// How many glances without any change are rest: more than a request may take.
+/// How many observations without a change count as rest: more than a request may take.
 const STILL: u32 = 15;
-/// The same where something was refused for a while: more than may pass until it is tried again.
+/// The same after a time of refusals: more than the longest back-off.
 const STILL_AFTER_REFUSALS: u32 = 75;
-/// How long after the last fault all must be well.
+/// How long after the last fault everything must be well.
 const PATIENCE: Duration = Duration::from_mins(45);
-/// How long the end of a clean run is watched for writes, and that of every eighth point: three of the slow looks.
+/// How long the end of a clean run, and of every eighth point, is watched for writes: three slow resyncs.
 const WATCHED: Duration = Duration::from_mins(30);
-/// The same at other points: the slow look of each object comes once, within twelve minutes.
+/// The same at other points: each object has a slow resync within twelve minutes.
 const WATCHED_ONCE: Duration = Duration::from_secs(750);
-/// The same where a clock was set back by an hour: what was timed by it is due only then.
+/// The same after a clock was set back by an hour, which delays what it timed.
 const WATCHED_SET_BACK: Duration = Duration::from_mins(90);
-/// How often each object may be looked at in that time: slow looks, and watches that begin anew.
+/// The most reconciles of each object in that time: slow resyncs, and watches that restart.
 const LOOKS_AT_REST: u64 = 10;
-/// How long what cannot go on is watched, and how much may be written of each node then: attempts back off to
-/// one in a minute or less, and each is persisted.
+/// How long a blocked rollout is watched; the writes per node are limited then, since attempts back off to one in a
+/// minute or less, and each is persisted.
 const WAITING: Duration = Duration::from_mins(10);
 const WRITES_WAITING: usize = 20;
-/// The longest that another fault holds things up: a clock that stands for two minutes, a minute of refusals and the
-/// longest backoff after them.
+/// The longest delay by a second fault: a clock that stands for two minutes, a minute of refusals and the longest
+/// back-off after them.
 const HELD_UP: Duration = Duration::from_secs(130);
-/// The longest between two looks of the operator at something that is steady, nearly twice.
+/// Nearly twice the longest interval between two reconciles of a steady object.
 const SLOW_LOOK: Duration = Duration::from_mins(20);
-/// Long enough for everybody to see what the platform did while nothing else happened.
+/// Long enough to observe the platform's action before anything else happens.
 const NOTICED: Duration = Duration::from_mins(1);
-/// How often a person retries what says that it waits for that.
+/// How often a person retries what waits for that.
 const RETRIES: usize = 3;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Default)]
 pub struct Report {
     pub counts: Counts,
     pub end: End,
-    /// The set that serves in the end.
+    /// The active set at the end.
     pub active_set: String,
     pub failures: Vec<String>,
-    /// Every request and change, one line each, if it was asked for.
+    /// The trace, if requested: every request and change, one line each.
     pub trace: Vec<String>,
-    /// Simulated seconds until all was well.
+    /// Simulated seconds until everything was well.
     pub seconds: u64,
     /// Successful writes of the operator, by verb and resource.
     pub writes: BTreeMap<String, u32>,
-    /// How many tasks were alive and how many watches open at the end.
+    /// The live tasks and open watches at the end.
     pub left: (usize, usize),
     /// The most requests of the operator within a simulated minute.
     pub busiest_minute: u32,
@@ -75,8 +75,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
-/// What a scenario's change is made to, made once for each scenario and seed; none if it is made there and then. The error
-/// is that it does not come up.
+/// The state before a scenario's change, cached by scenario and seed; `None` if it is made within the run. An error
+/// means that it does not come up.
 fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     type Known = BTreeMap<(String, u64), Result<Arc<Standing>, String>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
@@ -84,7 +84,7 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     if scenario.change == Change::Create {
         return Ok(None);
     }
-    // What it was made under is there when it comes up.
+    // The policies from the start are installed before it.
     let mut clean = Point::clean(&point.scenario, point.seed);
     clean
         .strikes
@@ -109,7 +109,7 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     lock().entry(key).or_insert(standing).clone().map(Some)
 }
 
-/// Plays a point in a runtime of its own. `baseline` is the clean run that it is compared with.
+/// Plays a point in a runtime of its own. `baseline` is the clean run to compare with.
 pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
     oracles::panics::clear();
     let standing = match standing(point) {
@@ -129,7 +129,7 @@ pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
     report
 }
 
-/// What the platform does at such a time, if that is the fault of this name.
+/// The action of the platform at this time, if the fault is one.
 fn of_platform(fault: &str, at: When) -> Option<Platform> {
     match faults::named(fault).fault {
         Fault::Platform(platform, when) if when == at => Some(platform),
@@ -144,9 +144,9 @@ fn refuses(fault: &Fault) -> bool {
 struct Run {
     world: World,
     operator: Running,
-    /// Old leaders whose last write is still on its way, and when it is to have landed.
+    /// Old leaders whose last write is still under way, and when it is to have landed.
     old: Vec<(Running, Instant)>,
-    /// A replica that stands by.
+    /// A standby replica.
     other: Option<Running>,
     injector: Injector,
     signals: UnboundedReceiver<Signal>,
@@ -154,10 +154,10 @@ struct Run {
     retries: usize,
     may_retry: bool,
     follower: Follower,
-    /// How many glances without any change are rest.
+    /// How many observations without a change count as rest.
     patient: u32,
     ending: Option<Deed>,
-    /// Whether a person has done what a fault is about.
+    /// True once a person has acted.
     performed: bool,
     failures: Vec<String>,
 }
@@ -178,7 +178,7 @@ impl Run {
         }
         world.elected = faults.iter().any(|fault| matches!(fault, Fault::LostLease(_)));
         let operator = if world.elected { world.start_replica() } else { world.start_operator() };
-        // It stands by: the lease is the first one's, which asked first.
+        // The first replica asked for the lease first, so this one stands by.
         let other = world.elected.then(|| world.start_replica());
         let may_retry = faults.iter().any(|fault| match fault {
             Fault::Person(deed) => deed.may_need_retry(),
@@ -234,9 +234,9 @@ impl Run {
         }
         self.change(&scenario).await;
         if let (Some((illness, _)), Some(node)) = (ill, &patient) {
-            // What another fault held up moved later, and is late only later.
+            // Delays by another fault add up.
             let others = HELD_UP * (point.strikes.len() as u32 - 1);
-            // What had begun before a clock was set back is timed from the next look at it, of which none need come.
+            // After a clock was set back, what it timed is due only at the next resync.
             let looked = if set_back { SLOW_LOOK } else { Duration::ZERO };
             let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40) + others + looked;
             let well = self.until_well(deadline).await;
@@ -249,8 +249,8 @@ impl Run {
             illness.end(&self.world).await;
         }
         let mut well = self.until_well(PATIENCE).await;
-        // In a clean run of a deed it is done to what has come to rest.
-        // So is one whose point was not reached, since another fault made the run shorter, and that moves the end.
+        // In a clean run of an action it is performed on what is at rest. So is one whose point was not reached,
+        // because another fault shortened the run, if it changes the end.
         if let Some(deed) = point.strikes.iter().find_map(|s| match faults::named(&s.fault).fault {
             Fault::Person(deed) if s.at == 0 => Some(deed),
             Fault::Person(deed) if deed.moves_the_end() && !self.performed => Some(deed),
@@ -275,7 +275,7 @@ impl Run {
             let watched = if for_long { WATCHED } else { WATCHED_ONCE };
             self.rest(if set_back { WATCHED_SET_BACK } else { watched }).await;
         }
-        // What the injector holds back for ever is of its making.
+        // Requests that the injector suspends forever are not the operator's.
         let tasks = Handle::current().metrics().num_alive_tasks().saturating_sub(counts.held as usize);
         let left = (tasks, self.world.cluster.open_watches());
         let audit = self.world.cluster.take_audit();
@@ -324,14 +324,14 @@ impl Run {
         }
     }
 
-    /// The operator is replaced by one of another version.
+    /// Replaces the operator with one of another version.
     fn upgrade(&mut self) {
         self.world.upgraded = true;
         self.operator.task.abort();
         self.operator = self.world.start_operator();
     }
 
-    /// Plays on until everything is as it should be and rests; false if that takes too long.
+    /// Plays until everything is well and at rest; false if that takes too long.
     async fn until_well(&mut self, patience: Duration) -> bool {
         let mut until = monotonic() + patience;
         let (mut version, mut still) = (self.world.version(), 0);
@@ -368,8 +368,8 @@ impl Run {
         }
     }
 
-    /// Whether no fault is at work, nor the garbage collector, however slow. A fault whose point is never reached, since
-    /// the run is shorter than the clean one or waits for a person, is waited for by nobody.
+    /// True if no fault is active, and the garbage collector is idle. A fault whose point is never reached, because
+    /// the run is shorter than the clean one or waits for a person, does not count.
     fn is_quiet(&self) -> bool {
         self.old.is_empty()
             && self.still_until.is_none()
@@ -412,7 +412,7 @@ impl Run {
         }
     }
 
-    /// Starts an operator in the place of a dead or an overtaken one; answers with that.
+    /// Starts an operator in the place of a dead or superseded one; returns the old one.
     fn replace(&mut self, agent: &str) -> Running {
         let elected = self.world.elected;
         let next = if elected { self.world.start_replica() } else { self.world.start_operator() };
@@ -428,14 +428,14 @@ impl Run {
         deed.perform(&self.world, at).await;
     }
 
-    /// Retries a rollout that says that it waits for that, as a person would who was told.
+    /// Retries a rollout that waits for that, as a person would.
     async fn retry(&mut self) -> bool {
         let Some(object) = self.world.object() else { return false };
         let status = &object["status"];
         // A promotion whose plan failed is not rejected: it holds until a retry names that plan.
         let held = status["plan"]["state"] == "Failed" && status["rollout"].is_object();
         let ended = if held { &status["plan"]["id"] } else { &status["rejected"]["planID"] };
-        // While the way back is under way it says so, and nobody is told to ask for another try.
+        // During a rollback the message asks nobody to retry.
         let goes_back = status["plan"]["state"] == "Active" && status["rollout"].is_object();
         if !self.may_retry || self.retries >= RETRIES || ended.is_null() || goes_back {
             return false;
@@ -449,7 +449,7 @@ impl Run {
         true
     }
 
-    /// What waits for its node to be mended has said so, and says nothing more.
+    /// A blocked rollout has reported it, and writes nothing more.
     async fn wait_in_peace(&mut self) {
         let entries = self.world.cluster.audit_len();
         sleep(WAITING).await;
@@ -457,14 +457,14 @@ impl Run {
         let writes = audit.iter().filter(|e| e.is_write() && !e.resource.starts_with("leases"));
         let writes = writes.filter(|e| e.user_agent == self.operator.agent);
         let count = writes.count();
-        // Beside each node that serves there may be one that comes.
+        // Next to each serving node there may be a new one.
         let sets = if self.world.scenario.makes_sets() { 2 } else { 1 };
         if count > WRITES_WAITING * sets * self.world.scenario.node_names().len() {
             self.fail(format!("oracle 6: {count} writes in {} s while nothing can go on", WAITING.as_secs()));
         }
     }
 
-    /// Watches the end: nobody writes any more, and nobody is busy.
+    /// Watches the end: no writes, and few reconciles.
     async fn rest(&mut self, watched: Duration) {
         let (version, entries) = (self.world.version(), self.world.cluster.audit_len());
         let before = oracles::reconciles(&self.operator.health);

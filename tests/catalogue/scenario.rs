@@ -1,8 +1,8 @@
-//! What happens in a run, faults aside: the objects there are, and the change that is then made.
+//! Scenarios: the initial objects, and the change that is made.
 
 use serde_json::{Value, json};
 
-/// The change that a scenario is about.
+/// The change of a scenario.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
     /// The object is created.
@@ -11,40 +11,40 @@ pub enum Change {
     Image,
     /// Its template changes under the same image.
     Template,
-    /// It has one node more.
+    /// One node more.
     Up,
-    /// It has one node fewer; from one, none.
+    /// One node fewer; from one, none.
     Down,
     /// A node is lost.
     Repair,
-    /// The operator is replaced by one of a version that renders another pod template.
+    /// The operator is replaced by a version that renders another pod template.
     Upgrade,
-    /// A restart is asked for.
+    /// A restart is requested.
     Restart,
-    /// Its image changes to one that cannot be pulled, and a stall is to be taken back.
+    /// The image changes to one that cannot be pulled, with rollback on stall.
     Stall,
-    /// Its image changes to one that cannot be pulled.
+    /// The image changes to one that cannot be pulled.
     Broken,
-    /// It goes back to the image before.
+    /// The image before is set again.
     Back,
-    /// Its template changes under the build ID that it has.
+    /// The template changes under the same build ID.
     SameBuild,
-    /// It gets another build ID under the same template.
+    /// The build ID changes with the same template.
     NewBuild,
-    /// The labels of its children change, which applies at once and to no pod.
+    /// The labels of its children change, which applies at once and restarts no pod.
     Labels,
 }
 
-/// What the person who made the change goes on to do as it is carried out.
+/// How the person who made the change reacts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
     #[default]
     Nothing,
-    /// Promotes what is ready to be promoted.
+    /// Promotes once it is ready.
     Promote,
-    /// Aborts the rollout where it stands, has it tried again, and sees to what it stands for.
+    /// Aborts the rollout where it waits, retries it, and does what it waits for.
     AbortAndRetry,
-    /// Wants the image before back as soon as traffic has moved, while the old set still lives.
+    /// Sets the image before again once traffic has moved, while the old set still exists.
     BackOnceMoved,
 }
 
@@ -53,7 +53,7 @@ pub enum Follow {
 pub struct Scenario {
     pub name: String,
     pub change: Change,
-    /// Nodes to begin with, or created; 0 for a node that stands alone.
+    /// The initial number of nodes, or the number created; 0 for a StatefulNode without a fleet.
     pub nodes: i64,
     pub max_unavailable: i64,
     pub sidecar: bool,
@@ -62,18 +62,18 @@ pub struct Scenario {
     /// `updateStrategy.blueGreen.promotion`.
     pub promotion: &'static str,
     pub follow: Follow,
-    /// Whether claims go with their nodes.
+    /// True if claims are deleted with their nodes.
     pub claims_go: bool,
-    /// Whether it has a hook at each point, half of which fail and are passed over.
+    /// True if it has a hook at each point, half of which fail and are skipped.
     pub hooks: bool,
-    /// The image of its hooks' Job, where they ask peers and run one.
+    /// The image of its hooks' Job, if hooks send requests and run one.
     pub job: Option<&'static str>,
 }
 
 pub const NAMESPACE: &str = "shop";
-/// How long a rollout may stand still, in seconds of simulated time.
+/// `progressDeadlineSeconds`, in simulated time.
 pub const DEADLINE_SECONDS: i64 = 120;
-/// The height that is halted at.
+/// The height of the halt.
 pub const HALT_HEIGHT: i64 = 1000;
 
 const CHANGES: [(&str, Change); 6] = [
@@ -86,7 +86,7 @@ const CHANGES: [(&str, Change); 6] = [
 ];
 
 impl Scenario {
-    /// Every scenario there is.
+    /// All scenarios.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for nodes in [1, 3, 7] {
@@ -118,7 +118,7 @@ impl Scenario {
         all
     }
 
-    /// Fleets with a hook at each point that their strategy has.
+    /// Fleets with a hook at each point of their strategy.
     fn with_hooks() -> Vec<Self> {
         let in_place = |word: &str, change| Self::new(format!("hooks/{word}/3"), change, 3, 1, false);
         let scenarios = [
@@ -132,7 +132,7 @@ impl Scenario {
             },
             Self::hard_fork("hooks-hard-fork/image/2", Change::Image, 2),
         ];
-        // Jobs that are done, that fail and that never start; the last two are passed over.
+        // Jobs that succeed, fail, and never start; the last two are skipped.
         let asking = [
             (in_place("peers", Change::Image), "backup:1"),
             (Self::blue_green("hooks-blue-green/peers/2", Change::Image, 2), "backup:1"),
@@ -143,11 +143,11 @@ impl Scenario {
         scenarios.into_iter().chain(asking).map(|scenario| Self { hooks: true, ..scenario }).collect()
     }
 
-    /// A Job, requests and a query, at points of their own; beside a person who does not come.
+    /// A Job, requests and a query, at separate points, and an approval that never comes.
     fn hooks_that_ask(&self, image: &str) -> Value {
         let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "backup", "image": image}]});
-        // It is kept for longer than anybody looks.
+        // It is kept for longer than the run.
         let job = json!({"backoffLimit": 0, "ttlSecondsAfterFinished": 86_400, "template": {"spec": pod}});
         let http = |what: &str| {
             let url = format!("http://{{{{podIP}}}}:7/{what}?node={{{{node}}}}");
@@ -171,7 +171,7 @@ impl Scenario {
         ])
     }
 
-    /// One that waits a moment at each point, and one for a person who does not come.
+    /// A short wait at each point, and an approval that never comes.
     fn list_of_hooks(&self) -> Value {
         if let Some(image) = self.job {
             return self.hooks_that_ask(image);
@@ -195,7 +195,7 @@ impl Scenario {
         each.collect()
     }
 
-    /// What a person asks of a fleet whose nodes are updated in place.
+    /// Verbs for in-place fleets.
     fn verbs() -> Vec<Self> {
         let of = |word: &str, change| Self::new(format!("in-place-verbs/{word}/3"), change, 3, 1, false);
         vec![
@@ -206,7 +206,7 @@ impl Scenario {
         ]
     }
 
-    /// How sets are promoted, and what a person asks of fleets that make them.
+    /// Promotions, and verbs for fleets with sets.
     fn verbs_of_sets() -> Vec<Self> {
         let mut all = Vec::new();
         for nodes in [1, 3] {
@@ -262,22 +262,22 @@ impl Scenario {
         }
     }
 
-    /// The scenario of this name.
+    /// The scenario with this name.
     pub fn named(name: &str) -> Self {
         Self::all().into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no scenario {name:?}"))
     }
 
-    /// Whether it is about a node that stands alone.
+    /// True if it is about a StatefulNode without a fleet.
     pub fn is_alone(&self) -> bool {
         self.nodes == 0
     }
 
-    /// Whether its rollouts make sets of nodes.
+    /// True if its rollouts create sets.
     pub fn makes_sets(&self) -> bool {
         self.strategy != "InPlace"
     }
 
-    /// How the rollout ends that the scenario is about, as `UpToDate` says it.
+    /// The reason of `UpToDate` at the end of the scenario's rollout.
     pub fn ending(&self) -> &'static str {
         if self.change == Change::Stall { "RolledBack" } else { "Applied" }
     }
@@ -287,7 +287,7 @@ impl Scenario {
         (0..self.nodes as i32).map(|ordinal| windlass::api::names::node_name("db", set, ordinal)).collect()
     }
 
-    /// The names of the nodes to begin with.
+    /// The names of the initial nodes.
     pub fn node_names(&self) -> Vec<String> {
         if self.is_alone() {
             return vec!["db".to_owned()];
@@ -295,12 +295,12 @@ impl Scenario {
         (0..self.nodes).map(|ordinal| format!("db-{ordinal}")).collect()
     }
 
-    /// The kind of the object that is changed.
+    /// The kind of the changed object.
     pub fn kind(&self) -> &'static str {
         if self.is_alone() { "StatefulNode" } else { "NodeDeployment" }
     }
 
-    /// The object as it is created.
+    /// The initial object.
     pub fn object(&self) -> Value {
         let mut node = json!({
             "podTemplate": {
@@ -369,22 +369,22 @@ impl Scenario {
         })
     }
 
-    /// Long enough for a person who wants the old set back, or hardly any time.
+    /// Long enough to return to the old set, or almost none.
     fn retire_delay(&self) -> i64 {
         if self.follow == Follow::BackOnceMoved { 60 } else { 5 }
     }
 
-    /// A merge patch of the object that gives its nodes this patch of their template.
+    /// A merge patch of the object that applies this patch to its nodes' template.
     pub fn of_nodes(&self, patch: &Value) -> Value {
         if self.is_alone() { json!({"spec": patch}) } else { json!({"spec": {"template": {"spec": patch}}}) }
     }
 
-    /// A merge patch that asks for an image.
+    /// A merge patch that sets an image.
     pub fn image(&self, image: &str) -> Value {
         self.of_nodes(&json!({"image": image}))
     }
 
-    /// A merge patch that changes the template under the same image.
+    /// A merge patch that changes the template but not the image.
     pub fn template(&self, value: &str) -> Value {
         let container = json!({
             "name": "db", "image": "db:1", "env": [{"name": "SPEED", "value": value}],

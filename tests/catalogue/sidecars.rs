@@ -1,4 +1,4 @@
-//! The sidecars of all pods, in this process: what the operator asks and what the kubelet probes.
+//! The sidecars of all pods, in this process, for the operator's requests and the kubelet's probes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,46 +12,46 @@ use windlass::clock::monotonic;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
 use windlass_sim::kubelet::Probe;
 
-/// How sidecars behave.
+/// The behaviour of sidecars.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Manner {
-    /// As they should.
+    /// Correct.
     #[default]
     Well,
     /// They do not answer.
     Dead,
     /// They answer 503.
     Failing,
-    /// They take tasks and say Ready, and stay out of service.
+    /// They accept tasks and report Ready, but their probe fails.
     Lying,
     /// They do what they are asked, and answer after a second.
     Late,
-    /// They do what they are asked, and every answer to a task is an error.
+    /// They do what they are asked, and answer every task request with an error.
     Mute,
-    /// What is sent to them is dropped on the way: nothing is ever answered.
+    /// Requests are lost: nothing is ever answered.
     Swallowing,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
     manner: Manner,
-    /// The hosts that were marked ready.
+    /// The hosts that are ready.
     ready: BTreeSet<String>,
-    /// The hosts that claim it without being so.
+    /// The hosts that report it without being ready.
     claimed: BTreeSet<String>,
-    /// By host and task: the height that an application is to halt at, and when it was first asked.
+    /// By host and task: the height of the halt, and when it was first requested.
     halts: BTreeMap<String, BTreeMap<String, (i64, Instant)>>,
     effects: u32,
 }
 
-/// The height that applications are at until they are asked to halt, and what they gain in a second from then on.
+/// The initial height of applications, and their gain per second once a halt is requested.
 const HEIGHT: i64 = 500;
 const PACE: i64 = 100;
-/// How long a client of a sidecar waits for an answer.
+/// The time-out of a sidecar's client.
 const TIME_OUT: Duration = Duration::from_secs(2);
 
 impl State {
-    /// The height that the application of a host is at, and whether it halted there.
+    /// The height of a host's application, and whether it has halted.
     fn height(&self, host: &str) -> (i64, bool) {
         let Some(halts) = self.halts.get(host) else { return (HEIGHT, false) };
         let Some((height, since)) = halts.values().min_by_key(|(height, since)| (*since, *height)) else {
@@ -66,7 +66,7 @@ impl State {
 #[derive(Clone, Debug, Default)]
 pub struct Sidecars {
     state: Arc<Mutex<State>>,
-    /// Told whenever the kubelet may hear another answer than before.
+    /// Notified whenever the kubelet's probe may have another result.
     news: Arc<Notify>,
 }
 
@@ -80,7 +80,7 @@ impl Sidecars {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on they behave so.
+    /// Sets the behaviour.
     pub fn behave(&self, manner: Manner) {
         self.with(|state| {
             state.manner = manner;
@@ -89,22 +89,22 @@ impl Sidecars {
         self.news.notify_waiters();
     }
 
-    /// Others that know what these know now.
+    /// A copy with the same state.
     pub fn copy(&self) -> Self {
         Self { state: Arc::new(Mutex::new(self.with(|state| state.clone()))), news: Arc::default() }
     }
 
-    /// How the kubelet asks them.
+    /// The kubelet's probe.
     pub fn probe(&self) -> Probe {
         let this = self.clone();
         Arc::new(move |url| {
-            // The kubelet is on the same machine, which no network comes between.
+            // The kubelet is on the same machine, so lost requests do not affect it.
             let ready = this.with(|state| state.manner != Manner::Dead && state.ready.contains(&host(&url)));
             std::future::ready(ready).boxed()
         })
     }
 
-    /// What the kubelet need not ask before.
+    /// The notification that replaces probing at intervals.
     pub fn news(&self) -> Arc<Notify> {
         self.news.clone()
     }

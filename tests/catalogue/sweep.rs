@@ -1,4 +1,4 @@
-//! Every fault at every point of every scenario, on all cores, and the table of what was run.
+//! Every fault at every point of every scenario, on all cores, and the resulting table.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,13 +17,13 @@ use crate::scenario::Scenario;
 /// The seed of the sweep.
 pub const SEED: u64 = 1;
 
-/// Clean runs, by the line that names them.
+/// Clean runs, by their line.
 #[derive(Default)]
 pub struct Baselines(Mutex<BTreeMap<String, std::sync::Arc<Report>>>);
 
 impl Baselines {
-    /// The clean run that a point is compared with: the scenario without the fault or, where the fault is a
-    /// deed that moves the end, with the deed done to what has come to rest.
+    /// The clean run to compare a point with: the scenario without the fault or, if the fault is an action that
+    /// changes the end, with the action performed at rest.
     pub fn of(&self, point: &Point) -> std::sync::Arc<Report> {
         let mut clean = Point::clean(&point.scenario, point.seed);
         let deeds = point.strikes.iter().filter(|strike| {
@@ -70,7 +70,7 @@ fn points(scenario: &Scenario, entry: &Entry, clean: &Report) -> Vec<Point> {
 
 fn nodes(scenario: &Scenario, entry: &Entry) -> Vec<Point> {
     let Fault::Ill(illness) = entry.fault else { return Vec::new() };
-    // Those that serve, and those that come beside them.
+    // The serving nodes, and the new ones next to them.
     let beside = if scenario.makes_sets() { 2 } else { 1 };
     let count = if illness.is_of_a_node() { scenario.node_names().len() as u32 * beside } else { 1 };
     (0..count).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
@@ -92,13 +92,13 @@ impl Row {
     }
 }
 
-/// What a sweep came to.
+/// The result of a sweep.
 pub struct Outcome {
     pub rows: BTreeMap<(String, String), Row>,
-    /// Each failed point with what was wrong.
+    /// The failed points, each with its failures.
     pub failed: Vec<(Point, Vec<String>)>,
     pub points: usize,
-    /// How many were to be run, had there been time.
+    /// How many points were selected.
     pub wanted: usize,
     pub all: usize,
     pub seconds: f64,
@@ -106,24 +106,24 @@ pub struct Outcome {
     pub shard: Shard,
 }
 
-/// What of the catalogue is run.
+/// The selected part of the catalogue.
 pub struct Choice {
     /// Every n-th point, from an offset that differs by fault.
     pub every: usize,
-    /// No more points than this are run.
+    /// The most points.
     pub most: usize,
-    /// No point is begun after this long.
+    /// No point is started after this time.
     pub within: Duration,
-    /// Only faults whose names begin so; all if empty.
+    /// The name prefix of faults; all if empty.
     pub faults: String,
-    /// Only scenarios whose names begin so; all if empty.
+    /// The name prefix of scenarios; all if empty.
     pub scenarios: String,
     pub threads: usize,
     pub shard: Shard,
 }
 
-/// A part of all that is chosen, so that it can be walked in pieces: the first of twelve, the second, and so on. All parts
-/// together are everything, once, as long as nothing changes between them.
+/// A part of the selection, to run it in pieces: the first of twelve, the second, and so on. All parts together are
+/// the whole selection, if nothing changes in between.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shard {
     pub number: usize,
@@ -165,7 +165,7 @@ fn the_parts_of_a_sweep_are_all_of_it_and_no_point_is_in_two() {
     }
 }
 
-/// Runs what was chosen.
+/// Runs the selection.
 pub fn run(choice: &Choice) -> Outcome {
     let began = monotonic();
     let baselines = Baselines::default();
@@ -197,7 +197,7 @@ pub fn run(choice: &Choice) -> Outcome {
     chosen.retain(|point| faults::is_walked_point(&point.to_string()));
     let chosen = choice.shard.takes(chosen);
     let wanted = chosen.len().min(choice.most);
-    // The clean runs are the price of any point at all.
+    // The clean runs come first.
     let counted = monotonic();
     let next = AtomicUsize::new(0);
     let found = Mutex::new((BTreeMap::new(), failed));
@@ -221,12 +221,12 @@ pub fn run(choice: &Choice) -> Outcome {
     Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads, shard: choice.shard }
 }
 
-/// One point of each fault in each scenario, and then the others, far apart points alternating: a sweep that is cut
-/// short has seen of everything.
+/// One point of each fault in each scenario, then the others, interleaved: a sweep that is cut short has sampled
+/// everything.
 fn in_turn(groups: Vec<Vec<Point>>) -> Vec<Point> {
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for mut group in groups.into_iter().filter(|group| !group.is_empty()) {
-        // Not always the first: what happens in the middle is what most of the catalogue is about.
+        // Not always the first: most of the catalogue is about the middle.
         first.push(group.remove(first.len() * 7 % group.len()));
         rest.extend(group);
     }
@@ -264,12 +264,12 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
     Outcome { rows, failed, points, wanted: points, all: points, seconds, threads, shard: Shard::ALL }
 }
 
-/// Two faults that do not both set the end.
+/// Two faults that do not both change the end.
 fn pair(random: &mut Random, baselines: &Baselines) -> Point {
     let mut draw = |of: usize| (random.next_u64() % of as u64) as usize;
     let scenarios = Scenario::all();
     let scenario = &scenarios[draw(scenarios.len())];
-    // A few seeds, since each has clean runs of its own.
+    // Few seeds, since each needs clean runs of its own.
     let mut point = Point::clean(&scenario.name, 1 + draw(4) as u64);
     let clean = baselines.of(&point);
     let table: Vec<Entry> =
@@ -287,12 +287,12 @@ fn pair(random: &mut Random, baselines: &Baselines) -> Point {
     point
 }
 
-/// A prime that is larger than any part of the catalogue's size, so that every point has its turn.
+/// A prime larger than any part of the catalogue, so that every point has its turn.
 const STRIDE: usize = 1_000_003;
 
 type Found = Mutex<(BTreeMap<(String, String), Row>, Vec<(Point, Vec<String>)>)>;
 
-/// What this thread has cost so far, in seconds of CPU: the kernel counts it, whatever else the machine does.
+/// The CPU time of this thread in seconds.
 fn spent() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split(' ').next().and_then(|field| field.parse::<f64>().ok());
@@ -315,7 +315,7 @@ fn record(point: &Point, baselines: &Baselines, found: &Found) {
     row.points += 1;
     row.seconds += seconds;
     if !report.failures.is_empty() {
-        // At once: a long walk that is cut short has told what it found.
+        // At once, so that an interrupted run has reported its failures.
         eprintln!("{}", point.command());
         row.failures += 1;
         found.1.push((point.clone(), report.failures));

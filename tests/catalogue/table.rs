@@ -1,4 +1,4 @@
-//! What a sweep came to, as a table and as the page that `docs/` keeps.
+//! The result of a sweep, as a table and as the page in `docs/`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::sweep::{self, Outcome, Row};
 const PAGE: &str = include_str!("page.md");
 
 impl Outcome {
-    /// The table, in Markdown: a line for each fault and kind of scenario.
+    /// The table in Markdown: a line for each fault and kind of scenario.
     pub fn table(&self) -> String {
         let head = ["scenarios", "fault", "points run", "failures", "seconds of CPU"];
         let mut text = format!("| {} |\n|---|---|---|---|---|\n", head.join(" | "));
@@ -30,7 +30,7 @@ impl Outcome {
         text
     }
 
-    /// What was run, in a sentence.
+    /// A summary of what was run.
     pub fn summary(&self) -> String {
         let how = if cfg!(debug_assertions) { "not optimised" } else { "optimised (`--release`)" };
         let part = match self.shard {

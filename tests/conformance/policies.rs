@@ -1,5 +1,5 @@
-//! One way to install a policy of the platform: on the real control plane a `MutatingAdmissionPolicy` that is bound to the
-//! namespace of the case, on the simulated one what stands for it there.
+//! Installs a platform policy: on the real control plane a `MutatingAdmissionPolicy` for the namespace of the case,
+//! on the simulated one its counterpart.
 
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target};
@@ -9,7 +9,7 @@ use super::suite::Ctx;
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
 impl Ctx {
-    /// Installs a policy for the case's namespace, and waits until the server heeds it.
+    /// Installs a policy for the case's namespace, and waits until the server applies it.
     pub async fn admit(&self, name: &str, target: Target, mutation: Mutation) {
         if let Some(cluster) = &self.simulated {
             let policy = Policy::new(name, target, mutation);
@@ -24,12 +24,12 @@ impl Ctx {
             .await;
     }
 
-    /// What comes out of something that is only tried.
+    /// The result of a dry run.
     async fn tried(&self, target: Target) -> Value {
         let template = json!({
             "metadata": {"labels": {"app": "tried"}}, "spec": {"containers": [{"name": "main", "image": "tried:1"}]},
         });
-        // Volumes of tokens have names of their own each time.
+        // Token volumes have generated names.
         let pod = |metadata: &Value, spec: &Value| {
             let containers = spec["containers"].as_array().into_iter().flatten();
             let containers: Value = containers.map(|c| json!([c["name"], c["image"]])).collect();
@@ -52,7 +52,7 @@ impl Ctx {
         }
     }
 
-    /// Takes away what is the whole cluster's.
+    /// Removes cluster-scoped objects.
     pub async fn clear_away(&self) {
         let names = std::mem::take(&mut *self.policies.lock().unwrap());
         for name in names {
@@ -89,7 +89,7 @@ fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
     })
 }
 
-/// The mutation in CEL: of the fields of a pod, or of those of a template in its set.
+/// The mutation in CEL, of a pod or of a template in its set.
 fn mutation_of(target: Target, mutation: &Mutation) -> Value {
     let (at, path) = match target {
         Target::Pods => ("", ""),

@@ -1,4 +1,4 @@
-//! What the real control plane was seen to do, and the comparison with it.
+//! The observations on the real control plane, and the comparison with them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,8 +16,7 @@ pub fn read() -> BTreeMap<String, Value> {
     std::fs::read_to_string(path()).map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
 }
 
-/// Records what was observed; cases that did not run keep what they had, cases
-/// that are no more are forgotten.
+/// Records observations; cases that did not run keep theirs, and cases that no longer exist are removed.
 pub fn write(results: &Results) {
     let mut recorded = read();
     recorded.retain(|name, _| super::cases::all().iter().any(|case| case.name == name));
@@ -29,7 +28,7 @@ pub fn write(results: &Results) {
     std::fs::write(path(), serde_json::to_string_pretty(&recorded).unwrap() + "\n").unwrap();
 }
 
-/// Fails if anything was observed that is not recorded.
+/// Fails if an observation differs from the recorded one.
 pub fn compare(recorded: &BTreeMap<String, Value>, results: &Results) {
     let mut differences = Vec::new();
     for (name, result) in results {

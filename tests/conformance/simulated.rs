@@ -1,4 +1,4 @@
-//! A simulated cluster with the furniture of the real one, for one case.
+//! A simulated cluster, furnished like the real one, for one case.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use windlass_sim::{Cluster, Options};
 
 use super::suite::{self, Case, Ctx};
 
-/// Runs a case on a cluster of its own, on a runtime of its own whose time is paused.
+/// Runs a case on a new cluster, in a runtime with paused time.
 pub fn run(case: Case) -> Result<Value, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -20,7 +20,7 @@ pub fn run(case: Case) -> Result<Value, String> {
         tokio::spawn(Kubelet::new(cluster.client("kubelet", "default"), clock).storage_class("played").run());
         let client = cluster.client("conformance", "default");
         suite::prepare(&client).await;
-        // The kubelet lists before it watches; the real one had time to.
+        // The kubelet lists before it watches; the real one has had time to.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut ctx = Ctx::new(client, "simulated");
         ctx.simulated = Some(cluster);

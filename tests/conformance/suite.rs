@@ -1,4 +1,4 @@
-//! What a case works with: raw requests, notes of what was observed, and waiting.
+//! The tools of a case: raw requests, recorded observations, and waits.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -12,20 +12,20 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use windlass_sim::Cluster;
 
-/// A case: its name is the behaviour that it shows.
+/// A case; its name is the behaviour that it shows.
 #[derive(Clone, Copy)]
 pub struct Case {
     pub name: &'static str,
     pub run: for<'a> fn(&'a Ctx) -> LocalBoxFuture<'a, ()>,
 }
 
-/// A cluster, a namespace of the case's own, and its notes.
+/// A cluster, a namespace of the case's own, and its observations.
 pub struct Ctx {
     pub client: Client,
     pub ns: String,
     /// The simulated cluster, if it is one.
     pub simulated: Option<Arc<Cluster>>,
-    /// Policies that were installed for the whole of a real cluster.
+    /// Policies that were installed cluster-wide.
     pub policies: Mutex<Vec<String>>,
     notes: Mutex<Vec<Value>>,
 }
@@ -71,7 +71,7 @@ pub async fn prepare(client: &Client) {
             .then_some(())
     })
     .await;
-    // Served by one list does not mean that its watch cache is warm, nor that discovery knows it everywhere.
+    // That one list succeeds does not mean that the watch cache is warm, or that discovery is complete.
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
@@ -144,14 +144,14 @@ impl Ctx {
         self.send("DELETE", path, "", options).await
     }
 
-    /// Creates an object that the case takes for granted.
+    /// Creates an object that the case needs.
     pub async fn made(&self, path: &str, body: Value) -> Value {
         let answer = self.post(path, body).await;
         assert!(answer.code == 201, "{path}: {}", answer.body);
         answer.body
     }
 
-    /// The events of a watch until `count` have come, without bookmarks; fewer if none comes for two seconds.
+    /// The next `count` events of a watch, without bookmarks; fewer if none comes for two seconds.
     pub async fn events(&self, path: &str, count: usize) -> Vec<Value> {
         let request = Request::get(path).body(Vec::new()).unwrap();
         let mut lines = std::pin::pin!(self.client.request_stream(request).await.expect("a watch").lines());
@@ -167,7 +167,7 @@ impl Ctx {
         events
     }
 
-    /// Asks until there is an answer.
+    /// Polls until there is an answer.
     pub async fn until<T>(&self, what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
         for _ in 0..2500 {
             if let Some(found) = ask().await {
@@ -184,7 +184,7 @@ impl Ctx {
             .await;
     }
 
-    /// Waits until an object is as the test says.
+    /// Waits until `test` is true for an object.
     pub async fn until_is(&self, path: &str, test: impl Fn(&Value) -> bool) -> Value {
         self.until(&format!("{path} to be as it should"), async || {
             let answer = self.get(path).await;
@@ -193,19 +193,19 @@ impl Ctx {
         .await
     }
 
-    /// Time for what should not happen.
+    /// Waits for something that should not happen.
     pub async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
 
-    /// Notes what was observed.
+    /// Records an observation.
     pub fn note(&self, what: &str, observed: impl Into<Value>) {
         let mut observed = observed.into();
         self.normalise(&mut observed);
         self.notes.lock().unwrap().push(json!({what: observed}));
     }
 
-    /// Notes an answer's code and, of a refusal, reason and sentence.
+    /// Records an answer's code and, of a refusal, reason and message.
     pub fn said(&self, what: &str, answer: &Answer) {
         let mut observed = json!({"code": answer.code});
         if answer.code >= 400 {
@@ -218,7 +218,7 @@ impl Ctx {
         self.note(what, observed);
     }
 
-    /// Notes the end of a refusal that begins with the whole object, whose fields have no fixed order.
+    /// Records the end of a refusal that begins with the whole object, whose fields have no fixed order.
     pub fn strictly(&self, what: &str, answer: &Answer) {
         let message = answer.body["message"].as_str().unwrap_or_default();
         let start = message.find("strict decoding error").unwrap_or(0);
@@ -228,7 +228,7 @@ impl Ctx {
         );
     }
 
-    /// Notes an answer's code and reason only, where the sentence holds what no two runs share.
+    /// Records an answer's code and reason only, if the message differs from run to run.
     pub fn coded(&self, what: &str, answer: &Answer) {
         self.note(what, json!({"code": answer.code, "reason": answer.body["reason"]}));
     }

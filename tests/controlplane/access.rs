@@ -1,4 +1,4 @@
-//! Ways into the cluster: clients, kubeconfig files, kubectl.
+//! Access to the cluster: clients, kubeconfig files, kubectl.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,20 +18,19 @@ use tokio::io::AsyncWriteExt;
 
 use super::{ControlPlane, Error};
 
-/// What a kubectl said.
+/// The output of kubectl.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub stdout: String,
     pub stderr: String,
-    /// None if it was ended by a signal.
+    /// `None` if a signal ended it.
     pub code: Option<i32>,
 }
 
 impl Said {
     /// Its standard output, if it succeeded.
     ///
-    /// # Panics
-    /// If it did not, with what it said.
+    /// # Panics If it failed, with its output.
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "kubectl failed: {}{}", self.stdout, self.stderr);
         self.stdout
@@ -65,7 +64,7 @@ impl ControlPlane {
         client_of(self.kubeconfig()).await.expect("an administrator's client")
     }
 
-    /// A new client of whoever bears `token`.
+    /// A client with this bearer token.
     pub async fn client_for_token(&self, token: &str) -> Client {
         let config = self.config_for_token(token, "default").await.expect("a kubeconfig with a token");
         Client::try_from(config).expect("a client with a token")
@@ -104,7 +103,7 @@ impl ControlPlane {
             .ok_or("the token request was answered without a token")?)
     }
 
-    /// A kubeconfig file of the service account, which is created if it does not exist. What it may do is up to RBAC.
+    /// A kubeconfig file of the service account, which is created if it does not exist. Its rights are up to RBAC.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf, Error> {
         let token = self.service_account_token(namespace, name).await?;
         let path = self.folder().join(format!("{namespace}-{name}.kubeconfig"));
@@ -128,7 +127,7 @@ impl ControlPlane {
         let mut child = command.spawn().expect("kubectl can be run");
         let mut stdin = child.stdin.take().expect("kubectl's input is a pipe");
         let feed = async move {
-            // A kubectl that does not read its input is no failure of this.
+            // kubectl may exit without reading its input.
             let _ = stdin.write_all(input.as_bytes()).await;
         };
         let ((), output) = tokio::join!(feed, child.wait_with_output());
@@ -137,13 +136,12 @@ impl ControlPlane {
         Said { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
     }
 
-    /// A folder, fit for PATH, with `kubectl` in it.
+    /// A folder for PATH that contains `kubectl`.
     pub fn bin(&self) -> PathBuf {
         self.folder().join("bin")
     }
 
-    /// The environment in which kubectl, and whatever else reads KUBECONFIG, finds this cluster and leaves no files
-    /// at home.
+    /// The environment for kubectl and other programs that read KUBECONFIG, without files in the home folder.
     pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("KUBECONFIG", self.kubeconfig().to_owned()),

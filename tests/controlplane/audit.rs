@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what.
+//! The API server's audit log.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -21,20 +21,20 @@ pub struct Entry {
     pub object_ref: ObjectRef,
     pub response_status: Status,
     pub request_received_timestamp: String,
-    /// When it was answered, for the stage that says so.
+    /// When it was answered, in the ResponseComplete stage.
     pub stage_timestamp: String,
 }
 
-/// Who asked.
+/// The user of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct User {
     pub username: String,
-    /// What else is known of who asked: of a pod's token the pod's name.
+    /// More about the user: for a pod's token, the pod's name.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What was asked about. The name of an object that was created with a generated name is not known.
+/// The object of a request. A generated name is not known at creation.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(default)]
 pub struct ObjectRef {
@@ -46,7 +46,7 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// What was answered.
+/// The status of the response.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -54,7 +54,7 @@ pub struct Status {
 }
 
 impl Entry {
-    /// Whether it asked to change something, and not only to try.
+    /// True if it was a write and not a dry run.
     pub fn is_write(&self) -> bool {
         let verb =
             matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -74,7 +74,7 @@ impl Entry {
     }
 }
 
-/// A part of the log, oldest first. Each method narrows it.
+/// A part of the log, oldest first. Each method filters it.
 #[derive(Clone, Debug)]
 pub struct Audit {
     entries: Vec<Entry>,
@@ -92,9 +92,9 @@ impl Audit {
         let mut last_stage: BTreeMap<String, usize> = BTreeMap::new();
         let mut entries: Vec<Entry> = Vec::new();
         for line in BufReader::new(file.take(to.saturating_sub(from))).lines() {
-            // The last line may be half written.
+            // The last line may be incomplete.
             let Ok(entry) = serde_json::from_str::<Entry>(&line?) else { continue };
-            // A watch is logged when it begins and when it ends.
+            // A watch is logged at its start and at its end.
             let next = entries.len();
             let at = *last_stage.entry(entry.audit_id.clone()).or_insert(next);
             if at == next {
@@ -116,7 +116,7 @@ impl Audit {
         self.filter(|entry| entry.user.username == name)
     }
 
-    /// Requests whose user agent begins so.
+    /// Requests with this user agent prefix.
     pub fn agent(self, prefix: &str) -> Self {
         self.filter(|entry| entry.user_agent.starts_with(prefix))
     }
@@ -125,7 +125,7 @@ impl Audit {
         self.filter(|entry| entry.verb == verb)
     }
 
-    /// The resource in the plural, with all its subresources.
+    /// The resource's plural, with all subresources.
     pub fn resource(self, plural: &str) -> Self {
         self.filter(|entry| entry.object_ref.resource == plural)
     }
@@ -161,13 +161,13 @@ impl Audit {
         self.entries.len()
     }
 
-    /// What was refused for want of a right, each as its verb and address.
+    /// Requests that were forbidden, by verb and URL.
     pub fn refused(&self) -> Vec<String> {
         let refused = self.entries.iter().filter(|entry| entry.response_status.code == 403);
         refused.map(|entry| format!("{} {}", entry.verb, entry.request_uri)).collect()
     }
 
-    /// How many entries each object has, its subresources counted apart.
+    /// The number of entries per object, by subresource.
     pub fn per_object(&self) -> BTreeMap<ObjectRef, usize> {
         self.entries.iter().fold(BTreeMap::new(), |mut counts, entry| {
             *counts.entry(entry.object_ref.clone()).or_default() += 1;

@@ -1,5 +1,5 @@
-//! Programs that are built from Go modules of this project on first use, and kept for later: the control plane, and
-//! the servers that run on it.
+//! Programs built from this project's Go modules on first use, and cached: the control plane, and the servers that
+//! run on it.
 
 use std::{
     fs::{self, File},
@@ -16,21 +16,21 @@ use super::Error;
 type Version = (&'static str, &'static str, &'static str);
 
 const NEWEST: Version = ("v1.36.3", "1", "36");
-/// `WINDLASS_KUBERNETES=oldest` has tests run on it. Its sources are links to those of the newest.
+/// Selected by `WINDLASS_KUBERNETES=oldest`. Its sources are links to those of the newest.
 const OLDEST: Version = ("v1.33.13", "1", "33");
-/// Other versions of a program that stay in the cache, for other checkouts.
+/// How many other versions of a program stay in the cache, for other checkouts.
 const KEPT: usize = 3;
 
-/// A program and the Go module that it is built from.
+/// A program and its Go module.
 #[derive(Clone, Copy, Debug)]
 pub struct GoProgram {
     /// The name of the program's file, and of its folder in the cache.
     pub name: &'static str,
-    /// What is said to be built.
+    /// Its description in the message about the build.
     pub told: &'static str,
     /// The module's folder in this project.
     pub module: &'static str,
-    /// The module's file, if it is not go.mod: one program in another version.
+    /// The module's file, if it is not go.mod, for another version of a program.
     pub modfile: Option<&'static str>,
     /// The package in it.
     pub package: &'static str,
@@ -60,7 +60,7 @@ pub fn path() -> Result<PathBuf, Error> {
         "oldest" => (OLD_CONTROL_PLANE, OLDEST),
         _ => return Err(format!("WINDLASS_KUBERNETES={asked}: set it to oldest or newest").into()),
     };
-    // Without a version clients cannot parse what the API server calls itself.
+    // Clients cannot parse an empty server version.
     program.built(&format!(
         "-s -w -X k8s.io/component-base/version.gitVersion={version} -X k8s.io/component-base/version.gitMajor={major} \
          -X k8s.io/component-base/version.gitMinor={minor} -X k8s.io/client-go/pkg/version.gitVersion={version}"
@@ -110,7 +110,7 @@ impl GoProgram {
     }
 
     fn build(&self, source: &Path, program: &Path, flags: &str) -> Result<(), Error> {
-        // Not by a macro: what those print, a test keeps to itself until it has failed.
+        // Not with a macro: a test's captured output appears only after a failure.
         writeln!(std::io::stderr(), "building {} (minutes the first time, then seconds) …", self.told)?;
         let unfinished = program.with_extension("unfinished");
         let built = Command::new("go")
@@ -138,7 +138,7 @@ fn cache_folder() -> Result<PathBuf, Error> {
     Ok(cache.join("windlass"))
 }
 
-/// Removes all but the newest binaries, as far as that can be done.
+/// Removes all but the newest binaries; failures are ignored.
 fn prune(cache: &Path, newest: &Path) {
     let mut old: Vec<_> = fs::read_dir(cache)
         .into_iter()

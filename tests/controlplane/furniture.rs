@@ -1,4 +1,4 @@
-//! What a cluster holds before anybody uses it: nodes, a storage class, Windlass's kinds.
+//! The initial content of a cluster: nodes, a storage class, Windlass's kinds.
 
 use std::{path::Path, time::Duration};
 
@@ -14,13 +14,13 @@ use serde_json::json;
 
 use super::{Error, Options};
 
-/// The storage class that claims get by default; the played kubelet binds them.
+/// The default storage class; the simulated kubelet binds its claims.
 pub const STORAGE_CLASS: &str = "played";
-/// What the names of the played nodes begin with.
+/// The name prefix of the simulated nodes.
 pub const PLAYED: &str = "played-";
 const NODES: [&str; 3] = ["played-0", "played-1", "played-2"];
 
-/// Creates what has to be there before controllers start: they list the kinds there are when they do.
+/// Creates what has to exist before controllers start: they list the kinds at that time.
 pub async fn before_controllers(client: &Client, options: &Options) -> Result<(), Error> {
     let class = json!({
         "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
@@ -36,7 +36,7 @@ pub async fn before_controllers(client: &Client, options: &Options) -> Result<()
     Ok(())
 }
 
-/// Creates the definitions under deploy/crds, if there are any yet, and waits until they are served.
+/// Creates the definitions in deploy/crds and waits until they are served.
 async fn install_crds(client: &Client) -> Result<(), Error> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
     let Ok(files) = std::fs::read_dir(folder) else { return Ok(()) };
@@ -48,7 +48,7 @@ async fn install_crds(client: &Client) -> Result<(), Error> {
         }
         let text = std::fs::read_to_string(&path)?;
         for definition in serde_saphyr::from_multiple::<serde_json::Value>(&text)? {
-            // A kustomization may stand among them.
+            // The folder may contain a kustomization.
             if definition["kind"] == "CustomResourceDefinition" {
                 names.push(definition["metadata"]["name"].as_str().unwrap_or_default().to_owned());
                 create::<CustomResourceDefinition>(client, definition).await?;
@@ -88,7 +88,7 @@ pub async fn service_account(client: &Client, namespace: &str) -> Result<(), Err
     Ok(())
 }
 
-/// Asks every 20 ms, for a minute.
+/// Polls every 20 ms, for a minute.
 async fn until<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> Result<T, Error> {
     for _ in 0..3000 {
         if let Some(answer) = ask().await {

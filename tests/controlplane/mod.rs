@@ -50,22 +50,22 @@ pub fn binary() -> Result<std::path::PathBuf, Error> {
     binary::path()
 }
 
-/// How a control plane is to be.
+/// The options of a control plane.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `Metadata`; `RequestResponse` records bodies, for looking into something.
     pub audit_level: &'static str,
-    /// Admission plugins beside those that are on by default, separated by commas.
+    /// Admission plugins besides the default ones, separated by commas.
     pub admission: &'static str,
     /// Feature gates of the API server and the controllers, as `Name=true` separated by commas.
     pub feature_gates: &'static str,
     /// Installs the definitions under deploy/crds before the controllers start.
     pub crds: bool,
-    /// Plays the kubelets. Without them pods are scheduled and stay Pending.
+    /// Runs simulated kubelets. Without them pods are scheduled and stay Pending.
     pub kubelets: bool,
-    /// Registers the nodes of the played kubelets. Without them there are only those that a test adds.
+    /// Registers the nodes of the simulated kubelets. Without them there are only those that a test adds.
     pub nodes: bool,
-    /// Keeps the data folder, logs in it; `WINDLASS_KEEP_CONTROLPLANE=1` does so too.
+    /// Keeps the data folder with the logs; so does `WINDLASS_KEEP_CONTROLPLANE=1`.
     pub keep_data: bool,
 }
 
@@ -87,23 +87,22 @@ impl Default for Options {
 /// A running control plane. Dropping it ends its processes and removes its data.
 pub struct ControlPlane {
     message: process::Message,
-    /// Runs what has to outlive the runtime of a single test: the kubelets and the clearing away of namespaces.
+    /// Runs what has to outlive the runtime of a single test: the kubelets and the deletion of namespaces.
     background: Option<Runtime>,
     background_client: Client,
     namespaces: AtomicU32,
-    // Dropped last: the kubelets are gone by then and do not complain.
+    // Dropped last, after the kubelets.
     supervisor: process::Supervisor,
 }
 
-/// A place in the audit log.
+/// A position in the audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(u64);
 
 impl ControlPlane {
     /// This process's control plane, started on first use.
     ///
-    /// # Panics
-    /// If it cannot be built or started, with the reason.
+    /// # Panics If it cannot be built or started, with the reason.
     pub async fn shared() -> &'static Self {
         static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
         SHARED
@@ -114,7 +113,7 @@ impl ControlPlane {
             .await
     }
 
-    /// Starts one of one's own.
+    /// Starts a separate control plane.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let settings = options.clone();
         let (mut supervisor, message, binary) = blocking(move || {
@@ -176,7 +175,7 @@ impl ControlPlane {
         Namespace { name, client: self.background_client.clone(), background }
     }
 
-    /// Says how a pod (or container, or claim: see `windlass_sim::kubelet`) is to fare, from now on.
+    /// Steers a pod (or container, or claim: see `windlass_sim::kubelet`).
     pub async fn steer(&self, namespace: &str, key: &str, words: &str) {
         use kube::api::{Patch, PatchParams};
         use windlass_sim::kubelet::STEER_LABEL;
@@ -201,7 +200,7 @@ impl ControlPlane {
         panic!("steering {namespace}/{key}: the config map comes and goes");
     }
 
-    /// Where the audit log ends now, so that a test can ask only for what follows.
+    /// The current end of the audit log.
     pub async fn audit_mark(&self) -> Mark {
         self.audit_fence().await;
         Mark(std::fs::metadata(&self.message.audit_log).map_or(0, |file| file.len()))
@@ -223,7 +222,7 @@ impl ControlPlane {
         Audit::read_to(&self.message.audit_log, from.0, to.0).expect("a readable audit log")
     }
 
-    /// A request is logged just after it was answered: waits for one of our own to be in the log.
+    /// A request is logged just after it was answered: waits until one of our own is in the log.
     async fn audit_fence(&self) {
         static FENCES: AtomicU32 = AtomicU32::new(0);
         let name = format!("audit-fence-{}", FENCES.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! The supervisor's process: it ends, with all its parts, when its standard input closes.
+//! The supervisor's process: it ends with all its children when its standard input closes.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::{Error, Options};
 
-/// A line that the supervisor says.
+/// A line of the supervisor's output.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Message {
@@ -42,25 +42,26 @@ impl Supervisor {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("windlass-controlplane-{}-{count}", std::process::id()));
-        // A process that had this number before, and was killed together with its supervisor, may have left it.
+        // A killed process that had this PID may have left it behind.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder)?;
         let mut command = Command::new(binary);
         command.arg("supervise").arg("-dir").arg(&folder).arg("-audit-level").arg(options.audit_level);
         command.arg("-admission").arg(options.admission).arg("-feature-gates").arg(options.feature_gates);
-        // Of its own accord etcd takes no more than 2 GiB, and a fleet of thousands is written within minutes.
+        // etcd's default is 2 GiB, and fleets of thousands exceed that within minutes.
         command.env("ETCD_QUOTA_BACKEND_BYTES", (8_u64 << 30).to_string());
         if options.keep_data {
             command.arg("-keep");
         }
-        // In a group of its own a Ctrl-C in the terminal reaches the tests only, and the supervisor ends in order.
+        // In a process group of its own, so that a Ctrl-C in the terminal only reaches the tests and the supervisor
+        // ends in order.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(File::create(folder.join("supervise.log"))?).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take().map(BufReader::new));
         Ok(Self { child, input, output, folder })
     }
 
-    /// The next thing it says, which has to be `event`. Blocks; the supervisor itself gives up after 2 minutes.
+    /// The next message, which has to be `event`. Blocks; the supervisor itself gives up after 2 minutes.
     pub fn expect(&mut self, event: &str) -> Result<Message, Error> {
         let mut line = String::new();
         self.output.as_mut().ok_or("the supervisor's output is read elsewhere")?.read_line(&mut line)?;
@@ -79,7 +80,7 @@ impl Supervisor {
         Ok(self.input.as_mut().ok_or("the supervisor is being stopped")?.write_all(b"continue\n")?)
     }
 
-    /// Says on standard error if a part ends before it should.
+    /// Prints to standard error if a child ends too early.
     pub fn report_failures(&mut self) {
         let Some(output) = self.output.take() else { return };
         std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Brokers of played pods. One server listens on loopback for all of them; the address that a request came to
-//! tells which pod's broker was meant, and the broker keeps its state for as long as that pod lives.
+//! Brokers of simulated pods. One server listens on loopback for all of them; the request's destination address
+//! identifies the pod, and the broker's state lives as long as that pod.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -15,25 +15,25 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use windlass::clock::{Clock, SystemClock};
 
-/// What a broker does with the next request to drain, or, for the last, with every request.
+/// How a broker handles the next drain request or, for the last value, every one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
     /// It answers 503, once.
     Unavailable,
     /// It is draining until the test releases it.
     SlowUntilReleased,
-    /// It says that it is another pod's, for ever.
+    /// It always claims to be another pod's.
     AnswersForAnother,
 }
 
-/// What became of one broker.
+/// The history of one broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
     pub pod: String,
     pub uid: String,
     /// How often it refused to drain.
     pub refused: usize,
-    /// How often it took a request to drain.
+    /// How often it accepted a drain request.
     pub drains: usize,
     pub drained_at: Option<DateTime<Utc>>,
 }
@@ -59,7 +59,7 @@ struct Server {
 
 impl Brokers {
     pub async fn start(pods: Api<DynamicObject>) -> Self {
-        // Played pods have addresses all over 127.64.0.0/10.
+        // Simulated pods have addresses in 127.64.0.0/10.
         let listener = TcpListener::bind("0.0.0.0:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Mutex::new(Shared::default()));
@@ -70,23 +70,23 @@ impl Brokers {
         Self { port, shared }
     }
 
-    /// Says how the next requests to drain are taken, in order.
+    /// Sets how the next drain requests are handled, in order.
     pub fn next(&self, manners: &[Manner]) {
         self.shared.lock().unwrap().manners = manners.to_vec();
     }
 
-    /// Lets the broker that is draining come to its end.
+    /// Completes the current drain.
     pub fn release(&self) {
         self.shared.lock().unwrap().held = false;
     }
 
-    /// All brokers that were ever asked anything, in the order of their first request.
+    /// All brokers that got requests, in the order of the first.
     pub fn all(&self) -> Vec<Broker> {
         self.shared.lock().unwrap().brokers.clone()
     }
 }
 
-/// The address that was called.
+/// The destination address.
 #[derive(Clone)]
 struct Called(IpAddr);
 

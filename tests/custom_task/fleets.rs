@@ -1,5 +1,5 @@
-//! Tasks of a fleet of one's own: an operator that asks somebody outside before a rollout begins, and tells them when it
-//! is over, and that warms up new nodes before they take over. See docs/custom-tasks.md.
+//! Custom tasks of a fleet: an operator that asks an outside service before a rollout, notifies it afterwards, and
+//! warms up new nodes before they take over. See docs/custom-tasks.md.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use windlass::tasks::FleetScope;
 
 use crate::kit::{World, condition, fleet, with};
 
-/// `await-consent`: somebody outside has agreed to this rollout.
+/// `await-consent`: waits until an outside service agrees to the rollout.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct AwaitConsent {
@@ -43,7 +43,7 @@ impl Task for AwaitConsent {
     }
 }
 
-/// `tell`: somebody outside knows how far it is. It says so once, however often it is run, and cannot be skipped.
+/// `tell`: notifies an outside service. Idempotent, and cannot be skipped.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Tell {
@@ -69,7 +69,7 @@ impl Task for Tell {
     }
 }
 
-/// Those who are asked and told.
+/// The outside service.
 #[derive(Clone, Default)]
 struct Outside(Arc<Mutex<Kept>>);
 
@@ -145,7 +145,7 @@ impl Scene {
         self.operator = start(&self.world, &self.outside).await;
     }
 
-    /// Waits until the fleet's plan stands at a task and says why; answers with the task.
+    /// Waits until the fleet's plan is at a task with this message; returns the task.
     async fn until_at(&self, type_: &str, words: &str) -> Value {
         let at = |db: &Value| {
             let task = super::current_task(db);
@@ -216,7 +216,7 @@ async fn a_fleets_own_task_is_skipped_where_its_type_says_so_and_refused_where_n
     scene.world.settled_fleet(fleet(1, "db:1")).await;
     scene.world.set_image("db:2").await;
     scene.until_at("await-consent", "agree").await;
-    // As a person does: the program that asks knows nothing of the operator's own task types.
+    // As a person does: the command line does not know custom task types.
     let windlass = |verb: &'static [&'static str]| {
         let kubeconfig = scene.world.cp.kubeconfig().to_owned();
         let ns = scene.world.ns.to_string();

@@ -1,4 +1,4 @@
-//! The actions of hooks in recipes of one's own, on a real control plane: `params: {hook: NAME}` names a hook of the fleet.
+//! Hook actions in custom recipes, on a real control plane: `params: {hook: NAME}` names a hook of the fleet.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use windlass::operator::Operator;
 use crate::kit::{World, fleet, with};
 use crate::peers::{Manner, Peer, no_data, sample};
 
-/// A namespace with an operator whose nodes have one more step before their pod goes: the hook `step`.
+/// A namespace with an operator whose nodes have one more task before their pod is replaced: the hook `step`.
 struct Scene {
     world: World,
     peer: Peer,
@@ -20,7 +20,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A fleet of one node whose hook does this, and was done. `PORT` in it is the peer's.
+    /// A fleet of one node whose hook has run once. `PORT` in it is the peer's.
     async fn new(prefix: &str, type_: &'static str, hook: &Value) -> Self {
         let scene = Self::new_without_waiting(prefix, type_, hook).await;
         scene.world.until_applied().await;
@@ -63,7 +63,7 @@ impl Scene {
         self.operator = start(&self.world, &self.peer, self.type_).await;
     }
 
-    /// Waits until the node's task is in a state and says this; answers with the task.
+    /// Waits until the node's task has this state and message; returns the task.
     async fn until_step(&self, state: &str, words: &str) -> Value {
         let what = format!("{} is {state} and says {words:?}", self.type_);
         let is = |task: &Value| {
@@ -82,7 +82,7 @@ impl Scene {
         self.world.list(&self.world.api("batch/v1", "Job")).await
     }
 
-    /// Goes to another image, and waits until that is at the task.
+    /// Sets another image, and waits until the plan is at the task.
     async fn roll(&self) {
         self.world.set_image("db:2").await;
     }
@@ -191,7 +191,7 @@ async fn a_task_is_one_job_whatever_is_killed_and_one_that_fails_says_why() {
     assert_eq!((variable("WINDLASS_NODE"), variable("WINDLASS_POD")), ("db-0", "db-0-0"));
     assert_eq!((variable("WINDLASS_FLEET"), variable("WINDLASS_NAMESPACE")), ("db", &*scene.world.ns));
 
-    // One that takes until the test lets it, and whose operator dies again and again.
+    // It runs until the test releases it, while the operator dies again and again.
     let stuck = json!({"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never",
         "containers": [{"name": "backup", "image": "backup:nope"}]}}});
     scene.set_hook(&json!({"timeoutSeconds": 6, "job": {"template": stuck}})).await;
@@ -217,7 +217,7 @@ async fn a_task_is_one_job_whatever_is_killed_and_one_that_fails_says_why() {
     let node = scene.world.get(&scene.world.nodes(), "db-0").await;
     assert_eq!(node["status"]["currentImage"], "db:1");
 
-    // A new target has a new plan; its Job fails in its own words.
+    // A new target has a new plan; its Job fails with its own message.
     let crash = json!({"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never",
         "containers": [{"name": "backup", "image": "backup:crash"}]}}});
     scene.set_hook(&json!({"timeoutSeconds": 60, "job": {"template": crash}})).await;
@@ -243,7 +243,7 @@ async fn a_query_is_asked_until_it_is_a_success_so_often_in_a_row() {
     let asked = scene.peer.asked();
     assert!(asked.iter().all(|a| a.path == "/api/v1/query?query=errors%7Bnode%3D%22db-0%22%7D"), "{asked:?}");
 
-    // What was counted outlives the operator: the second failure is one too many.
+    // The counts survive the operator: the second failure is one too many.
     scene.peer.answers(sample("0.7"));
     scene.roll().await;
     scene.until_step("Running", "1 failures of at most 1").await;

@@ -1,4 +1,4 @@
-//! A served demo, and kubectl pointed at it.
+//! A served demo, and a kubectl for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use windlass::clock::on_the_wall;
 
 use crate::controlplane;
 
-/// How long anything may take on a busy machine.
+/// The time limit of anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The binary under test.
@@ -24,7 +24,7 @@ pub fn text(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// A demo that is over and stays up.
+/// A demo that has finished and stays up.
 pub struct Served {
     demo: Child,
     folder: PathBuf,
@@ -34,7 +34,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Plays the story as quickly as possible and keeps the cluster.
+    /// Runs the story as fast as possible and keeps the cluster.
     pub fn start() -> Self {
         let mut demo =
             windlass().args(["demo", "--speed", "1000", "--serve"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -72,7 +72,7 @@ impl Served {
         command
     }
 
-    /// Runs kubectl, with some input, and answers with its exit code, output and errors.
+    /// Runs kubectl with this input; returns exit code, output and errors.
     pub fn fed(&self, arguments: &str, input: &str) -> (i32, String, String) {
         let mut child = self
             .command(arguments)
@@ -87,21 +87,21 @@ impl Served {
         (output.status.code().unwrap_or(-1), out, err)
     }
 
-    /// What kubectl printed; it has to succeed.
+    /// The output of kubectl, which has to succeed.
     pub fn kubectl(&self, arguments: &str) -> String {
         let (code, out, err) = self.fed(arguments, "");
         assert_eq!(code, 0, "kubectl {arguments}: {out}{err}");
         out
     }
 
-    /// What kubectl complained of; it has to fail.
+    /// The errors of kubectl, which has to fail.
     pub fn refused(&self, arguments: &str) -> String {
         let (code, out, err) = self.fed(arguments, "");
         assert_ne!(code, 0, "kubectl {arguments}: {out}{err}");
         err
     }
 
-    /// Asks kubectl until it says so.
+    /// Repeats a kubectl command until `holds` is true for its output.
     pub fn until(&self, arguments: &str, holds: impl Fn(&str) -> bool) -> String {
         let until = on_the_wall() + PATIENCE;
         loop {
@@ -114,7 +114,7 @@ impl Served {
         }
     }
 
-    /// Ends it as Ctrl-C does, and answers with its exit code.
+    /// Interrupts it like Ctrl-C; returns its exit code.
     pub fn interrupt(mut self) -> Option<i32> {
         let pid = self.demo.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -138,7 +138,7 @@ impl Drop for Served {
     }
 }
 
-/// Words, where what stands between single quotes is one.
+/// Splits words; single quotes group them.
 fn words(line: &str) -> Vec<String> {
     let parts = line.split('\'').enumerate();
     parts
@@ -152,7 +152,7 @@ fn words(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// One served demo for the tests that only look at it.
+/// A served demo shared by the tests that only read.
 pub fn shared() -> &'static Served {
     static SHARED: OnceLock<Guarded> = OnceLock::new();
     &SHARED
@@ -169,7 +169,7 @@ struct Guarded {
     _guard: Child,
 }
 
-/// What a static holds is never dropped: a shell that waits for this process to end takes the demo with it.
+/// Statics are never dropped: a shell that waits for this process to end kills the demo.
 fn guard(demo: u32, folder: &Path) -> Child {
     Command::new("sh")
         .arg("-c")
@@ -179,7 +179,7 @@ fn guard(demo: u32, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Reads lines of a running program until one holds this; answers with all of them.
+/// Reads a running program's output until a line contains `word`; returns all lines.
 pub fn read_until(out: &mut impl Read, word: &str) -> String {
     let mut said = String::new();
     for line in BufReader::new(out).lines() {

@@ -1,4 +1,4 @@
-//! A served demo under an unmodified kubectl. The tests that change the fleet have a demo of their own.
+//! A served demo with an unmodified kubectl. Tests that change the fleet have a demo of their own.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -143,7 +143,7 @@ fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     let demo = Served::start();
     let mut watch = demo.command("get nd -w").stdout(Stdio::piped()).spawn().unwrap();
     let fleet = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/fleet.yaml");
-    // From here time passes as it does on the wall.
+    // From here on time passes at real speed.
     demo.kubectl("patch nd db --type=merge -p 'spec: {minReadySeconds: 0}'");
     // The command that the demo shows.
     demo.kubectl("patch nd db --type=merge -p 'spec: {template: {spec: {image: registry.example/db:2.0}}}'");

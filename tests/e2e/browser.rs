@@ -16,7 +16,7 @@ pub struct Browser {
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// Where pictures are kept, for whoever wants to look at them.
+/// Where screenshots are kept.
 pub fn pictures() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&folder).unwrap();
@@ -24,7 +24,7 @@ pub fn pictures() -> PathBuf {
 }
 
 impl Browser {
-    /// Starts one; nothing where it cannot be had here, which is told in one line.
+    /// Starts one; `None`, with a message, if it is unavailable.
     pub async fn start() -> Option<Self> {
         let installed = on_the_path("chromium");
         let is_unpacked = installed.is_none();
@@ -54,7 +54,7 @@ impl Browser {
         let mut browser = Self { commands: driver.stdin.take().unwrap(), answers, driver };
         match browser.answer(json!({"do": "open"})).await {
             Ok(_) => Some(browser),
-            // Unpacked beside the system it may miss what only an installed one has.
+            // An unpacked one may lack libraries that an installed one has.
             Err(why) if is_unpacked => {
                 let why = why.lines().next().unwrap_or_default().to_owned();
                 debian::skipped(&format!("the page in a browser: Chromium does not start unpacked: {why}"));
@@ -64,12 +64,12 @@ impl Browser {
         }
     }
 
-    /// Has something done; panics with what is seen on the page where it cannot be.
+    /// Runs a command; panics with the page's content on a failure.
     pub async fn ask(&mut self, command: Value) -> Value {
         self.answer(command.clone()).await.unwrap_or_else(|why| panic!("{command}: {why}"))
     }
 
-    /// Has something done, and answers why it cannot be where it cannot.
+    /// Runs a command; an error is the reason of the failure.
     async fn answer(&mut self, command: Value) -> Result<Value, String> {
         let gone = || "the browser is gone".to_owned();
         self.commands.write_all(format!("{command}\n").as_bytes()).await.map_err(|_| gone())?;
@@ -101,7 +101,7 @@ impl Browser {
         self.ask(json!({"do": "press", "key": key})).await;
     }
 
-    /// Goes on with the tabulator until the keyboard is at what has this ID.
+    /// Presses Tab until the element with this ID has the focus.
     pub async fn tab_to(&mut self, id: &str) {
         for _ in 0..60 {
             self.press("Tab").await;
@@ -112,8 +112,8 @@ impl Browser {
         panic!("the keyboard never comes to {id}: {}", self.text("body").await);
     }
 
-    /// Looks at the page in both widths, light and dark: nothing stands in anybody's way, nothing is cut off, and the pictures
-    /// are kept under this name.
+    /// Checks the page in two widths, light and dark: nothing overlaps or is cut off. Keeps screenshots under this
+    /// name.
     pub async fn judge(&mut self, name: &str) {
         for (width, dark) in [(1280, false), (1280, true), (360, false), (360, true)] {
             self.ask(json!({"do": "look", "width": width, "dark": dark})).await;
@@ -141,7 +141,7 @@ fn on_the_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// What the driver needs, by the ordinary client of its registry, beside what else is built.
+/// The driver's modules, installed with npm next to other build output.
 async fn modules(npm: &Path) -> Result<PathBuf, String> {
     let wanted = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/page/package.json");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page-modules");

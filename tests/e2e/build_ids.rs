@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kit::{World, condition, fleet, is_applied, with};
 use crate::sets::{blue_green, is_over, names, nodes, set_of, stage};
 
-/// The sets that these build IDs name: `printf v1 | sha256sum`.
+/// The sets of these build IDs: `printf v1 | sha256sum`.
 const SET_OF_V1: &str = "3bfc2";
 const SET_OF_V2: &str = "fb04d";
 
@@ -13,7 +13,7 @@ fn id(id: &str) -> Value {
     json!({"spec": {"unsafeCustomBuildID": id}})
 }
 
-/// A fleet of one node, made under a build ID; empty for none.
+/// A fleet of one node with a build ID; empty for none.
 fn under(build_id: &str, retire_delay_seconds: i64) -> Value {
     with(blue_green(1, json!({"retireDelaySeconds": retire_delay_seconds})), &id(build_id))
 }
@@ -126,7 +126,7 @@ async fn a_build_id_that_is_removed_makes_a_new_set_under_the_generated_one() {
     assert_eq!(done["status"]["buildID"], format!("1-{}", set_of(&done)));
 }
 
-/// Takes a fleet's whole status away while no operator runs, and changes its spec.
+/// Removes a fleet's whole status while no operator runs, and changes its spec.
 async fn forget(world: &mut World, change: Value) {
     world.kill_operator().await;
     world.patch_fleet(change).await;

@@ -1,4 +1,4 @@
-//! What counts as a change of what is wanted, and what the API server would not take.
+//! What counts as a new target, and what the API server would refuse.
 
 use serde_json::{Value, json};
 
@@ -229,7 +229,8 @@ async fn content_that_differs_only_by_what_looks_empty_is_a_change() {
         world.until_applied().await;
         assert_ne!(world.uid_of("db-0-0").await, before, "{what}: the pod is replaced");
     }
-    // A volume without a source is for the API server one in an emptyDir. The pod was made for other content all the same.
+    // The API server treats a volume without a source as an emptyDir. The pod was made from other content all the
+    // same.
     let (pod, hash) =
         (world.uid_of("db-0-0").await, world.db().await["status"]["requestedRolloutHash"].clone());
     world.patch_template(json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}})).await;

@@ -1,4 +1,4 @@
-//! What belongs to a fleet is lost, at rest and in the middle of a rollout. And a node on its own.
+//! Objects of a fleet are lost, at rest and during a rollout. And a node without a fleet.
 
 use serde_json::{Value, json};
 

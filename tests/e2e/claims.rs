@@ -1,4 +1,4 @@
-//! Volume claims outlive everything, unless it was asked for that they go with their node.
+//! Volume claims outlive everything, unless they are to be deleted with their node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn claims(world: &World) -> BTreeMap<String, String> {
     world.uids(&world.api("v1", "PersistentVolumeClaim")).await
 }
 
-/// Waits until a pod is up that is not this one.
+/// Waits for a pod with another UID.
 async fn until_replaced(world: &World, pod: &str, uid: &str) {
     world.until(&world.pods(), pod, "it is back", |p| is_up(p) && p["metadata"]["uid"] != uid).await;
 }

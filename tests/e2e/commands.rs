@@ -27,7 +27,7 @@ async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
     windlass_plain(kubeconfig, &[words, &["-n", &world.ns]].concat()).await
 }
 
-/// The command as it stands, without a namespace.
+/// The command without a namespace flag.
 pub async fn windlass_plain(kubeconfig: &Path, words: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(words).env("KUBECONFIG", kubeconfig);
@@ -123,7 +123,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
     assert_eq!(after["metadata"]["annotations"], json!(null));
 }
 
-/// An account that may do just this in the world's namespace.
+/// An account with these rights in the world's namespace.
 pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
     let rbac = "rbac.authorization.k8s.io/v1";
     world.create(rbac, "Role", json!({"metadata": {"name": name}, "rules": rules})).await;
@@ -175,14 +175,14 @@ async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }
 
-/// What a verb says, which must go well and warn of nothing.
+/// Runs a verb, which must succeed without warnings.
 async fn may(world: &World, account: &Path, words: &[&str], said: &str) {
     let ran = windlass_as(world, account, words).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
     assert!(ran.out.contains(said), "{words:?}: {}", ran.out);
 }
 
-/// What it says where a right is missing.
+/// Runs a verb that must fail for a missing right.
 async fn may_not(world: &World, account: &Path, words: &[&str], said: &str) {
     let ran = windlass_as(world, account, words).await;
     assert!(ran.code == 1 && ran.err.contains(said), "{words:?}: {}{}", ran.out, ran.err);
@@ -239,7 +239,7 @@ async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented
     let told = windlass_plain(&nobody, &["version", "--client"]).await;
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
 
-    // Commands that only look.
+    // Commands that only read.
     let looks = account(&world, "looks", json!([on(&["get"])])).await;
     may(&world, &looks, &["status", "nd/db"], "left out, because StatefulNodes cannot be listed").await;
     may_not(&world, &looks, &["status"], "cannot be listed").await;
@@ -256,7 +256,7 @@ async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented
     may(&world, &compares, &["diff", "nd/db", "--revision", "1", "--revision", "1"], "nothing differs").await;
 }
 
-/// A proxy for CONNECT, on loopback, to this server whatever it is asked for: which hosts it was asked for.
+/// A CONNECT proxy on loopback that always connects to this server, and the hosts that were requested.
 async fn connect_proxy(server: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let to = server.trim_start_matches("https://").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -308,7 +308,7 @@ async fn the_environment_s_proxy_is_gone_through_but_to_the_hosts_that_need_none
     let world = World::new("env-proxied").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let (proxy, asked, task) = connect_proxy(world.cp.server()).await;
-    // Nobody but the proxy knows this name.
+    // Only the proxy can resolve this name.
     let direct = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();
     let mut config: Value = serde_saphyr::from_str(&direct).unwrap();
     let port = world.cp.server().rsplit(':').next().unwrap();

@@ -1,4 +1,4 @@
-//! A fleet is deleted: what goes, what stays, and what those that stay do from then on.
+//! The deletion of a fleet: what is deleted, what is retained, and how it behaves from then on.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn retained(replicas: i64) -> Value {
     fleet
 }
 
-/// Waits until nothing is left of the fleet `db` but its claims.
+/// Waits until only claims are left of the fleet `db`.
 async fn until_all_is_gone(world: &World) {
     world.until(&world.fleets(), "db", "the fleet is gone", Value::is_null).await;
     for (version, kind) in [
@@ -62,7 +62,7 @@ async fn a_fleet_deleted_in_the_foreground_waits_for_its_nodes_and_makes_none_ag
     let world = World::new("fore").await;
     begin_rollout(&world, 3).await;
     let created = world.notes_about("db", "NodeCreated").await.len();
-    // A pod that does not go keeps its StatefulSet, its node and its fleet.
+    // A pod that does not terminate keeps its StatefulSet, its node and its fleet.
     world.steer("db-0-0", "hold-terminating").await;
     world.fleets().delete("db", &DeleteParams::foreground()).await.expect("it is deleted");
     let going = world.until_db("it says so", |db| db["status"]["phase"] == "Terminating").await;
@@ -132,7 +132,7 @@ async fn a_fleet_deleted_in_the_middle_of_a_rollout_leaves_retained_nodes_at_the
     assert_eq!(world.images().await[0], "db:1", "nothing is granted by nobody");
 }
 
-/// Deletes the fleet, and holds that pods and claims of both sets live on, and come back as they were.
+/// Deletes the fleet, and checks that pods and claims of both sets stay, and are recreated unchanged.
 async fn delete_and_hold_both_sets(world: &World, nodes: usize) {
     let claims = world.api("v1", "PersistentVolumeClaim");
     let (pods, volumes) = (world.uids(&world.pods()).await, world.uids(&claims).await);

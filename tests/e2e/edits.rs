@@ -1,4 +1,4 @@
-//! A hand changes what belongs to Windlass.
+//! People change objects that belong to Windlass.
 
 use serde_json::{Value, json};
 
@@ -218,7 +218,7 @@ async fn a_resumed_node_whose_stateful_sets_status_is_late_has_not_drifted() {
     world.until_quiet().await;
     world.freeze_set_status(true).await;
     suspend(false).await;
-    // Its pod is Ready, and nobody has said yet from which template it was made.
+    // Its pod is Ready, but its template is not recorded yet.
     world.until_serves("db-0-0", "").await;
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let late = world.db().await;

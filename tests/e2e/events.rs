@@ -1,4 +1,4 @@
-//! Events: each once for its cause, after the status says the same.
+//! Events: one per cause, sent after the status says the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn told(world: &World) -> Vec<Value> {
     events
 }
 
-/// How often each reason was told about an object.
+/// The number of events by reason about an object.
 fn reasons(events: &[Value], about: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for event in events.iter().filter(|e| e["regarding"]["name"] == about) {

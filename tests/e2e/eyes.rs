@@ -1,4 +1,4 @@
-//! What a person is shown by the command line, on the real control plane.
+//! The output of the command line, on the real control plane.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::kit::{World, condition, fleet};
 
-/// What a command came to.
+/// The result of a command.
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -28,7 +28,7 @@ pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ra
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
 
-/// The same with something on standard input.
+/// The same with standard input.
 async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
@@ -40,7 +40,7 @@ async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
 
-/// A kubeconfig of an account that may do this in the world's namespace, and nothing else.
+/// A kubeconfig of an account with only these rights in the world's namespace.
 pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
     let meta = || json!({"name": name, "namespace": &*world.ns});
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
@@ -68,7 +68,7 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     let waited = windlass(&world, &["wait", "nd/db", "--timeout", "20s"]).await;
     assert_eq!((waited.code, waited.out.as_str()), (0, "nodedeployment.windlass.dev/db is up to date\n"));
 
-    // One that is not there keeps nobody from seeing the other.
+    // A missing one does not hide the other.
     let some = windlass(&world, &["status", "nd/none", "nd/db"]).await;
     assert!(some.code == 1 && some.out.contains("3 nodes serve 1"), "{}{}", some.code, some.out);
     assert_eq!(some.err.lines().count(), 1, "{}", some.err);
@@ -115,7 +115,7 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     assert!(waited.out.contains("is stalled: waiting for db-2: ImagePullBackOff"), "{}", waited.out);
     assert_eq!(windlass(&world, &["status", "--exit-status"]).await.code, 1);
 
-    // Whoever watches sees it come right, a line a change.
+    // A watching user sees it recover, a line per change.
     let mut watching = Command::new(env!("CARGO_BIN_EXE_windlass"));
     watching
         .args(["status", "-w", "--exit-status", "nd/db", "-n", &world.ns])
@@ -150,23 +150,23 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     assert!(ours.is_empty(), "looking writes nothing: {ours:?}");
 }
 
-/// What `windlass plan` says of the fleet, as data.
+/// The output of `windlass plan` as data.
 async fn planned(world: &World, words: &[&str]) -> (i32, Value) {
     let ran = windlass(world, &[&["plan", "nd/db", "-o", "json"], words].concat()).await;
     assert_eq!(ran.err, "", "{words:?}");
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out)))
 }
 
-/// The nodes that are said to be updated, in their order.
+/// The nodes to be updated, in order.
 fn order(planned: &Value) -> Vec<String> {
     let waves = planned["waves"].as_array().unwrap().iter();
     let nodes = waves.flat_map(|wave| wave["nodes"].as_array().unwrap());
     nodes.map(|node| node["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A settled fleet of this manifest, in more forms than a file of its own.
+/// The inputs of `plan` other than a file, on a settled fleet of this manifest.
 async fn what_plan_reads(world: &World, manifest: &Value) {
-    // A list in standard input, beside what plan is not of; and a manifest of another namespace than was said.
+    // A list on standard input, with other objects; and a manifest of another namespace than the flag's.
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [
         manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
     let read = piped(world, &["plan", "-f", "-"], &list.to_string()).await;
@@ -231,7 +231,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     assert_eq!(odd.code, 1, "{}{}", odd.out, odd.err);
     assert!(odd.out.contains("is refused") && odd.out.contains("imagee"), "{}", odd.out);
 
-    // Who may look and no more is told what was not asked.
+    // A user who may only read is told what was not checked.
     let viewer = account(
         &world,
         "viewer",
@@ -242,7 +242,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
     assert!(seen.out.contains("not asked whether the API server takes the fleet"), "{}", seen.out);
     assert!(seen.out.contains("wave 1: db-2"), "{}", seen.out);
-    // Who may not see nodes is told nothing of them, and not that they would be made.
+    // A user who may not read nodes is told nothing about them, in particular not that they would be created.
     let fleets =
         json!([{"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": ["get", "patch"]}]);
     let blind = account(&world, "blind", fleets).await;
@@ -255,7 +255,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     let ours: Vec<_> = writes.entries().iter().filter(|e| e.user_agent.starts_with("windlass/")).collect();
     assert!(ours.iter().all(|e| e.user.username == world.operator_user()), "{ours:?}");
 
-    // What was said is what happens, over a steady fleet, one that stands, and one that grows.
+    // The forecast matches what happens, for a steady, a blocked and a growing fleet.
     for (image, replicas) in [("db:2", 3), ("db:3-nope", 3), ("db:4", 5), ("db:4", 4)] {
         let replicas_word = replicas.to_string();
         let (code, said) = planned(&world, &["--image", image, "--replicas", &replicas_word]).await;
@@ -310,7 +310,7 @@ async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_wh
         world.delete(&quotas, name).await;
         world.until(&quotas, name, "it is gone", Value::is_null).await;
     }
-    // Without the right to look it is said that nobody looked, where it matters.
+    // Without the right to check, the output says so where it matters.
     let viewer = account(
         &world,
         "viewer",
@@ -356,7 +356,7 @@ async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_wh
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
     world.until_applied().await;
 
-    // How long about, by what its nodes took.
+    // The estimate, from its nodes' last durations.
     world.set_image("db:2").await;
     world.until_applied().await;
     let (_, said) = planned(&world, &["--image", "db:3"]).await;
@@ -368,7 +368,7 @@ async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_wh
         text.out
     );
 
-    // Two revisions that are kept, beside each other.
+    // Two revisions compared.
     let differs = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "2"]).await;
     assert_eq!(differs.code, 0, "{}", differs.err);
     assert!(differs.out.contains("image \"db:1\" → \"db:2\""), "{}", differs.out);

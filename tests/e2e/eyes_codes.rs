@@ -1,4 +1,4 @@
-//! What commands end with: `status --exit-status`, `wait`, `plan`, and words that make no sense.
+//! Exit codes of commands: `status --exit-status`, `wait`, `plan`, and usage errors.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::eyes::{Ran, windlass};
 use crate::kit::{World, condition, fleet};
 
-/// A command where no cluster is known.
+/// A command without a cluster.
 async fn without_a_cluster(words: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(words).env("KUBECONFIG", "/nonexistent/kubeconfig").env("HOME", "/nonexistent");
@@ -21,7 +21,7 @@ async fn without_a_cluster(words: &[&str]) -> Ran {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_usage_is_told_with_its_code_where_no_cluster_is_known() {
-    // A name that is missing, one of another kind, a value that is none, words that exclude each other.
+    // A missing name, one of another kind, an invalid value, conflicting flags.
     let table: [(&[&str], &str); 19] = [
         (&["wait"], "say for which fleet: nd/NAME, or nd for all of them"),
         (&["wait", "sn/db-0"], "wait is for a NodeDeployment"),
@@ -45,13 +45,13 @@ async fn wrong_usage_is_told_with_its_code_where_no_cluster_is_known() {
     ];
     for (words, sentence) in table {
         let ran = without_a_cluster(words).await;
-        // To a script 2 of `plan` is that something would change.
+        // For a script, 2 of `plan` means that something would change.
         let code = if words[0] == "plan" { 1 } else { 2 };
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{words:?}: {}", ran.err);
         assert!(ran.err.starts_with("windlass: ") && ran.err.contains(sentence), "{words:?}: {}", ran.err);
         assert_eq!(ran.err.lines().count(), 1, "{words:?}: {}", ran.err);
     }
-    // The words are right, and there is no cluster: another code, and another sentence.
+    // Valid arguments without a cluster: another code, and another message.
     for words in
         [&["status"][..], &["wait", "nd/db"], &["plan", "nd/db", "--image", "db:2"], &["explain", "nd/db"]]
     {
@@ -91,7 +91,7 @@ async fn each_verdict_has_its_code() {
     assert_eq!(code(&["plan", "nd/db", "--replicas", "-1"]).await, 1);
     assert_eq!(code(&["plan", "nd/none", "--image", "db:2"]).await, 1);
 
-    // On its way, and it stays so: paused in its first wave.
+    // In progress, and it stays so: paused in its first wave.
     world.steer("db-1-0", "unready").await;
     world.set_image("db:2").await;
     world.until_db("it is on its way", |db| condition(db, "UpToDate") == "Unknown/Applying").await;
@@ -104,7 +104,7 @@ async fn each_verdict_has_its_code() {
     assert!(waited.out.contains("is on its way: waiting for"), "{}", waited.out);
     assert_eq!(waited.err, "windlass: the time is over\n");
 
-    // Stalled. What still was to be seen of that node would count as progress.
+    // Stalled. Further observations of that node would count as progress.
     world.until_db("its pod runs", |db| db["status"]["rollout"]["nodes"]["updated"] == 1).await;
     let strategy = json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 1}}});
     world.patch_fleet(strategy).await;
@@ -126,7 +126,7 @@ async fn each_verdict_has_its_code() {
     assert!(waited.out.contains("is refused: "), "{}", waited.out);
     assert_eq!(code(&["status", "--exit-status"]).await, 1);
 
-    // One that is not there.
+    // A missing one.
     let gone = windlass(&world, &["wait", "nd/none", "--timeout", "1s"]).await;
     assert_eq!((gone.code, gone.out.as_str()), (1, ""), "{}", gone.err);
 }

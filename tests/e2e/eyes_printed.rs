@@ -1,4 +1,4 @@
-//! What programs read of a fleet: JSON and YAML that say the same, with the documented fields and no others.
+//! The output for programs: equal JSON and YAML, with exactly the documented fields.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn documented() -> BTreeSet<String> {
     table.split('`').skip(1).step_by(2).flat_map(|word| word.split(['.', '['])).map(str::to_owned).collect()
 }
 
-/// The name of each field, at any depth.
+/// The names of all fields, at any depth.
 fn fields(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
@@ -30,7 +30,7 @@ fn fields(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// What passes between two looks is left out.
+/// Removes durations that differ between two reads.
 fn without_time(mut report: Value) -> Value {
     if let Some(rollout) = report["rollout"].as_object_mut() {
         rollout.retain(|name, _| !name.ends_with("Seconds"));

@@ -1,11 +1,11 @@
-//! What `plan` says of quotas of CPU and memory, held against the API server that counts them.
+//! Compares `plan` with the API server for quotas of CPU and memory.
 
 use serde_json::{Value, json};
 
 use crate::eyes::windlass;
 use crate::kit::{World, fleet};
 
-/// What the API server says of a pod with these resources.
+/// The API server's refusal of a pod with these resources.
 async fn refusal(world: &World, resources: &Value) -> String {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one-more", "namespace": &*world.ns},
         "spec": {"containers": [{"name": "db", "image": "db:1", "resources": resources}]}});
@@ -14,7 +14,7 @@ async fn refusal(world: &World, resources: &Value) -> String {
     format!("{said:?}")
 }
 
-/// The code that `plan` ends with, and what refuses the change.
+/// The exit code of `plan`, and the refusal.
 async fn planned(world: &World, words: &[&str]) -> (i32, String) {
     let ran = windlass(world, &[&["plan", "-o", "json"], words].concat()).await;
     let said: Value =
@@ -55,21 +55,21 @@ async fn plan_counts_cpu_and_memory_as_the_api_server_does() {
             .await;
         world.until(&quotas, "few", "it is counted", |quota| quota["status"]["used"][what] == used).await;
         assert_eq!(planned(&world, &["nd/db", "--replicas", "3"]).await, (2, String::new()), "{what}");
-        // A pod that is replaced frees what it used.
+        // Replacing a pod frees its usage.
         assert_eq!(planned(&world, &["nd/db", "--image", "db:2"]).await, (2, String::new()), "{what}");
         let (code, said) = planned(&world, &["nd/db", "--replicas", "4"]).await;
         let limited = format!("used: {what}={used}, limited: {what}={hard}");
         assert!(code == 1 && said.ends_with(&limited), "{said}");
-        // One pod of twice as much is refused in the very same words.
+        // One pod of twice the size is refused with the same message.
         let twice =
             asks(if more == "300m" { "600m" } else { "10m" }, if more == "64Mi" { "128Mi" } else { "1Mi" });
         let server = refusal(&world, &twice).await;
         assert!(server.contains(&said), "{said} is not in {server}");
-        // Both updated nodes ask for more than there is room for.
+        // Both updated nodes request more than the quota has.
         std::fs::write(file, of(&beyond).to_string()).unwrap();
         let (code, said) = planned(&world, &["-f", file]).await;
         assert!(code == 1 && said.contains("exceeded quota: few") && said.contains(what), "{said}");
-        // A container that says nothing is refused for that.
+        // A container without resources is refused for that.
         std::fs::write(file, of(&json!({})).to_string()).unwrap();
         let (code, said) = planned(&world, &["-f", file]).await;
         assert_eq!((code, said), (1, format!("failed quota: few: must specify {what} for: db")));

@@ -1,4 +1,5 @@
-//! What a person's rights do not allow is said and left out: each right taken away in turn. And commands that can be pasted: they are.
+//! What the user's rights do not allow is reported and left out: each right is removed in turn. And suggested
+//! commands can be pasted.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -9,7 +10,7 @@ use tokio::process::Command;
 use crate::eyes::{Ran, account, windlass, windlass_as};
 use crate::kit::{World, condition, fleet};
 
-/// What takes part in what is said of a fleet: API group, resource.
+/// The resources that a report reads: API group, resource.
 const READ: [(&str, &str); 9] = [
     ("windlass.dev", "nodedeployments"),
     ("windlass.dev", "statefulnodes"),
@@ -22,7 +23,7 @@ const READ: [(&str, &str); 9] = [
     ("events.k8s.io", "events"),
 ];
 
-/// Who may read all of it but one.
+/// An account that may read all of them but one.
 async fn without(world: &World, missing: &str) -> std::path::PathBuf {
     let rule = |(group, resource): &(&str, &str)| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]});
     let rules: Vec<Value> = READ.iter().filter(|(_, resource)| *resource != missing).map(rule).collect();
@@ -39,7 +40,7 @@ async fn what_each_right_that_is_missing_leaves_out_is_said_and_nothing_else_is(
     world.until(&world.api("v1", "ResourceQuota"), "few", "it is counted", counted).await;
     world.patch_fleet(json!({"spec": {"replicas": 4}})).await;
 
-    // The chain ends in the sentence of who refuses the pod.
+    // The chain ends with the refusal of the pod.
     let refused =
         |node: &Value| node["status"]["problem"]["message"].to_string().contains("exceeded quota: few");
     world.until(&world.nodes(), "db-3", "its pod is refused", refused).await;
@@ -90,7 +91,7 @@ async fn what_each_right_that_is_missing_leaves_out_is_said_and_nothing_else_is(
         data["unread"][0].as_str().is_some_and(|said| said.contains("Pods cannot be listed")),
         "{data:#}"
     );
-    // Who may not read the fleet itself is told so, with 1.
+    // A user who may not read the fleet itself is told so, with 1.
     let who = without(&world, "nodedeployments").await;
     for words in [
         &["status", "nd/db"][..],
@@ -105,7 +106,7 @@ async fn what_each_right_that_is_missing_leaves_out_is_said_and_nothing_else_is(
     }
 }
 
-/// Has a shell do what stands in a line, where no cluster is known but by that line.
+/// Runs a line in a shell, where only the line itself names a cluster.
 async fn pasted(folder: &Path, line: &str) -> Ran {
     let mut shell = Command::new("sh");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
@@ -125,7 +126,7 @@ async fn a_command_that_is_told_reaches_the_same_fleet_wherever_it_is_pasted() {
     std::fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_windlass"), folder.join("windlass")).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_windlass"), folder.join("kubectl-windlass")).unwrap();
-    // A name that a shell would take apart.
+    // A name that a shell would split.
     let kubeconfig = folder.join("kube config");
     std::fs::copy(world.cp.kubeconfig(), &kubeconfig).unwrap();
 
@@ -147,7 +148,7 @@ async fn a_command_that_is_told_reaches_the_same_fleet_wherever_it_is_pasted() {
     assert_eq!(paused.code, 0, "{}", paused.err);
     world.until_db("it is paused", |db| db["status"]["phase"] == "Paused").await;
 
-    // What a status says names the namespace, too, and the plugin's user is told of the plugin.
+    // Commands in status messages get the namespace too, and the plugin's user sees the plugin's name.
     let plan = format!("{}/kubectl-windlass plan nd/db -n {} --kubeconfig 'kube config'", "'.'", &*world.ns);
     let told = pasted(&folder, &format!("cd '{}' && {plan}", folder.display())).await;
     let resume = format!("kubectl windlass resume nd/db -n {} --kubeconfig 'kube config'", &*world.ns);

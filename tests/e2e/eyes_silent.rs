@@ -1,4 +1,4 @@
-//! What `windlass status -w` says while nothing is heard of the API server, and after.
+//! The output of `windlass status -w` during and after an outage of the API server.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::kit::{World, fleet};
 
-/// Passes bytes on from one side to the other, as long as it is let.
+/// Forwards bytes while it is open.
 async fn pass(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
@@ -25,7 +25,7 @@ async fn pass(
     }
 }
 
-/// A way to a port of loopback that can be blocked: connections stay, and bring nothing.
+/// A proxy to a local port that can be blocked: connections stay, but nothing passes.
 async fn way_to(port: u16, open: watch::Receiver<bool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let way = listener.local_addr().unwrap().port();
@@ -83,7 +83,7 @@ async fn status_watch_says_since_when_nothing_is_heard_and_when_it_is_heard_agai
     assert!((28..60).contains(&silence), "{told}");
     let_pass.send(true).unwrap();
     until("The API server is heard again.").await;
-    // One that stays on its way: what is over before the watches are back no line tells of.
+    // A rollout that stays in progress: one that ended before the watches are back would print no line.
     world.set_image("db:2-nope").await;
     until("Updating").await;
 }

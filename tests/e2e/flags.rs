@@ -1,4 +1,4 @@
-//! What the operator says of itself to the API server, how much it does at the same time, and what it never writes.
+//! The operator's flags and user agent, its concurrency, and what it never writes.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn every_request_of_the_operator_names_the_program_and_its_version() {
     assert!(others.is_empty(), "{others:#?}");
 }
 
-/// How often one request that a node's reconcile makes was under way while another was.
+/// How often two requests of node reconciles overlapped.
 async fn overlaps(concurrency: &str) -> usize {
     let mut world = World::without_operator("many").await;
     let mark = world.cp.audit_mark().await;
@@ -59,7 +59,7 @@ async fn replicas_that_are_left_to_an_autoscaler_are_never_written_and_survive_e
 {
     let world = World::new("scaled").await;
     let mark = world.cp.audit_mark().await;
-    // As a pipeline does: what it applies says nothing of replicas.
+    // As a pipeline does: its manifest has no replicas.
     let apply = async |image: &str| {
         let mut object = fleet(1, image);
         object["spec"].as_object_mut().unwrap().remove("replicas");

@@ -1,4 +1,4 @@
-//! How a test forces what timing would bring about once in a thousand runs.
+//! Forces situations that timing would cause once in a thousand runs.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use windlass::operator::Operator;
 use crate::kit::{PATIENCE, World};
 
 impl World {
-    /// Takes from the operator, or gives back to it, the right to delete pods: between a template's write and
-    /// the pod's replacement there is then all the time that a test needs.
+    /// Grants or revokes the operator's right to delete pods, which extends the time between a template's write and
+    /// the pod's replacement.
     pub async fn allow_pod_deletes(&self, allowed: bool) {
         let api = self.api("rbac.authorization.k8s.io/v1", "Role");
         let mut role = self.get(&api, "windlass").await;
@@ -29,7 +29,7 @@ impl World {
         }
     }
 
-    /// Keeps the StatefulSet controller from saying what it has observed in this namespace, or lets it again.
+    /// Prevents the StatefulSet controller from updating statuses in this namespace, or allows it again.
     pub async fn freeze_set_status(&self, frozen: bool) {
         let group = "admissionregistration.k8s.io/v1";
         let name = format!("freeze-{}", &*self.ns);
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// An operator in this process; it stops when this is dropped.
+/// An operator in this process, stopped on drop.
 pub struct OtherOperator(tokio::task::JoinHandle<()>);
 
 impl Drop for OtherOperator {

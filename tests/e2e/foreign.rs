@@ -1,4 +1,4 @@
-//! A name is taken by something that is not the fleet's: it is named, it is not touched, the rest goes on.
+//! A name is taken by an object of somebody else: it is reported and not touched, and the rest continues.
 
 use serde_json::{Value, json};
 

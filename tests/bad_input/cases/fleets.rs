@@ -1,4 +1,4 @@
-//! What is a fleet's alone: its strategy and numbers, and what this version does not do yet.
+//! Fields of fleets only: strategy and numbers, and features that this version lacks.
 
 use serde_json::{Value, json};
 

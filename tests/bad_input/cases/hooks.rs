@@ -1,4 +1,4 @@
-//! Hooks, and the steps that a rollout in place stops after.
+//! Hooks, and the steps of an in-place rollout.
 
 use serde_json::{Value, json};
 

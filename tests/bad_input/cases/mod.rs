@@ -1,5 +1,5 @@
-//! Bad objects, each with what the API server says of it and a good twin that differs in nothing else.
-//! The unit tests of `crates/core/src/api/crd.rs` and `tests/bad_input.rs` walk the same table.
+//! Bad objects, each with the API server's message and a good twin that differs in nothing else. The unit tests of
+//! `crates/core/src/api/crd.rs` and `tests/bad_input.rs` share the table.
 
 mod fleets;
 mod hooks;
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// What refuses a bad object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum By {
-    /// A validation rule (CEL), with a sentence of ours.
+    /// A validation rule (CEL), with a message of ours.
     Rule,
-    /// The schema, in the API server's words.
+    /// The schema, with the API server's message.
     Schema,
 }
 
@@ -23,11 +23,11 @@ pub enum By {
 pub struct Case {
     /// What is wrong.
     pub name: &'static str,
-    /// What is stored before, where a change is what is bad.
+    /// The stored object, if the change is what is bad.
     pub old: Option<Value>,
     pub bad: Value,
     pub good: Value,
-    /// The field that the error is reported on.
+    /// The field of the error.
     pub field: &'static str,
     pub says: &'static str,
     pub by: By,
@@ -89,7 +89,7 @@ pub fn claim(name: &str, size: &str) -> Value {
     })
 }
 
-/// A good fleet and a good node with every optional part that this version takes.
+/// A good fleet and a good node with every optional part.
 pub fn rich() -> [Value; 2] {
     let ports = json!([
         {"name": "rpc", "port": 80, "targetPort": "rpc"},

@@ -1,4 +1,4 @@
-//! What a node has, alone or as a fleet's template: its pod template and sidecar.
+//! Fields of a node, alone or as a fleet's template: its pod template and sidecar.
 
 use serde_json::{Value, json};
 

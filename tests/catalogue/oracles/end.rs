@@ -1,4 +1,4 @@
-//! What all comes to: whether it is well, and what is left, without what differs between any two runs.
+//! The end of a run: whether everything is well, and what is left, without what differs between runs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::platform;
 use crate::scenario::NAMESPACE;
 use crate::world::World;
 
-/// What is left at the end, by kind and name.
+/// The remaining objects, by kind and name.
 pub type End = BTreeMap<String, Value>;
 
 /// A condition's status, reason and message.
@@ -40,7 +40,7 @@ fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a 
     objects.iter().filter(move |o| o["kind"] == kind && o["metadata"]["namespace"] == NAMESPACE)
 }
 
-/// Whether the scenario's object says that it is done, and its nodes are.
+/// True if the scenario's object is up to date, and its nodes are.
 pub fn is_well(world: &World) -> bool {
     let Some(object) = world.object() else { return false };
     if world.scenario.is_alone() {
@@ -63,7 +63,7 @@ fn is_settled(fleet: &Value, taken_back: bool) -> bool {
         && (taken_back || condition(fleet, "Stalled").0 == "False")
         && condition(fleet, "Reconciling").0 == "False"
         && fleet["status"]["rollout"].is_null()
-        // A set whose time has come goes on going, and the status that says that it went is no write at rest.
+        // Sets that are retired by time are still removed after the rollout; that write is not one at rest.
         && fleet["status"]["retiring"].as_array().is_none_or(Vec::is_empty)
         && fleet["status"]["plan"]["state"] != "Active"
         && (replicas == 0 || is_restarted(fleet))
@@ -77,7 +77,7 @@ fn are_nodes_well<'a>(mut nodes: impl Iterator<Item = &'a Value>, replicas: i64)
     }) && count == replicas
 }
 
-/// Whether a fleet says that what it asks for is done, and these nodes, all that there are, agree.
+/// True if a fleet is up to date and these nodes, all that exist, agree.
 #[allow(dead_code, reason = "of walks on the real control plane")]
 pub fn is_fleet_well(fleet: &Value, nodes: &[Value]) -> bool {
     let replicas = fleet["spec"]["replicas"].as_i64().unwrap_or_default();
@@ -85,26 +85,26 @@ pub fn is_fleet_well(fleet: &Value, nodes: &[Value]) -> bool {
     is_settled(fleet, false) && applied && are_nodes_well(nodes.iter(), replicas)
 }
 
-/// Whether the restart that was asked for last was obeyed.
+/// True if the last requested restart was obeyed.
 fn is_restarted(object: &Value) -> bool {
     let asked = &object["metadata"]["annotations"]["windlass.dev/restartedAt"];
     asked.is_null() || *asked == object["status"]["restartedAt"]
 }
 
-/// The set that serves.
+/// The active set.
 pub fn active_set(world: &World) -> String {
     let object = world.object().unwrap_or_default();
     object["status"]["activeSet"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether nothing is left of what was deleted but what is to stay.
+/// True if nothing is left of the deleted object except what is retained.
 pub fn is_gone(world: &World, deed: Deed) -> bool {
     let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service"];
     let gone = world.cluster.snapshot_of(NAMESPACE, &kinds).is_empty();
     gone && (deed != Deed::DeleteNamespace || world.cluster.get("v1", "Namespace", "", NAMESPACE).is_none())
 }
 
-/// What is stored now, without times, UIDs and other things that no two runs have in common.
+/// The stored objects, without times, UIDs and other things that differ between runs.
 pub fn end_of(world: &World) -> End {
     let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service", "PersistentVolumeClaim"];
     end_of_these(world.cluster.snapshot_of(NAMESPACE, &kinds))
@@ -115,7 +115,7 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
     let mut end = End::new();
     for object in objects {
         let kind = object["kind"].as_str().unwrap_or_default();
-        // Pods of Jobs have names by chance, and stay as long as their Job does.
+        // Pods of Jobs have random names, and exist as long as their Job.
         if object["metadata"]["ownerReferences"][0]["kind"] == "Job" {
             continue;
         }
@@ -179,7 +179,7 @@ fn without(value: &Value, fields: &[&str]) -> Value {
     value
 }
 
-/// What was promoted, and what is held back, is what a person did last, and may not have had to do.
+/// Promotions and partitions are set by people, who may not have had to.
 fn without_persons(spec: &Value) -> Value {
     let mut spec = without(spec, &["forcePromote"]);
     if let Some(in_place) = spec["updateStrategy"]["inPlace"].as_object_mut() {
@@ -188,8 +188,7 @@ fn without_persons(spec: &Value) -> Value {
     spec
 }
 
-/// What is asked of a node's sidecar for a while is written as nothing when that is over, or was never written: it is
-/// the same.
+/// A request to a sidecar that is over is written as zero values, which equals one that was never written.
 fn without_nothing(mut spec: Value) -> Value {
     if let Some(map) = spec.as_object_mut() {
         let asks = ["watchSidecar", "haltHeight", "haltTaskID"];
@@ -204,9 +203,9 @@ fn owners(object: &Value) -> Value {
     list.iter().map(|o| json!([o["kind"], o["name"]])).collect()
 }
 
-/// An end with the nodes of the set that serves named by their ordinals, and without the claims that other sets
-/// left. What a person does in the middle may make a set more, whose name is another one: what the end has to be is what
-/// serves. That no claim is ever deleted is held at every change.
+/// An end with the nodes of the active set named by ordinal, and without claims of other sets. An action in the
+/// middle may create another set, whose name differs: only the serving nodes have to match. Another oracle checks
+/// that no claim is deleted.
 pub fn by_role(end: &End, active_set: &str) -> End {
     let is_left = |key: &str| {
         let name = key.strip_prefix("PersistentVolumeClaim ");
@@ -220,14 +219,14 @@ pub fn by_role(end: &End, active_set: &str) -> End {
     kept.map(|(key, value)| (named(key), roles(value, active_set))).collect()
 }
 
-/// Whether a claim is that of a set that neither serves nor was the first to.
+/// True if a claim belongs to a set that is not active and was not the first.
 pub fn never_served(claim: &str, active_set: &str) -> bool {
     let node = claim.strip_prefix("data-").and_then(|pod| pod.strip_suffix("-0"));
     let place = node.and_then(|node| windlass::api::names::place_of("db", node));
     place.is_some_and(|(set, _)| set != active_set && set != windlass::api::names::FIRST_SET)
 }
 
-/// The name of what belongs to a node of the set that serves, by its ordinal.
+/// The name of an object of the active set by ordinal.
 fn role(name: &str, active_set: &str) -> Option<String> {
     let place = |node: &str| {
         let (set, ordinal) = windlass::api::names::place_of("db", node)?;
@@ -253,8 +252,7 @@ fn roles(value: &Value, active_set: &str) -> Value {
     }
 }
 
-/// An end without what the platform's admission added to StatefulSets and pods, and rewrote there. What nodes and fleets
-/// say is as it was asked for.
+/// An end without what admission added to StatefulSets and pods or rewrote there. Nodes and fleets are not affected.
 pub fn without_admission(end: &End) -> End {
     let is_rewritten = |key: &str| key.starts_with("StatefulSet ") || key.starts_with("Pod ");
     let own = |(key, value): (&String, &Value)| {
@@ -264,7 +262,7 @@ pub fn without_admission(end: &End) -> End {
     end.iter().map(own).collect()
 }
 
-/// How two ends differ, in a few lines.
+/// The difference of two ends, in a few lines.
 pub fn difference(wanted: &End, found: &End) -> Vec<String> {
     let mut lines = Vec::new();
     for name in wanted.keys().chain(found.keys().filter(|k| !wanted.contains_key(*k))) {
@@ -290,7 +288,8 @@ fn compare(path: &str, left: &Value, right: &Value, lines: &mut Vec<String>) {
     }
 }
 
-/// Whether what cannot go on says so: a condition, a reason, a sentence that names the node and the cause.
+/// Checks that a blocked rollout reports it: a condition with a reason and a message that names the node and the
+/// cause.
 pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String> {
     let Some(object) = world.object() else { return Err("oracle 5: the object is gone".to_owned()) };
     if matches!(illness, Illness::Peers(_)) {
@@ -314,7 +313,7 @@ pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String
     Err(format!("oracle 5: no condition names {node} and the cause: {}", summary(world)))
 }
 
-/// A hook whose peer does not do what it is asked says what was heard last. Its time is not the rollout's.
+/// A hook with a failing peer reports its last answer. Its time is not the rollout's.
 fn hook_says_so(world: &World, object: &Value) -> Result<(), String> {
     let nodes = world.cluster.snapshot_of(NAMESPACE, &["StatefulNode"]);
     let plans = std::iter::once(object).chain(of_kind(&nodes, "StatefulNode")).map(|o| &o["status"]["plan"]);
@@ -330,7 +329,7 @@ fn hook_says_so(world: &World, object: &Value) -> Result<(), String> {
     Err(format!("oracle 5: no hook says what was heard of its peer: {}", summary(world)))
 }
 
-/// What there is to see of the scenario's object, in a few lines.
+/// A summary of the scenario's object, in a few lines.
 pub fn summary(world: &World) -> String {
     let Some(object) = world.object() else { return "the object is gone".to_owned() };
     let mut lines = Vec::new();

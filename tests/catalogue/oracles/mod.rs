@@ -1,4 +1,4 @@
-//! The six oracles: what must hold in every run, whatever was broken in it.
+//! The six oracles: what must hold in every run, whatever the fault.
 
 pub mod end;
 pub mod panics;
@@ -24,7 +24,7 @@ use crate::run::Report;
 use crate::scenario::{Change, Follow};
 use crate::world::World;
 
-/// What is known of a run that is over.
+/// The evidence of a finished run.
 pub struct Evidence<'a> {
     pub world: &'a World,
     /// Every request of the run.
@@ -34,10 +34,10 @@ pub struct Evidence<'a> {
     pub first_version: u64,
     pub first_entry: usize,
     pub end: &'a End,
-    /// Tasks that were alive and watches that were open at the end.
+    /// The live tasks and open watches at the end.
     pub left: (usize, usize),
     pub baseline: Option<&'a Report>,
-    /// How often a person had a rejected rollout tried again.
+    /// How often a person retried a rejected rollout.
     pub retries: usize,
     pub failures: Vec<String>,
 }
@@ -52,13 +52,13 @@ impl Evidence<'_> {
     }
 }
 
-/// Holds a run that is over against every oracle that can wait for its end. Answers with the operator's
-/// successful writes, and with its busiest minute.
+/// Checks a finished run with every oracle that needs its end. Returns the operator's successful writes, and its
+/// busiest minute.
 pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     if let Some(baseline) = evidence.baseline {
         for line in difference(evidence, baseline) {
-            // Where everything goes, a node whose turn had not come never had a claim. Nor had one of a set that was
-            // given up before that. A claim that was there is held by another oracle.
+            // Where everything is removed, a node that was not reached never had a claim. Nor had a node of a set
+            // that was given up before. Another oracle protects existing claims.
             let given_up = |claim: &str| end::never_served(claim, &active_set(evidence.world));
             let is_the_end = evidence.strikes(|f| matches!(f, Fault::Person(deed) if deed.is_the_end()));
             let missing =
@@ -78,13 +78,14 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     writes::examine(evidence)
 }
 
-/// How the end differs from that of the clean run. Where a person took part in the making of sets, their names may.
+/// The difference to the end of the clean run. Where a person influenced the creation of sets, their names may
+/// differ.
 fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
     let scenario = &evidence.world.scenario;
-    // A plan that fails over a request that is too large waits for a person's retry, which makes a set more; whether
-    // the old set still lives when it is wanted back is a matter of time.
+    // A plan that fails with a request that is too large needs a retry, which creates another set; whether the old
+    // set still exists when it is wanted back depends on timing.
     let by_person = |f: &Fault| matches!(f, Fault::Person(_) | Fault::Answer(Failure::TooLarge, _));
-    // By a clock that runs ahead a rollout is taken back before its nodes have claims.
+    // With a clock that runs ahead, a rollout is rolled back before its nodes have claims.
     let early = evidence.strikes(|f| matches!(f, Fault::Jump(_))) && scenario.change == Change::Stall;
     let rewritten = evidence.strikes(|f| matches!(f, Fault::Platform(..)));
     let (wanted, found) = if rewritten {
@@ -102,8 +103,8 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
     )
 }
 
-/// Whatever is killed, lost or late: one rollout asks each peer for a thing by one task, and runs one Job. Another try of
-/// a rejected one is another rollout. Not where somebody wants something else meanwhile, or a plan or a status is damaged.
+/// Whatever is killed, lost or late: one rollout sends each request with one task, and runs one Job. A retry of a
+/// rejected one is another rollout. Not checked if the target changes, or a plan or a status is damaged.
 fn hooks(evidence: &mut Evidence<'_>) {
     let scenario = &evidence.world.scenario;
     let is_another = |f: &Fault| matches!(f, Fault::Person(_) | Fault::Ill(_) | Fault::Platform(..));
@@ -124,11 +125,11 @@ fn hooks(evidence: &mut Evidence<'_>) {
     }
 }
 
-/// What grows for ever shows itself in tasks and watches that outlive what they were for.
+/// Leaks show as tasks and watches that outlive their purpose.
 fn hoard(evidence: &mut Evidence<'_>) {
     let Some(baseline) = evidence.baseline else { return };
-    // A replica that stands by is of the catalogue's making. Each fault may leave one, with a request under way for each
-    // node and an event of it.
+    // The standby replica belongs to the catalogue. Each fault may leave one, with a request for each node and an
+    // event about it.
     let nodes = evidence.world.scenario.node_names().len();
     let more = (16 + 4 * nodes) * evidence.point.strikes.len();
     let ((tasks, watches), (clean_tasks, clean_watches)) = (evidence.left, baseline.left);
@@ -139,7 +140,7 @@ fn hoard(evidence: &mut Evidence<'_>) {
     }
 }
 
-/// How many reconciles the operator has counted.
+/// The number of reconciles of the operator.
 pub fn reconciles(health: &Health) -> u64 {
     let text = health.text(Format::Prometheus);
     let counts = text.lines().filter(|line| line.starts_with("windlass_reconcile_total"));

@@ -1,4 +1,4 @@
-//! Panics anywhere in a run: in a task of the operator nobody else would hear of them.
+//! Panics anywhere in a run, including the operator's tasks.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,7 +7,7 @@ thread_local! {
     static HEARD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins to listen on this thread.
+/// Starts recording on this thread.
 pub fn clear() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -20,7 +20,7 @@ pub fn clear() {
     HEARD.with(|heard| heard.borrow_mut().clear());
 }
 
-/// What was heard since.
+/// The panics since then.
 pub fn take() -> Vec<String> {
     HEARD.with(|heard| heard.borrow_mut().drain(..).collect())
 }

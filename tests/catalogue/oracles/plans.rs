@@ -1,5 +1,5 @@
-//! Plans over time: a task's index never goes back, what ended never begins again, and no two plans of one
-//! object have the same ID.
+//! Plans over time: a task's index never decreases, an ended plan never restarts, and no two plans of an object have
+//! the same ID.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::state::PlanState;
 /// The plans of every object so far.
 #[derive(Default)]
 pub struct Plans {
-    /// By object and plan: the furthest task, and whether the plan is over.
+    /// By object and plan: the furthest task, and whether the plan has ended.
     seen: BTreeMap<(String, String), (usize, bool)>,
 }
 
 impl Plans {
-    /// Takes in what an object's status now holds. An error is what cannot be.
+    /// Records an object's new status. An error is a violation.
     pub fn follow(&mut self, object: &str, before: &PlanState, now: &PlanState) -> Result<(), String> {
         if now.id.is_empty() || before == now {
             return Ok(());

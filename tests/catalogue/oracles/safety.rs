@@ -1,6 +1,5 @@
-//! What must hold after every single change in the store, whoever made it. The rules of grants are
-//! read off the changes themselves: who is down because Windlass took it down, and what stands behind each
-//! effect.
+//! What must hold after every change in the store, whoever made it. The rules of grants are checked on the changes
+//! themselves: which nodes Windlass took down, and which plan is behind each effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +15,21 @@ use crate::deeds::Deed;
 use crate::faults::Fault;
 use crate::platform;
 
-/// A pause that was stored less than this before a request was sent may have come after the reconcile that sends it had
-/// read the fleet: its watch event, and the one or two requests that a reconcile may still be waiting for.
+/// A pause that was stored less than this before a request was sent may have come after the reconcile had read the
+/// fleet: the lag of its watch event, and the one or two requests that a reconcile may wait for.
 const PAUSE_IS_SEEN_MICROS: u64 = 20_000;
 
-/// Who makes a change.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Actor {
     Operator,
-    /// An operator that another one has taken over from: its last write may come late.
+    /// An operator that another one has superseded: its last write may come late.
     OldOperator,
     Person,
     Other,
 }
 
-/// A grant: the hash, its ID, and the ID of the last one that was converged to.
+/// A grant: the hash, its ID, and the ID of the last one that was spent.
 #[derive(Clone, Debug)]
 struct Grant {
     hash: String,
@@ -48,35 +47,35 @@ impl Grant {
 struct Watcher {
     stored: Stored,
     plans: Plans,
-    /// Nodes that Windlass took down and that did not serve since.
+    /// Nodes that Windlass took down and that have not served since.
     taken: BTreeSet<String>,
-    /// What each node was granted before its grant was last changed, and when the write that did it was answered.
+    /// Each node's previous grant, and when the write that changed it was answered.
     regranted: BTreeMap<String, (u64, Grant)>,
-    /// Nodes whose grant was free: they did not serve when they got it.
+    /// Nodes whose grant takes nothing down: they did not serve when they got it.
     free: BTreeSet<String>,
-    /// Nodes that somebody else has touched, and the plan that each had then: another one has to heal it.
+    /// Nodes that somebody else has touched, with their plan at that time: only another plan can repair them.
     disturbed: BTreeMap<String, String>,
     alone: bool,
-    /// The wave, as the fleet last had it.
+    /// The wave size in the last observed fleet.
     allowed: i64,
-    /// How many nodes were wanted when an operator last wrote that it had read the spec.
+    /// `spec.replicas` when an operator last wrote that it had observed the spec.
     read_replicas: Option<i64>,
-    /// What last completed, as long as anybody remembers.
+    /// The last completed hash that was ever in the status.
     last_completed: String,
-    /// Whether statuses are changed by others, or nodes are ill: then less can be said.
+    /// True if others change statuses, or nodes are ill: then fewer rules apply.
     tampered: bool,
     words: Words,
     sets: Sets,
-    /// Whether a person asks for a restart on the way.
+    /// True if a person requests a restart during the run.
     restarts: bool,
-    /// When the request that makes this change was sent, and when it was answered.
+    /// When the request of this change was sent, and when it was answered.
     request: Option<(u64, u64)>,
     /// When the request that last paused the fleet was answered.
     paused: Option<u64>,
     found: Vec<String>,
 }
 
-/// Walks through every change since the run began.
+/// Checks every change since the run began.
 pub fn examine(evidence: &mut Evidence<'_>) {
     let makers = Makers::of(evidence.audit);
     let ill = evidence.strikes(|f| matches!(f, Fault::Ill(_)));
@@ -105,7 +104,7 @@ pub fn examine(evidence: &mut Evidence<'_>) {
     evidence.failures.append(&mut watcher.found);
 }
 
-/// Who made which change, read off the audit log once.
+/// The authors of changes, from the audit log.
 struct Makers<'a> {
     audit: &'a [AuditEntry],
     /// Requests that changed something, by the last version that they made.
@@ -140,7 +139,7 @@ impl<'a> Makers<'a> {
         if !writes::is_operators(entry) {
             return Actor::Other;
         }
-        // Agents are numbered: an old one is an old leader.
+        // Agents are numbered: one with a higher number has superseded this one.
         let mut newer = self.began.iter().filter(|(agent, _)| **agent > entry.user_agent.as_str());
         if newer.any(|(_, first)| *first <= entry.wrote.0) { Actor::OldOperator } else { Actor::Operator }
     }
@@ -170,8 +169,8 @@ impl Watcher {
                     self.last_completed = completed;
                 }
                 let allowed = stored.fleet.as_ref().map_or(self.allowed, |fleet| fleet.max_unavailable);
-                // Grants that were given under a larger wave are finished. Until an operator has written, guarded, that it
-                // has read a smaller one, its requests may be of before.
+                // Grants given under a larger wave are finished. Until an operator has written, guarded, that it
+                // observed the smaller one, its requests may be older.
                 let unread = stored.fleet.as_ref().is_some_and(|fleet| !fleet.observed);
                 let under_way = unread
                     || !self.taken.is_empty()
@@ -222,10 +221,10 @@ impl Watcher {
         };
         let sets = &mut self.sets;
         match kind {
-            // What a person deletes a namespace for goes with it.
+            // Deleting a namespace deletes its content.
             "Namespace" if is_leaving(step) => sets.namespace_goes(),
             "PersistentVolumeClaim" if is_leaving(step) => sets.claim(name, &around),
-            // Where a status was lost or changed by another, what it says cannot be held against what is done.
+            // If a status was lost or changed by another, it is no evidence.
             _ if self.tampered || self.alone => None,
             "NodeDeployment" => sets.fleet(step, &around),
             "Service" if name == "db" => sets.service(step, &around),
@@ -236,7 +235,7 @@ impl Watcher {
         }
     }
 
-    /// What statuses say has to be so.
+    /// Checks the claims of a new status.
     fn hear(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor) {
         if !matches!(kind, "NodeDeployment" | "StatefulNode") {
             return;
@@ -276,21 +275,21 @@ impl Watcher {
         {
             self.fail(what);
         }
-        // What a set was made for is complete with the switch; its plan goes on until the old set is gone.
+        // A set's rollout is complete with the switch; its plan continues until the old set is gone.
         let of_set = now.plan.recipe.starts_with("BlueGreen") || now.plan.recipe == "HardFork";
         let completes = now.plan.state == "Complete" && before.plan != now.plan && !of_set;
-        // Traffic moved to nodes that ran, which was looked at then; by the time that it is written none may be wanted.
+        // Traffic moved to nodes that ran at that time; by the time of the write none may be wanted.
         let moved = before.active_set != now.active_set
             && now.replicas == 0
             && self.stored.selected.as_ref() == Some(&now.active_set);
-        // What was lost and is found again did not complete now.
+        // A lost field that is recovered did not complete now.
         let found_again = before.completed.is_empty() && now.completed == self.last_completed;
         if (completes || before.completed != now.completed && !found_again) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
     }
 
-    /// Success is what was observed: every node runs the target and is Ready.
+    /// A completed rollout was observed: every node runs the target and is Ready.
     fn check_completion(&mut self, replicas: i64, set: &str) {
         if replicas == 0 {
             self.fail("oracle 4: a rollout completes over no node at all");
@@ -325,12 +324,12 @@ impl Watcher {
         let before = self.stored.nodes.get(name).cloned();
         if actor == Actor::Person {
             self.disturb(name);
-            // What a person made nobody's is no node of the fleet, and in no wave of it.
+            // A node that a person disowned is not part of the fleet or its wave.
             if step.after.is_some_and(is_nobodys) {
                 self.taken.remove(name);
             }
-            // What a person suspended was down by that wish. What its pod was made of when it comes back is not what the node
-            // was granted meanwhile: until it serves with that, it is no node of the wave that Windlass takes down.
+            // A suspended node was down by a person's wish. When it comes back, its pod may differ from the grant:
+            // until it serves with that, it is not a node that Windlass takes down.
             let is_down = self.stored.pods.get(&format!("{name}-0")).is_none_or(|pod| !pod.ready);
             if is_down && ends_suspension(step) {
                 self.free.insert(name.to_owned());
@@ -344,7 +343,7 @@ impl Watcher {
         }
         let Some(now) = step.after.map(state::node).filter(|_| actor != Actor::Person) else { return };
         let Some(before) = before else {
-            // A node that is made anew serves nobody yet.
+            // A recreated node does not serve yet.
             self.free.insert(name.to_owned());
             self.disturb(name);
             self.taken.remove(name);
@@ -373,7 +372,8 @@ impl Watcher {
         }
     }
 
-    /// A node that serves goes by a plan of its own, within the wave where its set serves, and while nobody holds the fleet.
+    /// A serving node is removed with a plan of its own, within the wave of its set, and not while the fleet is
+    /// paused.
     fn check_removal(&mut self, name: &str) {
         let Some(node) = self.stored.nodes.get(name).cloned().filter(|node| node.ready) else { return };
         let Some(fleet) = self.stored.fleet.clone().filter(|f| !f.leaving && !self.tampered) else { return };
@@ -384,7 +384,7 @@ impl Watcher {
         if sets::set_of(name) != fleet.active_set || of_rollout {
             return;
         }
-        // What the reconcile that deletes began with is not asked for again between its own requests.
+        // A reconcile does not re-read its facts between its own requests.
         let known = self
             .paused
             .zip(self.request)
@@ -408,11 +408,11 @@ impl Watcher {
         } else if !before.is_in_flight() {
             self.free.remove(name);
         }
-        // What was on its way when the fleet went is nobody's mistake.
+        // What was under way when the fleet was deleted is no violation.
         let Some(fleet) = self.stored.fleet.clone() else { return };
         let of_plan = fleet.plan.state == "Active" && grant_id.starts_with(&fleet.plan.id);
-        // A grant that an old leader sent, and that lands when another leader has superseded its plan, takes down one node
-        // beside the wave (docs/dev/model.md).
+        // A grant of an old leader that lands after another leader has superseded its plan takes down one node
+        // besides the wave (docs/dev/model.md).
         if actor == Actor::OldOperator && !of_plan {
             self.free.insert(name.to_owned());
         }
@@ -435,7 +435,7 @@ impl Watcher {
         }
     }
 
-    /// Behind every effect stands a plan that was persisted before it.
+    /// Every effect has a plan that was persisted before it.
     fn check_plan(&mut self, name: &str, what: &str, stamp: Option<&str>) {
         let Some(node) = self.stored.nodes.get(name).cloned() else { return };
         if self.tampered {
@@ -465,13 +465,13 @@ impl Watcher {
 
     fn check_replacement(&mut self, name: &str, pod: &str) {
         let Some(before) = self.stored.pods.get(pod).cloned() else { return };
-        // One that was scaled away in the middle is in no wave any more.
+        // A node that was scaled away meanwhile is in no wave any more.
         let Some(node) = self.stored.nodes.get(name).cloned() else { return };
-        // A grant whose answer came no sooner than the delete was sent was not known to who sent it.
+        // The sender of a delete did not know a grant that was answered later.
         let sent = self.request.map_or(u64::MAX, |(sent, _)| sent);
         let unread = self.regranted.get(name).filter(|(answered, _)| *answered >= sent);
         let grant = unread.map_or_else(|| Grant::of(&node), |(_, earlier)| earlier.clone());
-        // Whatever became of the StatefulSet's revision: it is what the pod was made for that counts.
+        // The pod's own hash counts, whatever the StatefulSet's revision is now.
         let at_grant = self.words.made_of(name, &before.revision) == Some(&grant.hash);
         if at_grant && before.ready && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
@@ -480,7 +480,7 @@ impl Watcher {
         if is_spent && before.ready && !self.tampered {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
         }
-        // A set that is to serve and does not yet is in no wave, even where its nodes lived on from before.
+        // An entrant set that does not serve yet is in no wave, even if its nodes exist from before.
         let fleet = self.stored.fleet.as_ref();
         let enters = fleet.is_some_and(|f| {
             let entrant = f.rollout.as_ref().map(|rollout| rollout.entrant.as_str());
@@ -491,7 +491,7 @@ impl Watcher {
         }
         self.taken.insert(name.to_owned());
         let allowed = self.allowed;
-        // Each set has a wave of its own: one that served before leaves together.
+        // Each set has a wave of its own: one that served before is removed at once.
         let is_of_set = |taken: &&String| sets::set_of(taken) == sets::set_of(name);
         let taken: Vec<String> = self.taken.iter().filter(is_of_set).cloned().collect();
         if taken.len() as i64 > allowed {
@@ -500,14 +500,14 @@ impl Watcher {
     }
 }
 
-/// Whether nothing on an object says whose it is.
+/// True if nothing on an object names its owner.
 fn is_nobodys(object: &Value) -> bool {
     let meta = &object["metadata"];
     meta["ownerReferences"].as_array().is_none_or(Vec::is_empty)
         && meta["annotations"][windlass::api::names::ANNOTATION_OWNER_UID].is_null()
 }
 
-/// Whether this change ends the suspension of a node.
+/// True if this change ends the suspension of a node.
 fn ends_suspension(step: Step<'_>) -> bool {
     let is_suspended = |object: Option<&Value>| object.is_some_and(|o| o["spec"]["suspend"] == true);
     is_suspended(step.before) && step.after.is_some() && !is_suspended(step.after)
@@ -523,14 +523,14 @@ fn template(object: Option<&Value>) -> Option<Value> {
     object.map(|o| o["spec"]["template"].clone())
 }
 
-/// Whether this change is one of the template, and not only what admission makes of it on the way.
+/// True if this change is of the template itself, not only of what admission makes of it.
 fn changes_template(step: Step<'_>) -> bool {
     let (before, after) = (template(step.before), template(step.after));
     let own = |template: Option<Value>| template.as_ref().map(platform::without_admission);
     before != after && own(before) != own(after)
 }
 
-/// Whether this change begins or makes an end of the object.
+/// True if this change starts or completes the object's deletion.
 fn is_leaving(step: Step<'_>) -> bool {
     let leaves = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     match (step.before, step.after) {

@@ -1,5 +1,5 @@
-//! What must hold of sets of nodes after every single change: one serves, what serves is whole when it begins to and
-//! stays, and nothing that cannot be undone is done before it is persisted that it will be.
+//! What must hold of sets after every change: one is active, a serving set is complete when it starts to serve and
+//! stays so, and nothing irreversible happens before it is persisted.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,34 @@ use windlass_sim::Step;
 
 use super::state::{self, FleetState, RolloutState, Stored};
 
-/// What is known of the sets so far.
+/// The sets so far.
 #[derive(Default)]
 pub struct Sets {
     /// Sets that once served.
     served: BTreeSet<String>,
-    /// Whether a person has turned the fleet's Service, or removed it, and nobody has put that right.
+    /// True while the fleet's Service is as a person changed or deleted it.
     turned: bool,
     namespace_goes: bool,
-    /// What last completed, as long as anybody remembers.
+    /// The last completed hash that was ever in the status.
     completed: String,
 }
 
-/// What a change is judged by, beside itself.
+/// The context of a change.
 pub struct Around<'a> {
     pub stored: &'a Stored,
-    /// How many nodes were wanted when an operator last wrote that it had read the spec; none: it never did.
+    /// `spec.replicas` when an operator last wrote that it had observed the spec; `None`: never.
     pub read_replicas: Option<i64>,
-    /// Whether a node was touched by a person, or is new, and did not serve since.
+    /// True if a node was touched by a person, or is new, and has not served since.
     pub disturbed: &'a dyn Fn(&str) -> bool,
     pub by_operator: bool,
     pub by_person: bool,
-    /// Whether a node is ill.
+    /// True if a node is ill.
     pub ill: bool,
-    /// Whether a restart was asked for in the middle: it rolls the active set.
+    /// True if a restart was requested meanwhile: it rolls the active set.
     pub restarts: bool,
 }
 
-/// The set that a node's name says it is of.
+/// The set in a node's name.
 pub fn set_of(node: &str) -> &str {
     place_of("db", node).map(|(set, _)| set).unwrap_or_default()
 }
@@ -79,7 +79,7 @@ fn is_not_to_be_touched(name: &str, fleet: &FleetState, around: &Around<'_>) -> 
 }
 
 impl Sets {
-    /// Takes in a change that is not judged.
+    /// Records a change without a check.
     pub fn take_in(&mut self, stored: &Stored) {
         self.served.extend(stored.fleet.iter().map(|fleet| fleet.active_set.clone()));
         if let Some(fleet) = stored.fleet.as_ref().filter(|fleet| !fleet.completed.is_empty()) {
@@ -87,7 +87,7 @@ impl Sets {
         }
     }
 
-    /// Judges a change of the fleet.
+    /// Checks a change of the fleet.
     pub fn fleet(&mut self, step: Step<'_>, around: &Around<'_>) -> Option<String> {
         let (before, now) = (around.stored.fleet.as_ref()?, state::fleet(step.after?));
         if !around.by_operator {
@@ -103,7 +103,7 @@ impl Sets {
         if moved && !switches {
             return Some(format!("oracle 4: the active set changes without a promotion: {before:?} {now:?}"));
         }
-        // What was lost and is found again did not complete now.
+        // A lost field that is recovered did not complete now.
         let found_again = before.completed.is_empty() && now.completed == self.completed;
         if entering.is_some() && before.completed != now.completed && !moved && !found_again {
             return Some(format!("oracle 4: a rollout completes without its switch: {before:?} {now:?}"));
@@ -111,7 +111,7 @@ impl Sets {
         self.one_set(&now, around.stored.selected.as_deref())
     }
 
-    /// The Service leads to the set that serves or, from the promotion on, to the one that is about to.
+    /// The Service selects the active set or, during the promotion, the entrant set.
     fn one_set(&self, fleet: &FleetState, selected: Option<&str>) -> Option<String> {
         let selected = selected.filter(|set| !self.turned && !set.is_empty())?;
         let enters = |r: &RolloutState| r.stage == "Promoting" && r.entrant == selected;
@@ -121,7 +121,7 @@ impl Sets {
         (!fits).then(|| format!("oracle 4: the Service selects {selected}, and the status says {fleet:?}"))
     }
 
-    /// Judges a change of the fleet's Service.
+    /// Checks a change of the fleet's Service.
     pub fn service(&mut self, step: Step<'_>, around: &Around<'_>) -> Option<String> {
         if around.by_person || step.after.is_none() {
             self.turned = true;
@@ -141,7 +141,7 @@ impl Sets {
         self.one_set(fleet, Some(&selected))
     }
 
-    /// Judges a change of a node.
+    /// Checks a change of a node.
     pub fn node(name: &str, step: Step<'_>, leaves: bool, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|f| around.by_operator && !f.leaving)?;
         let set = set_of(name);
@@ -172,23 +172,23 @@ impl Sets {
             .then(|| format!("oracle 4: {name} is changed before any promotion: {fleet:?}"))
     }
 
-    /// Judges that a pod is taken down, or a StatefulSet's template is written.
+    /// Checks a deleted pod, or a write of a StatefulSet's template.
     pub fn effect(name: &str, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|_| around.by_operator)?;
         let was_ready = around.stored.pods.get(&format!("{name}-0")).is_some_and(|pod| pod.ready);
-        // A grant that was given before goes on; whether it may be given is judged where it is.
+        // An existing grant is continued; whether it may be given is checked elsewhere.
         let granted = around.stored.nodes.get(name).is_some_and(|node| node.grant_id != node.spent_id);
         (was_ready && !granted && is_not_to_be_touched(name, fleet, around))
             .then(|| format!("oracle 4: {name} is taken down before any promotion: {fleet:?}"))
     }
 
-    /// Takes in that all there is goes.
+    /// Records that everything is deleted.
     pub fn namespace_goes(&mut self) -> Option<String> {
         self.namespace_goes = true;
         None
     }
 
-    /// Judges that a claim goes, whoever sees to it.
+    /// Checks the deletion of a claim, by whomever.
     pub fn claim(&self, claim: &str, around: &Around<'_>) -> Option<String> {
         if around.by_person || self.namespace_goes {
             return None;

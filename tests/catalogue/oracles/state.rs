@@ -1,4 +1,4 @@
-//! The few fields that safety rests on, read from each object as it changes.
+//! The few fields that safety depends on, read from each object as it changes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::end::condition;
 
-/// A plan as the status holds it.
+/// A plan in a status.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PlanState {
     pub id: String,
@@ -15,7 +15,7 @@ pub struct PlanState {
     pub state: String,
     /// The first task that is not over.
     pub current: usize,
-    /// The wish that a node leaves, where that task waits for nothing else.
+    /// The removal ID of a plan whose current task only waits for the removal.
     pub leaves_for: String,
 }
 
@@ -31,19 +31,19 @@ pub struct FleetState {
     pub max_unavailable: i64,
     pub paused: bool,
     pub completed: String,
-    /// Which set of nodes serves.
+    /// The active set.
     pub active_set: String,
     pub outcome: String,
     pub plan: PlanState,
-    /// The rollout that makes a set; none: there is none.
+    /// The rollout of a set, if any.
     pub rollout: Option<RolloutState>,
     pub claims_go: bool,
     pub leaving: bool,
-    /// Whether its status was written by an operator that had read this spec.
+    /// True if the status was written by an operator that had observed this spec.
     pub observed: bool,
 }
 
-/// A rollout that makes a set, as the status holds it.
+/// The rollout of a set, in the status.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RolloutState {
     pub stage: String,
@@ -58,14 +58,14 @@ pub struct NodeState {
     pub behind: bool,
     pub granted: String,
     pub grant_id: String,
-    /// The ID of the last grant that it converged to.
+    /// The ID of the last spent grant.
     pub spent_id: String,
     pub running: String,
     pub ready: bool,
     pub ever_ready: bool,
     pub failed: bool,
     pub plan: PlanState,
-    /// The wish that it leaves; empty: there is none.
+    /// `removalID`; empty without one.
     pub removal_id: String,
     /// What its spec asks for.
     pub template: Value,
@@ -91,14 +91,14 @@ pub struct PodState {
     pub revision: String,
 }
 
-/// What is stored, as far as safety rests on it.
+/// The stored objects, as far as safety depends on them.
 #[derive(Debug, Default)]
 pub struct Stored {
     pub fleet: Option<FleetState>,
     pub nodes: BTreeMap<String, NodeState>,
     pub sets: BTreeMap<String, SetState>,
     pub pods: BTreeMap<String, PodState>,
-    /// The set that the fleet's Service selects; none: there is no such Service.
+    /// The set that the fleet's Service selects; `None`: there is no such Service.
     pub selected: Option<String>,
 }
 
@@ -139,7 +139,7 @@ pub fn fleet(object: &Value) -> FleetState {
     }
 }
 
-/// A number, or a percentage of what is wanted: rounded down, and at least one.
+/// A number, or a percentage of the replicas, rounded down but at least one.
 fn max_unavailable(spec: &Value) -> i64 {
     let value = &spec["updateStrategy"]["inPlace"]["maxUnavailable"];
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());

@@ -1,5 +1,5 @@
-//! What a status newly says is held against what is stored at that moment: each sentence of it that others rest on
-//! may be late, and may never be untrue.
+//! Compares each new statement of a status with the store at that moment: statements that others depend on may be
+//! late, but never untrue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use windlass_sim::Step;
 
 use super::state::{self, NodeState, PodState, SetState};
 
-/// What statuses have said so far.
+/// The statements so far.
 #[derive(Default)]
 pub struct Words {
-    /// Plans that somebody else cut short, by object.
+    /// Plans that somebody else damaged, by object.
     cut_short: BTreeSet<(String, String)>,
-    /// By node and revision of its StatefulSet: the pod template hash that it was made of.
+    /// The pod template hash behind each revision of a node's StatefulSet.
     revisions: BTreeMap<(String, String), String>,
 }
 
 impl Words {
-    /// Takes in what a person wrote into a status.
+    /// Records what a person wrote into a status.
     pub fn by_person(&mut self, object: &str, step: Step<'_>) {
         let plan = step.after.map(|after| &after["status"]["plan"]);
         let Some(plan) = plan.filter(|plan| plan["state"] == "Active") else { return };
@@ -29,8 +29,8 @@ impl Words {
         }
     }
 
-    /// A plan that was cut short fails: it is neither done nor made anything else of, unless a person aborts it, or wants
-    /// something else.
+    /// A damaged plan fails: it neither completes nor becomes another one, unless a person aborts it or changes the
+    /// target.
     pub fn of_plan(&self, object: &str, step: Step<'_>) -> Option<String> {
         let fleet = step.after?;
         let plan = &fleet["status"]["plan"];
@@ -46,19 +46,19 @@ impl Words {
             .then(|| format!("oracle 4: plan {id} of {object} was cut short by another, and is {state}"))
     }
 
-    /// Takes in what the StatefulSet controller has seen.
+    /// Records what the StatefulSet controller has observed.
     pub fn by_set(&mut self, name: &str, set: &SetState) {
         if set.observed && !set.update_revision.is_empty() {
             self.revisions.insert((name.to_owned(), set.update_revision.clone()), set.stamp.clone());
         }
     }
 
-    /// The pod template hash that a revision of a node's StatefulSet was made of, whatever that says by now.
+    /// The pod template hash that a revision of a node's StatefulSet was made from.
     pub fn made_of(&self, node: &str, revision: &str) -> Option<&str> {
         self.revisions.get(&(node.to_owned(), revision.to_owned())).map(String::as_str)
     }
 
-    /// A node runs what its pod was made from, and not what its StatefulSet says by now.
+    /// A node runs what its pod was made from, whatever its StatefulSet is now.
     pub fn of_what_runs(
         &self,
         name: &str,
@@ -76,7 +76,7 @@ impl Words {
     }
 }
 
-/// What a fleet newly calls complete, under the spec that it was decided on, is in the spec of every node.
+/// What a fleet newly reports as complete is in the spec of every node.
 pub fn of_what_is_complete<'a>(
     step: Step<'_>,
     nodes: impl Iterator<Item = (&'a String, &'a NodeState)>,
@@ -85,7 +85,7 @@ pub fn of_what_is_complete<'a>(
     let completed = |fleet: &Value| fleet["status"]["lastCompletedRolloutHash"].clone();
     let is_of_now = now["status"]["observedGeneration"] == now["metadata"]["generation"]
         && completed(now) == now["status"]["requestedRolloutHash"];
-    // What is promoted is what was persisted, whatever the spec says by now: then it is not said to be applied.
+    // A promotion completes what was persisted, whatever the spec is by now: then it is not reported as Applied.
     let applied = now["status"]["conditions"].as_array().into_iter().flatten();
     let applied = applied.into_iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True");
     let promoted = before["status"]["rollout"]["stage"] == "Promoting" && !applied;
@@ -93,7 +93,7 @@ pub fn of_what_is_complete<'a>(
         return None;
     }
     let wanted = state::main_template(&now["spec"]["template"]["spec"]);
-    // Where another set of nodes has taken over, the old one is as it was.
+    // If another set has taken over, the old one is unchanged.
     let serves = |name: &str| {
         let place = windlass::api::names::place_of("db", name);
         place.is_some_and(|(set, _)| now["status"]["activeSet"] == set)

@@ -1,4 +1,4 @@
-//! What the operator wrote: how often, how fast, and whether each write names what it was decided on.
+//! The operator's writes: how many, how fast, and whether each has a precondition.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use super::Evidence;
 use crate::faults::Fault;
 use crate::scenario::Change;
 
-/// How much more often than in the clean run anything may be written: so many times, and so many more.
+/// How many more writes than in the clean run are allowed: a factor, and an absolute number.
 const FACTOR: u32 = 2;
 const SLACK: u32 = 6;
-/// How often something is tried within a minute.
+/// The most attempts of the same write within a minute.
 const TRIES_A_MINUTE: u32 = 10;
-/// How many more requests than in its busiest minute of the clean run the operator may make.
+/// How many more requests than in the busiest minute of the clean run are allowed.
 const MORE_A_MINUTE: u32 = 150;
-/// How many writes a node's rollout may cost: its spec, its StatefulSet, its pod's deletion, its plan's beginning and end.
+/// The writes that a node's rollout may cost: its spec, its StatefulSet, its pod's deletion, its plan's start and
+/// end.
 const WRITES_A_NODE: u32 = 5;
-/// And with a hook before its pod goes and one after: that each has begun, and that it is over.
+/// And with a hook before and one after: the start and the end of each.
 const WRITES_FOR_HOOKS: u32 = 4;
 const MINUTE_MICROS: u64 = 60_000_000;
 
@@ -31,7 +32,7 @@ fn kind_of(entry: &AuditEntry) -> String {
     format!("{} {}{sub}", entry.verb, entry.resource)
 }
 
-/// Looks at every request of the operator since the change.
+/// Checks every request of the operator since the change.
 pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     let audit = evidence.audit;
     let asked: Vec<&AuditEntry> =
@@ -60,11 +61,11 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         evidence.failures.extend(of_nodes);
     }
     let Some(baseline) = evidence.baseline else { return (counts, busiest) };
-    // What is refused for a minute is tried again, less and less often, and each time told.
+    // Writes that are refused for a minute are retried with a back-off, and each is reported.
     let nodes = evidence.world.scenario.node_names().len() as u32;
     let tries =
         if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
-    // What a person asks for, or what a node's illness asks for, costs writes of its own.
+    // Actions of people and illnesses of nodes cost writes of their own.
     if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
         let factor = evidence.point.strikes.len().max(1) as u32 * FACTOR;
         for (kind, count) in &counts {
@@ -76,7 +77,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
             }
         }
     }
-    // A try asks first whether the name of a claim is another's.
+    // An attempt first checks whether a claim's name is taken.
     let bound = baseline.busiest_minute * 2 + MORE_A_MINUTE + tries * 2;
     if busiest > bound {
         evidence.fail(format!("oracle 6: {busiest} requests within a minute; at most {bound} are expected"));
@@ -84,7 +85,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     (counts, busiest)
 }
 
-/// The nodes that a rollout without a fault cost more writes than it may.
+/// The nodes that a fault-free rollout cost too many writes.
 fn writes_of_nodes(asked: &[&AuditEntry], nodes: &[String], most: u32) -> Vec<String> {
     let is_of = |entry: &AuditEntry, node: &str| {
         entry.name.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest == "-0")

@@ -147,7 +147,7 @@ async fn children_of_children_go_too(w: &Ctx) {
     w.note("when the owner is gone", json!(codes));
 }
 
-/// The kind is one that was there when the controllers started: they learn of later ones only after a while.
+/// Uses a kind from before the controllers' start: they learn of later ones after a while.
 async fn what_a_custom_object_owns_goes_with_it(w: &Ctx) {
     let node = json!({
         "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "metadata": {"name": "n"},

@@ -162,7 +162,7 @@ async fn an_event_is_one_object_in_both_groups(w: &Ctx) {
 async fn a_lease_keeps_its_micro_times(w: &Ctx) {
     let mut body = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15,
         "renewTime": "2026-01-02T03:04:05.1Z", "leaseTransitions": 0}});
-    // Go reads a micro time in one form only, six digits and all.
+    // Go accepts one format of micro time only, with six digits.
     w.said("one digit", &w.post(&w.at("lease:leases"), body.clone()).await);
     body["spec"]["renewTime"] = "2026-01-02T03:04:05.100000Z".into();
     w.note("spec", w.made(&w.at("lease:leases"), body).await["spec"].clone());

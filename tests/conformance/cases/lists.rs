@@ -1,4 +1,4 @@
-//! GET of one and of many.
+//! GET of objects and lists.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The cases, by what they are about.
+//! The cases, by subject.
 
 mod applies;
 mod collects;
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Case> {
     .concat()
 }
 
-/// The cases that the environment asks for.
+/// The cases that the environment selects.
 pub fn chosen() -> Vec<Case> {
     let word = std::env::var("CONFORMANCE_CASE").unwrap_or_default();
     all().into_iter().filter(|case| case.name.contains(&word)).collect()

@@ -105,7 +105,7 @@ async fn a_json_patch_of_a_template_equal_after_defaults_moves_nothing(w: &Ctx) 
     let path = w.at("apps:statefulsets/web");
     let set = w.until_is(&path, |s| s["status"]["observedGeneration"] == generation(&set)).await;
     let mut template = sets::template("web:1");
-    // All of this is what the server makes of what is left out, or writes in another way.
+    // The server's defaults, and equivalent notations.
     template["spec"]["restartPolicy"] = "Always".into();
     template["spec"]["hostNetwork"] = false.into();
     template["spec"]["nodeSelector"] = json!({});

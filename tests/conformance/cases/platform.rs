@@ -1,4 +1,4 @@
-//! What a platform does to what others write: policies, evictions, revisions that are written down anew.
+//! The platform's changes of others' objects: policies, evictions, re-serialized revisions.
 
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Target, proxy};
@@ -157,7 +157,7 @@ async fn a_policy_for_pods_sees_what_is_only_tried_and_not_what_is_changed(w: &C
     w.note("made again", again["metadata"]["annotations"].clone());
 }
 
-/// Puts another revision into the place of the one that a pod is at, and has the controller look at its set.
+/// Replaces the revision of a pod, and makes the controller sync its set.
 async fn replaced(w: &Ctx, name: &str, other: impl Fn(&mut Value)) {
     let path = w.at(&format!("apps:controllerrevisions/{name}"));
     let mut found = w.get(&path).await.body;
@@ -169,7 +169,7 @@ async fn replaced(w: &Ctx, name: &str, other: impl Fn(&mut Value)) {
         found["metadata"].as_object_mut().unwrap().remove(field);
     }
     found["data"] = other;
-    // A controller that looks at its set just then makes its own again first.
+    // A controller that syncs at that moment recreates its own first.
     let mut code = 0;
     for _ in 0..5 {
         w.delete(&path, Value::Null).await;
@@ -179,11 +179,11 @@ async fn replaced(w: &Ctx, name: &str, other: impl Fn(&mut Value)) {
         }
     }
     w.note("made", code);
-    // It looks at its set when a pod of it changes, and not at revisions.
+    // The controller watches pods, not revisions.
     w.patch(&w.at("pods/web-0"), MERGE, json!({"metadata": {"annotations": {"look": "again"}}})).await;
 }
 
-/// What another version of the controller does to every set that reads revisions otherwise: 1.34 after 1.33 did.
+/// Another version of the controller, which reads revisions differently, does this to every set: 1.34 after 1.33.
 async fn a_revision_that_says_something_else_under_its_name_moves_the_set_without_a_change_of_generation(
     w: &Ctx,
 ) {

@@ -1,4 +1,4 @@
-//! Revisions of sets, and how their controller brings pods to them.
+//! Revisions of sets, and how their controller updates pods.
 
 use serde_json::{Value, json};
 
@@ -102,16 +102,16 @@ async fn a_revision_holds_the_template_with_defaults_and_its_hash(w: &Ctx) {
     w.note("revision", found["revision"].clone());
 }
 
-/// The controller is quicker than the next request: the reason why an operator must write first and delete then.
+/// The controller is faster than the next request, so an operator must write first and delete then.
 async fn a_pod_deleted_just_before_the_template_is_written_comes_back_at_the_old_revision(w: &Ctx) {
     made(w, "web", json!({})).await;
     let old = ready_pod(w, "web-0").await;
     let mut hold = None;
-    // One time in twenty the write wins on the real one: three tries are enough.
+    // One time in twenty the write wins on the real one: three attempts are enough.
     for turn in 0..3 {
         let before = w.get(&w.at("pods/web-0")).await.body;
         w.delete(&w.at("pods/web-0"), json!({"gracePeriodSeconds": 0})).await;
-        // Most of a request's time passes on its way.
+        // Most of a request's time is latency.
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         set_image(w, "web", &format!("web:new-{turn}")).await;
         let after =

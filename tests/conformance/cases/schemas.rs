@@ -1,4 +1,4 @@
-//! What a CRD's own schema does.
+//! The schema of a CRD.
 
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ async fn a_stored_value_that_became_invalid_bars_only_its_own_change(w: &Ctx) {
     w.coded("itself", &w.patch(&one, MERGE, json!({"spec": {"kind": "Circle"}})).await);
     w.delete(&format!("{definitions}/{name}"), Value::Null).await;
     w.until_gone(&format!("{definitions}/{name}")).await;
-    // What served them goes a moment later.
+    // It is no longer served a moment later.
     w.until("the gears' end", async || (w.get(&gears).await.code != 200).then_some(())).await;
     w.coded("after the definition is gone", &w.get(&gears).await);
 }

@@ -1,4 +1,4 @@
-//! Sets and their controller.
+//! StatefulSets and their controller.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub fn template(image: &str) -> Value {
     })
 }
 
-/// A set that is updated on delete; `spec` is laid over it.
+/// An OnDelete set, with `spec` merged.
 pub fn set(name: &str, spec: Value) -> Value {
     let mut full = json!({
         "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": "web"}},
@@ -214,7 +214,7 @@ async fn a_pod_that_loses_its_label_is_let_go_and_replaced(w: &Ctx) {
     let free = w.until_is(&w.at("pods/web-0"), |p| p["metadata"]["ownerReferences"].is_null()).await;
     w.note("let go", free["metadata"]["uid"] == pod["metadata"]["uid"]);
     w.settle().await;
-    // The name is taken: the set has no pod until somebody deletes the one that it let go.
+    // The name is taken: the set has no pod until the released one is deleted.
     let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["replicas"] == 0).await;
     w.note("replicas", set["status"]["replicas"].clone());
     w.delete(&w.at("pods/web-0"), json!({"gracePeriodSeconds": 0})).await;

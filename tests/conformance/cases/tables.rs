@@ -1,4 +1,4 @@
-//! What `kubectl` asks beside objects: tables, what there is, and what its fields are.
+//! kubectl's other requests: tables, discovery, and schemas.
 
 use http::Request;
 use kube::client::Body;
@@ -44,7 +44,7 @@ fn columns(table: &Value) -> Value {
     columns.iter().map(|c| json!([c["name"], c["type"], c["format"], c["priority"]])).collect()
 }
 
-/// The cells of the rows that a name begins, with ages and addresses of no account.
+/// The cells of rows with this name prefix, without ages and addresses.
 fn cells(table: &Value, of: &str) -> Value {
     let rows = table["rows"].as_array().cloned().unwrap_or_default();
     let wanted =
@@ -181,7 +181,7 @@ async fn a_table_of_events_names_what_they_are_about(w: &Ctx) {
     w.note("columns", columns(&answer.body));
     let mut rows = cells(&answer.body, "");
     for row in rows.as_array_mut().unwrap() {
-        // Six years, and more each day.
+        // Six years, and growing.
         row[0] = Value::Null;
         row[7] = Value::Null;
     }

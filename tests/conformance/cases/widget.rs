@@ -1,4 +1,4 @@
-//! A kind of the suite's own, with one of each thing that a schema can say.
+//! A kind for the suite, with one of each schema feature.
 
 use serde_json::{Value, json};
 
