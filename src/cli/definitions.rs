@@ -1,5 +1,5 @@
 //! Checks that the installed custom resource definitions are those of this version: fields that they lack are
-//! refused, or dropped silently. Compares the published OpenAPI document, which everybody may read.
+//! refused, or dropped silently. Compares the published `OpenAPI` document, which everybody may read.
 
 use std::time::Duration;
 

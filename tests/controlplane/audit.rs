@@ -21,7 +21,7 @@ pub struct Entry {
     pub object_ref: ObjectRef,
     pub response_status: Status,
     pub request_received_timestamp: String,
-    /// When it was answered, in the ResponseComplete stage.
+    /// When it was answered, in the `ResponseComplete` stage.
     pub stage_timestamp: String,
 }
 

@@ -469,10 +469,7 @@ fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
 
 #[test]
 fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
-    let of = |id: Option<&str>, stored: StoredRevision| StoredRevision {
-        build_id: id.map(str::to_owned),
-        ..stored
-    };
+    let of = |id: Option<&str>, r: StoredRevision| StoredRevision { build_id: id.map(str::to_owned), ..r };
     let hash = |number: i64, image: &str, id: &str| stored(number, image).data.rollout_hash(id);
     let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);
     let released = fleet(&json!({"spec": {"unsafeCustomBuildID": "two"},
@@ -492,11 +489,8 @@ fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_templ
     }
     // Without a name it goes to what ran before, whatever its ID.
     let before = rollback(&released, &[of(Some("one"), stored(1, "db:1")), two.clone()], None).unwrap();
-    assert!(
-        before.message.contains("revision 1") && before.message.contains("build ID one"),
-        "{}",
-        before.message
-    );
+    let message = &before.message;
+    assert!(message.contains("revision 1") && message.contains("build ID one"), "{message}");
     let unknown = rollback(&released, &[of(None, stored(1, "db:1")), two], Some("1")).unwrap_err();
     assert!(
         unknown.contains("spec.unsafeCustomBuildID") && unknown.contains("controllerrevision db-1"),

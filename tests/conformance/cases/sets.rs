@@ -32,7 +32,7 @@ pub fn template(image: &str) -> Value {
     })
 }
 
-/// An OnDelete set, with `spec` merged.
+/// An `OnDelete` set, with `spec` merged.
 pub fn set(name: &str, spec: Value) -> Value {
     let mut full = json!({
         "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": "web"}},

@@ -20,7 +20,7 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
     note_unplaced(world, change, pod.is_some_and(|pod| is_waiting(pod) && has_unschedulable(pod)));
     match pod {
         Some(pod) if is_waiting(pod) && is_new(change) => {
-            world.agenda.soon(Job::Schedule(change.key.clone()))
+            world.agenda.soon(Job::Schedule(change.key.clone()));
         }
         None => note_node(world),
         _ => {}

@@ -1,4 +1,4 @@
-//! The OpenAPI v3 documents, one for each group and version, for `kubectl explain`, and for `kubectl apply`, which
+//! The `OpenAPI` v3 documents, one for each group and version, for `kubectl explain`, and for `kubectl apply`, which
 //! reads how lists are merged and what the server validates.
 
 use std::collections::{BTreeMap, BTreeSet};
