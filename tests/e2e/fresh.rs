@@ -1,5 +1,5 @@
-//! Connections whose other side is gone: nothing is taken down on old news, the silence is noticed within half a minute,
-//! and the operator says so.
+//! Lost connections: nothing is taken down because of stale data, the outage is noticed within half a minute, and the
+//! operator reports it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::kit::{Wave, World, condition, fleet};
 use crate::proxy::Proxy;
 
-/// An operator behind a proxy, and where it serves its pages.
+/// An operator behind a proxy, and the address of its HTTP endpoints.
 async fn behind_a_proxy(prefix: &str) -> (World, Proxy, String) {
     let mut world = World::without_operator(prefix).await;
     let proxy = Proxy::before(&mut world).await;
@@ -21,7 +21,7 @@ async fn behind_a_proxy(prefix: &str) -> (World, Proxy, String) {
     (world, proxy, format!("http://{bind}"))
 }
 
-/// A page of the operator: its status and what it says. 0 while nothing listens.
+/// An endpoint's status and body; 0 while nothing listens.
 async fn page(pages: &str, path: &str) -> (u16, String) {
     match reqwest::get(format!("{pages}{path}")).await {
         Ok(answer) => (answer.status().as_u16(), answer.text().await.unwrap_or_default()),
@@ -29,7 +29,7 @@ async fn page(pages: &str, path: &str) -> (u16, String) {
     }
 }
 
-/// Waits until a page answers so; answers with what it said and after how long.
+/// Waits for a status; returns the body and the time that it took.
 async fn until_page(pages: &str, path: &str, status: u16, patience_seconds: u64) -> (String, Duration) {
     let began = Instant::now();
     loop {
@@ -45,7 +45,7 @@ async fn until_page(pages: &str, path: &str, status: u16, patience_seconds: u64)
     }
 }
 
-/// The watch of pods goes silent: that connection which hears of a pod.
+/// Silences the connection of the pods' watch: the one that delivers a pod event.
 async fn silence_the_watch_of_pods(world: &World, proxy: &Proxy) {
     for round in 0..20 {
         let told = json!({"metadata": {"annotations": {"example.com/told": round.to_string()}}});
@@ -71,7 +71,7 @@ async fn no_node_that_serves_is_taken_down_while_another_is_down_and_the_watch_o
     world.steer("db-1-0", "unready").await;
     world.until(&world.pods(), "db-1-0", "it is down", |pod| !crate::wave::serves(pod)).await;
     world.set_image("db:2").await;
-    // db-1 is down, so that it goes first; the others wait for it, which stays down.
+    // db-1 is down, so that it goes first; the others wait for it.
     world.until(&world.pods(), "db-1-0", "it is made again", |pod| pod["metadata"]["uid"] != before[1]).await;
     let known = silent.elapsed();
     assert!(known < Duration::from_secs(18), "it was the silence that was noticed, not the read: {known:?}");
@@ -118,7 +118,7 @@ async fn a_list_that_is_not_answered_is_asked_for_again() {
     let (said, _) = until_page(&pages, "/readyz", 503, 20).await;
     assert_eq!(said, "the caches are not filled yet\n");
     assert_eq!(page(&pages, "/healthz").await.0, 200);
-    // What was asked so far stays without an answer.
+    // Requests sent so far get no answer.
     proxy.heal();
     until_page(&pages, "/readyz", 200, 30).await;
     world.fleet(fleet(1, "db:1")).await;
@@ -163,6 +163,6 @@ async fn an_operator_at_rest_begins_its_watches_anew_and_asks_for_nothing_else()
         *watches.entry(entry.object_ref.resource.clone()).or_default() += 1;
     }
     assert!(watches.len() >= 7, "{watches:?}");
-    // One that began before the mark and ended after it is told of, too.
+    // Watches that began before the mark and ended after it are logged, too.
     assert!(watches.values().all(|begun| (2..=5).contains(begun)), "{watches:?}");
 }

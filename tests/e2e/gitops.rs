@@ -1,5 +1,5 @@
-//! What Argo CD and kstatus make of fleets and nodes, by their own means: deploy/argocd under a real Lua, and the library of
-//! kstatus, over objects as the operator left them.
+//! Argo CD's and kstatus' assessment of fleets and nodes: deploy/argocd under a real Lua, and the library of kstatus,
+//! on objects as the operator left them.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ const KSTATUS: GoProgram = GoProgram {
     package: ".",
 };
 
-/// A JSON value as Lua writes it; null is absent there.
+/// A JSON value in Lua; null is absent there.
 fn lua(value: &Value) -> String {
     match value {
         Value::Null => "nil".to_owned(),
@@ -36,7 +36,7 @@ fn lua(value: &Value) -> String {
     }
 }
 
-/// What a script of deploy/argocd says of an object: its result is printed by these words, in which it is `r`.
+/// Runs a script of deploy/argocd on an object; `print` formats its result, in which it is `r`.
 fn run(program: &PathBuf, script: &str, object: &Value, print: &str) -> Vec<String> {
     let path = format!("{}/deploy/argocd/{script}.lua", env!("CARGO_MANIFEST_DIR"));
     let text = format!("obj = {}\nlocal r = assert(loadfile({path:?}))()\n{print}\n", lua(object));
@@ -66,7 +66,7 @@ fn kstatus(objects: &[&Value]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// What each is to say of an object, and which actions are offered.
+/// The expected assessments of an object, and its available actions.
 struct Seen {
     object: Value,
     kstatus: &'static str,

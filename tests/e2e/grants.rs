@@ -52,7 +52,7 @@ async fn an_operator_that_renders_the_same_writes_nothing_over_a_steady_fleet() 
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.operator_writes(mark).await, Vec::<String>::new());
     assert_eq!(world.pod_uids().await, pods);
-    // It is awake all the same.
+    // It is running all the same.
     world.set_image("db:2").await;
     world.until_applied().await;
 }

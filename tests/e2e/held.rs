@@ -167,7 +167,7 @@ async fn a_rollout_that_is_held_costs_no_writes() {
     world.set_image("db:1").await;
     world.until_applied().await;
     world.until_quiet().await;
-    // A pod that does not go holds it up just as quietly.
+    // A pod that does not terminate blocks it in the same way.
     world.steer("db-2-0", "hold-terminating").await;
     world.set_image("db:3").await;
     let leaves = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();

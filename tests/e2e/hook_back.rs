@@ -1,4 +1,4 @@
-//! The way back from each point that has one, and what is not run on it.
+//! Rollback from each point that allows it, and which hooks it skips.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn of_fleet(db: &Value) -> Vec<String> {
     of.map(|(hook, state)| format!("{hook}={state}")).collect()
 }
 
-/// Whether the rollout was taken back for a hook's sake, and that is over.
+/// True if the rollout was rolled back because of a hook, and the rollback is over.
 fn is_back(hook: &str) -> impl Fn(&Value) -> bool {
     move |db| {
         let rejected = &db["status"]["rejected"];
@@ -46,7 +46,8 @@ async fn a_failure_at_each_point_of_a_rollout_in_place_takes_it_back_and_nobody_
         world.patch_fleet(listed(&hooks)).await;
         world.set_image(&format!("db:{}", round + 2)).await;
         if at == "AfterNode" {
-            // The node that moved goes back, and is looked at again: that has no way back any more, and holds.
+            // The updated node is rolled back, and its hooks run again: a failure there cannot be rolled back, and
+            // holds.
             let failed = |node: &Value| {
                 let tasks = node["status"]["plan"]["tasks"].as_array().into_iter().flatten();
                 let failed = tasks.filter(|task| task["params"]["hook"] == hook.as_str());
@@ -116,7 +117,7 @@ async fn neither_a_stall_that_goes_back_nor_an_abort_asks_anybody() {
     assert_eq!(back["status"]["plan"]["targetHash"], first["status"]["lastCompletedRolloutHash"]);
     assert_eq!(world.images().await, ["db:1", "db:1"]);
 
-    // An abort leaves each node at what it runs, and has no plan of its own.
+    // An abort leaves each node at what it runs, without a plan.
     world
         .patch_fleet(listed(&json!([person("first", "BeforeRollout"), person("last", "AfterRollout")])))
         .await;
@@ -133,8 +134,8 @@ async fn neither_a_stall_that_goes_back_nor_an_abort_asks_anybody() {
     assert_eq!(world.images().await, ["db:1", "db:1"]);
 }
 
-/// A hook of the fleet's own plan is gone on without, and one that failed at the end is tried again, by the same verbs as
-/// those of nodes.
+/// A hook of the fleet's own plan is skipped, and a failed one at the end is retried, with the same verbs as those of
+/// nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn hooks_of_the_fleet_are_skipped_and_tried_again_by_a_verb_and_a_pause_stops_their_time() {
     let world = World::new("hook-verbs").await;
@@ -142,7 +143,7 @@ async fn hooks_of_the_fleet_are_skipped_and_tried_again_by_a_verb_and_a_pause_st
     world.settled_fleet(with(fleet(1, "db:1"), &listed(&hooks))).await;
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     world.set_image("db:2").await;
-    // Paused for longer than the hook may take: its time does not run.
+    // Paused for longer than the hook's time-out: its clock stands.
     let waits = |db: &Value| {
         let is_said =
             text(&db["status"]["rollout"], "message").contains("waiting for the fleet to be resumed");

@@ -1,4 +1,4 @@
-//! What a hook's failure leads to, and what is none.
+//! What the failure of a hook leads to, and what is no failure.
 
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ async fn what_is_tried_again_is_the_same_task_and_says_which_attempt_it_is() {
     let held = scene.world.until_db("it holds", is_held).await;
     assert!(message(&held, "UpToDate").contains("no quorum"), "{held:#}");
     scene.world.told_once("db", "HookFailed").await;
-    // What failed is not asked again by itself, whoever runs.
+    // A failed request is not repeated by itself, not even by another operator.
     let times = scene.peer.asked().len();
     scene.kill().await;
     scene.world.until_quiet().await;

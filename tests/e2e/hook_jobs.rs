@@ -1,11 +1,11 @@
-//! Jobs of hooks, by the binary that is shipped: what they say when they do not get on, and what becomes of them.
+//! Jobs of hooks with the shipped binary: their messages while they are blocked, and their deletion.
 
 use serde_json::{Value, json};
 
 use crate::hooks::Scene;
 use crate::kit::{condition, fleet, is_applied, with};
 
-/// A hook before the rollout whose Job has this pod.
+/// A hook before the rollout with a Job of this pod.
 fn backup(pod: &Value, seconds: i64) -> Value {
     let mut spec = json!({"restartPolicy": "Never", "containers": [{"name": "backup", "image": "backup:1"}]});
     json_patch::merge(&mut spec, pod);
@@ -64,7 +64,7 @@ async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
     }
     let node = scene.world.get(&scene.world.nodes(), "db-0").await;
     assert_eq!(node["status"]["currentImage"], "db:1", "nothing moves");
-    // Another target takes the place of what failed.
+    // Another target supersedes the failed one.
     scene.hooks(json!([])).await;
     scene.world.set_image("db:9").await;
     scene.world.until_applied().await;
@@ -114,8 +114,7 @@ async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
     }
 }
 
-/// The longest names that there may be: of a fleet, and of a hook. Kubernetes makes a label of a Job's name, and the names of
-/// its pods of it.
+/// The longest names of a fleet and of a hook. Kubernetes derives a label and the names of pods from a Job's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_the_longest_names_runs_under_a_name_of_63_characters() {
     let scene = Scene::new("job-long").await;

@@ -1,4 +1,4 @@
-//! `kill -9` at each step of a rollout with hooks that is persisted: one Job, one drain of each node.
+//! `kill -9` at each persisted step of a rollout with hooks: one Job, and one drain of each node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::kit::is_applied;
 use crate::peers::Manner;
 use crate::sets::text;
 
-/// Long enough for some twenty operators to be started.
+/// Enough time for some twenty starts of the operator.
 const PATIENCE: Duration = Duration::from_mins(4);
 
 /// Hooks with a Job before and after the rollout, and with a request before and after each node.
@@ -32,7 +32,7 @@ fn hooks() -> Value {
     ])
 }
 
-/// What is persisted of an object's plan: which it is, and how far each of its tasks is.
+/// The persisted step of an object's plan: its ID, and the state of each task.
 fn step(object: &Value) -> String {
     let plan = &object["status"]["plan"];
     let task = |task: &Value| {
@@ -61,7 +61,7 @@ async fn one_job_and_one_drain_of_each_node_though_the_operator_is_killed_at_eac
         }
         let mut steps = vec![step(&db)];
         steps.extend(scene.world.list(&scene.world.nodes()).await.iter().map(step));
-        // However many are new by now: each is persisted, and none after it was seen.
+        // Several may be new by now: each is persisted, and none after it was observed.
         let is_new = steps.iter().filter(|step| killed_at.insert((*step).clone())).count() > 0;
         if is_new {
             scene.kill().await;

@@ -1,4 +1,4 @@
-//! The list of hooks applies at once: in the middle of a plan, what has not begun is that of the list as it is now.
+//! A changed list of hooks applies at once: tasks of an active plan that have not begun follow the new list.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn a_list_that_changes_in_the_middle_of_a_plan_counts_at_once() {
     let begun = world.until_db("the first is asked", is_asked("first", "db-1")).await;
     assert_eq!(carried(&begun), ["never=Pending"]);
 
-    // Another list, which the next operator reads: what had begun is not in it any more.
+    // Another list, for the next operator: the hook that had begun is no longer in it.
     world.kill_operator().await;
     let second = json!([person("second", "BeforeNode"), person("last", "AfterRollout")]);
     world.patch_fleet(listed(&second)).await;
@@ -48,7 +48,7 @@ async fn a_list_that_changes_in_the_middle_of_a_plan_counts_at_once() {
     assert!(said_of(&node, "first").contains("there is no hook first"), "{}", said_of(&node, "first"));
     assert_eq!(world.images().await, ["db:1", "db:1"]);
 
-    // One that has begun goes on by what its hook says now.
+    // One that has begun continues with its hook's new settings.
     let mut third = second.clone();
     third[0]["timeoutSeconds"] = json!(1);
     third[0]["onFailure"] = json!("Continue");
@@ -61,7 +61,7 @@ async fn a_list_that_changes_in_the_middle_of_a_plan_counts_at_once() {
         assert!(said_of(&node, "second").contains("no success within 1 s"), "{}", said_of(&node, "second"));
     }
 
-    // Without hooks the plan is over; and a list that changes at rest rolls nothing out.
+    // Without hooks the plan completes; and a list that changes at rest starts no rollout.
     world.patch_fleet(listed(&json!([]))).await;
     let done = world.until_db("it is complete", is_applied).await;
     assert_eq!(done["status"]["plan"]["id"], begun["status"]["plan"]["id"]);

@@ -1,4 +1,4 @@
-//! Hooks in plans: each point in its turn, what a failure leads to, and what a person types, whatever is killed in between.
+//! Hooks in plans: each point in order, the effects of failures, and the verbs, with kills in between.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub fn fails(name: &str, at: &str, on_failure: &str) -> Value {
     json!({"name": name, "at": at, "approval": {}, "timeoutSeconds": 2, "onFailure": on_failure})
 }
 
-/// Who is waited for: the hook, its node, its task.
+/// The hook that waits for a person: its name, its node, its task.
 pub fn asked(db: &Value) -> Option<(String, String, String)> {
     let hooks = db["status"]["hooks"].as_array()?;
     let hook = hooks.iter().find(|hook| hook["state"] == "AwaitingApproval")?;
@@ -27,7 +27,7 @@ pub async fn does(world: &World, words: &[&str]) {
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
 }
 
-/// Waits until a person is asked who was not asked for one of these tasks, kills the operator with it, and approves.
+/// Waits for a new approval request, kills the operator, and approves.
 pub async fn approve_next(world: &mut World, before: &mut Vec<(String, String, String)>) {
     let known: Vec<String> = before.iter().map(|(_, _, task)| task.clone()).collect();
     let is_new = |db: &Value| asked(db).is_some_and(|(_, _, task)| !known.contains(&task));
@@ -80,7 +80,7 @@ async fn a_person_is_asked_at_each_point_once_though_the_operator_is_killed_at_e
     assert_eq!(world.images().await, ["db:2", "db:2"]);
     let tasks = done["status"]["plan"]["tasks"].as_array().unwrap();
     assert!(tasks.iter().all(|task| task["state"] == "Complete"), "{tasks:#?}");
-    // An operator that is killed between the task's write and its event leaves the event out; none comes twice.
+    // An operator that is killed between a task's write and its event loses the event; none comes twice.
     let mut notes = world.notes("ApprovalRequested").await;
     let told = notes.len();
     notes.sort();

@@ -1,4 +1,4 @@
-//! Where hooks stand: each point in the plans that have it, and in no other.
+//! The points of hooks: each is in the plans that have it, and in no other.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn with_hooks(fleet: Value, hooks: Value) -> Value {
     with(fleet, &json!({"spec": {"updateStrategy": {"hooks": hooks}}}))
 }
 
-/// Whether a person is asked by this hook, of this node; of the fleet where it is empty.
+/// True if this hook waits for a person, on this node; on the fleet if it is empty.
 fn is_asked(hook: &str, node: &str) -> impl Fn(&Value) -> bool {
     move |db| asked(db).is_some_and(|(name, of, _)| (name.as_str(), of.as_str()) == (hook, node))
 }
@@ -22,7 +22,7 @@ async fn approve(world: &World, db: &Value) {
     does(world, &["approve", "nd/db", "--task", &task]).await;
 }
 
-/// Waits until a node's plan is over, and answers with its task of a hook.
+/// Waits until a node's plan is over, and returns its task of a hook.
 async fn task_of(world: &World, node: &str, hook: &str) -> Value {
     let is_over = |node: &Value| node["status"]["plan"]["state"] == "Complete";
     let node = world.until(&world.nodes(), node, "its plan is over", is_over).await;
@@ -136,7 +136,7 @@ async fn the_fix_of_a_broken_node_gets_through_and_what_was_skipped_says_why() {
     let skipped = task_of(&world, "db-1", "drain").await;
     assert_eq!(skipped["state"], "Skipped", "{skipped}");
     assert!(text(&skipped, "message").contains("does not run"), "{skipped}");
-    // The one that runs is asked for as ever.
+    // The running one is waited for as before.
     let db = world.until_db("a person is asked", is_asked("drain", "db-0")).await;
     assert_eq!(world.images().await, ["db:1", "db:3"]);
     approve(&world, &db).await;
@@ -153,7 +153,7 @@ async fn a_restart_and_another_operators_template_have_their_hooks_and_a_repair_
         person("last", "AfterRollout")
     ]);
     world.settled_fleet(with_hooks(fleet(1, "db:1"), hooks)).await;
-    // What a hand changed is put right, and a node more is made, without a question.
+    // Repairs and scale-ups run no hooks of the rollout.
     world.patch(&world.nodes(), "db-0", json!({"spec": {"image": "db:9"}})).await;
     world.until_pod_runs("db-0-0", "db:1").await;
     world.patch_fleet(json!({"spec": {"replicas": 2}})).await;
@@ -162,7 +162,7 @@ async fn a_restart_and_another_operators_template_have_their_hooks_and_a_repair_
     world.until_db("both are as they should be", is_calm).await;
     world.until_quiet().await;
     let repaired = world.notes("ApprovalRequested").await;
-    // A node that is put right is taken down all the same: what is before and after that holds for it, too.
+    // A repaired node is taken down all the same: the hooks before and after that apply to it, too.
     assert!(repaired.iter().all(|note| !note.contains("first") && !note.contains("last")), "{repaired:?}");
 
     let mut so_far = Vec::new();

@@ -1,4 +1,4 @@
-//! Queries of hooks, asked of a real Prometheus.
+//! Queries of hooks, with a real Prometheus.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,18 +12,18 @@ use crate::hooks::Scene;
 use crate::kit::condition;
 use crate::peers::{Manner, Peer};
 
-/// A Prometheus that scrapes one peer every second.
+/// A Prometheus that scrapes a peer every second.
 struct Prometheus {
     program: PathBuf,
     folder: PathBuf,
     port: u16,
     child: Option<Child>,
-    /// What it scrapes.
+    /// The scraped peer.
     app: Peer,
 }
 
 impl Prometheus {
-    /// None where Debian's package cannot be had.
+    /// `None` if Debian's package is unavailable.
     async fn start() -> Option<Self> {
         let program = debian::program("prometheus", "usr/bin/prometheus")?;
         let app = Peer::start(Manner::Says(200, String::new())).await;
@@ -78,7 +78,7 @@ fn query(promql: &str, success: &str, more: &Value) -> Value {
     json!([{"name": "errors", "at": "BeforeRollout", "query": query}])
 }
 
-/// A fleet whose operator asks this Prometheus.
+/// A fleet whose operator queries this Prometheus.
 async fn scene(prefix: &str, prometheus: &Prometheus) -> Scene {
     let mut scene = Scene::new(prefix).await;
     scene.world.kill_operator().await;
@@ -88,7 +88,7 @@ async fn scene(prefix: &str, prometheus: &Prometheus) -> Scene {
     scene
 }
 
-/// Rolls to another image; answers with the query's task once the rollout is over.
+/// Rolls out an image; returns the query's task after the rollout.
 async fn rolls(scene: &Scene, image: &str, hooks: Value) -> Value {
     scene.hooks(hooks).await;
     scene.world.set_image(image).await;
@@ -109,10 +109,10 @@ async fn a_query_is_done_after_so_many_successes_in_a_row_and_fails_after_so_man
         let judged = json!({"failure": "scalar > 0.5", "count": 3, "failureLimit": failure_limit});
         query("app_errors{fleet=\"{{fleet}}\"}", "scalar < 0.05", &judged)
     };
-    // More than come while the next measure is still to be scraped.
+    // More than can be queried before the next sample is scraped.
     scene.hooks(hooks(100)).await;
     scene.world.set_image("db:2").await;
-    // No data is neither.
+    // No data is neither success nor failure.
     scene.until_task("check-query", "Running", "answered with no data").await;
     prometheus.measures("app_errors{fleet=\"db\"} 0.2\napp_errors{fleet=\"other\"} 0.9\n");
     scene
@@ -122,7 +122,7 @@ async fn a_query_is_done_after_so_many_successes_in_a_row_and_fails_after_so_man
     scene.until_task("check-query", "Running", " 0.7; 0 of 3 successes in a row, ").await;
     prometheus.measures("app_errors{fleet=\"db\"} NaN\n");
     scene.until_task("check-query", "Running", "} NaN; `failure` cannot be told: NaN is").await;
-    // Nobody answers: that is neither, and the message says so.
+    // Without an answer the verdict is neither, and the message says so.
     prometheus.kill().await;
     scene.until_task("check-query", "Running", "did not answer").await;
     prometheus.measures("app_errors{fleet=\"db\"} 0.01\n");
@@ -161,7 +161,7 @@ async fn a_query_may_be_a_scalar_or_a_vector_and_what_is_neither_is_said() {
         let task = rolls(&scene, image, query(promql, success, &none)).await;
         assert_eq!((&task["type"], &task["state"]), (&json!("check-query"), &json!("Complete")), "{promql}");
     }
-    // These are no failures: they are asked again, and the message says what is wrong.
+    // These are no failures: the query is repeated, and the message says what is wrong.
     scene.world.set_image("db:7").await;
     for (promql, success, words) in [
         ("app_lag[1m]", "true", "answered with a matrix"),

@@ -1,4 +1,4 @@
-//! What hooks do, by the binary that is shipped: requests, Jobs, queries, approvals, waits; under `kill -9`.
+//! The actions of hooks with the shipped binary: requests, Jobs, queries, approvals, waits; under `kill -9`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::kit::{World, condition, fleet, with};
 use crate::peers::{Manner, Peer, no_data, sample};
 
-/// A namespace with an operator that may ask the peer, also as its Prometheus, and may run Jobs.
+/// A namespace with an operator that may call the peer, also as its Prometheus, and may run Jobs.
 pub struct Scene {
     pub world: World,
     pub peer: Peer,
@@ -68,7 +68,7 @@ impl Scene {
         panic!("waited in vain until {what}: {:#?}", self.jobs().await);
     }
 
-    /// Waits until a task of this type of the fleet's plan is in a state and says this.
+    /// Waits until a task of this type in the fleet's plan has this state and message.
     pub async fn until_task(&self, type_: &str, state: &str, words: &str) -> Value {
         let is = |task: &Value| {
             let message = task["message"].as_str().unwrap_or_default();
@@ -121,7 +121,7 @@ async fn each_node_is_drained_once_before_its_pod_goes_however_often_the_operato
     let hashes = format!("&from={}&to={}", before.as_str().unwrap(), after.as_str().unwrap());
     assert!(scene.peer.asked().iter().all(|asked| asked.path.ends_with(&hashes)), "{:?}", scene.peer.asked());
 
-    // A failure holds the rollout and says what was answered.
+    // A failure holds the rollout, and the message has the answer.
     scene.peer.answers(Manner::Says(200, r#"{"state":"failed","why":"no quorum"}"#.to_owned()));
     scene.world.set_image("db:3").await;
     let held = |db: &Value| {
@@ -162,18 +162,18 @@ async fn a_job_before_the_rollout_is_one_however_often_the_operator_is_killed_an
     let node = scene.world.get(&scene.world.nodes(), "db-0").await;
     assert_eq!(node["status"]["currentImage"], "db:1", "nothing begins before it is done");
 
-    // A new target takes its place: its Job goes, and another one is made.
+    // A new target supersedes it: its Job is deleted, and another one is created.
     let first = name.to_owned();
     scene.world.set_image("db:3").await;
     let is_other = |jobs: &[Value]| jobs.len() == 1 && jobs[0]["metadata"]["name"] != first.as_str();
     let second =
         scene.until_jobs("the superseded plan's Job is gone", is_other).await[0]["metadata"]["name"].clone();
-    // An abort takes its Job away, too.
+    // An abort deletes its Job, too.
     let plan = scene.world.db().await["status"]["plan"]["id"].clone();
     scene.world.patch_fleet(json!({"metadata": {"annotations": {"windlass.dev/abort": plan}}})).await;
     scene.until_jobs("the aborted plan's Job is gone", <[Value]>::is_empty).await;
 
-    // One that fails holds in its own words; a retry is another Job of the same task.
+    // A failed one holds with its own message; a retry is another Job of the same task.
     scene.hooks(backup("backup:crash")).await;
     scene.world.set_image("db:4").await;
     let failed = scene.until_task("run-job", "Failed", "BackoffLimitExceeded").await;
@@ -328,7 +328,7 @@ async fn hooks_that_cannot_be_carried_out_are_refused_with_their_name_and_nothin
         };
         scene.world.until_db(&format!("it is InvalidSpec and says {words:?}"), says).await;
     }
-    // No rollout begins with it.
+    // It starts no rollout.
     scene.world.set_image("db:2").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(scene.world.pod_uids().await, uids);

@@ -1,4 +1,4 @@
-//! The operator dies at any moment, and what it was doing goes on.
+//! The operator dies at any moment, and the next one continues.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::tools::{outcomes, plan_id};
 
 /// How often the operator is killed.
 const KILLS: usize = 10;
-/// How many nodes are rolled: enough that they are not done before the last kill.
+/// The number of nodes: enough to outlast the last kill.
 const NODES: usize = 16;
 
-/// A small generator of numbers that a seed repeats (`SplitMix64`).
+/// A small random generator (`SplitMix64`).
 pub struct Random(u64);
 
 impl Random {
-    /// From `WINDLASS_SEED`, or from the clock; says which.
+    /// Seeded from `WINDLASS_SEED`, or from the clock; prints the seed.
     pub fn seeded() -> Self {
         let given = std::env::var("WINDLASS_SEED").ok().and_then(|text| text.parse().ok());
         let seed = given.unwrap_or_else(|| {
@@ -40,7 +40,7 @@ async fn a_rollout_goes_on_under_its_plan_after_ten_kills_and_replaces_each_pod_
     let mut random = Random::seeded();
     let mut world = World::new("kill").await;
     let mut fleet = fleet(NODES as i64, "db:1");
-    // However fast the machine is, the rollout outlasts the kills.
+    // The rollout outlasts the kills on a machine of any speed.
     fleet["spec"]["minReadySeconds"] = serde_json::json!(1);
     world.fleet(fleet).await;
     world.until_applied().await;

@@ -1,5 +1,5 @@
-//! What the tests have in common: a namespace with an operator of its own, fleets, and waiting with a
-//! message that says what was seen instead.
+//! The tests' shared tools: a namespace with an operator of its own, fleets, and waits that print what was observed
+//! instead.
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 #![allow(
     clippy::manual_assert,
@@ -23,10 +23,10 @@ use tokio::process::{Child, Command};
 use crate::controlplane::{ControlPlane, Entry, Mark, Namespace};
 pub use crate::wave::Wave;
 
-/// How long a test waits for what it is about, at most.
+/// The default time limit of a wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A namespace of one test, and the operator that works in it.
+/// The namespace of a test, and its operator.
 pub struct World {
     pub cp: &'static ControlPlane,
     pub ns: Namespace,
@@ -48,7 +48,7 @@ impl World {
         Self::on(ControlPlane::shared().await, prefix).await
     }
 
-    /// As [`World::without_operator`], on a control plane of one's own.
+    /// As [`World::without_operator`], on a separate control plane.
     pub async fn on(cp: &'static ControlPlane, prefix: &str) -> Self {
         let ns = cp.namespace(prefix).await;
         let rbac = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/one-namespace.yaml");
@@ -62,17 +62,17 @@ impl World {
         self.start(&[&["--no-leader-elect"], arguments].concat());
     }
 
-    /// Starts the operator as one of several replicas.
+    /// Starts the operator with leader election.
     pub async fn start_electing_operator(&mut self) {
         self.start(&["--leader-elect"]);
     }
 
-    /// The operator that runs, for a test that does with it what it wants; another may be started.
+    /// Takes the running operator from the world; another may be started.
     pub fn take_operator(&mut self) -> Child {
         self.operator.take().expect("an operator runs")
     }
 
-    /// The operator that runs, to be put in the place of another.
+    /// The running operator, to be swapped with another.
     pub fn operator_mut(&mut self) -> &mut Child {
         self.operator.as_mut().expect("an operator runs")
     }
@@ -127,12 +127,12 @@ impl World {
         self.api("v1", "Pod")
     }
 
-    /// Creates an object; panics with the server's sentence.
+    /// Creates an object; panics with the server's message.
     pub async fn create(&self, api_version: &str, kind: &str, object: Value) {
         self.try_create(api_version, kind, object).await.unwrap_or_else(|e| panic!("{kind} is refused: {e}"));
     }
 
-    /// Creates an object, or says why the server refuses it.
+    /// Creates an object; an error is the server's refusal.
     pub async fn try_create(&self, api_version: &str, kind: &str, mut object: Value) -> Result<(), String> {
         object["apiVersion"] = json!(api_version);
         object["kind"] = json!(kind);
@@ -168,7 +168,7 @@ impl World {
             .unwrap_or_else(|e| panic!("{name} is not deleted: {e}"));
     }
 
-    /// An object as JSON; null when it does not exist.
+    /// An object as JSON; null if it does not exist.
     pub async fn get(&self, api: &Api<DynamicObject>, name: &str) -> Value {
         let found = api.get_opt(name).await.expect("the API server answers");
         found.map_or(Value::Null, |object| serde_json::to_value(object).unwrap())
@@ -185,7 +185,7 @@ impl World {
         self.get(&self.fleets(), "db").await
     }
 
-    /// Waits until something holds for an object; panics with what was seen last.
+    /// Waits until `holds` is true for an object; panics with its last state.
     pub async fn until(
         &self,
         api: &Api<DynamicObject>,
@@ -209,12 +209,12 @@ impl World {
         }
     }
 
-    /// Waits until something holds for the fleet `db`.
+    /// Waits until `holds` is true for the fleet `db`.
     pub async fn until_db(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         self.until(&self.fleets(), "db", what, holds).await
     }
 
-    /// Waits until the fleet `db` has completed what its spec now wants.
+    /// Waits until the fleet `db` is up to date with its spec.
     pub async fn until_applied(&self) -> Value {
         self.until_db("the fleet is up to date", is_applied).await
     }
@@ -230,13 +230,13 @@ impl World {
             .collect()
     }
 
-    /// The notes of the events of one reason about the fleet `db`.
+    /// The notes of all events with this reason about the fleet `db`.
     pub async fn notes(&self, reason: &str) -> Vec<String> {
         let events = self.events("db").await;
         events.into_iter().filter(|(r, _)| r == reason).map(|(_, note)| note).collect()
     }
 
-    /// Waits until there is an event of this reason about an object; answers with its note.
+    /// Waits for an event with this reason about an object; returns its note.
     pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -255,7 +255,7 @@ impl World {
         merged.unwrap_or_else(|e| panic!("the patch of {name}'s status is refused: {e}"));
     }
 
-    /// Merges a change into an object's status, or says why the server refuses it.
+    /// Merge-patches an object's status; an error is the server's refusal.
     pub async fn try_patch_status(
         &self,
         api: &Api<DynamicObject>,
@@ -266,7 +266,7 @@ impl World {
         merged.map(drop).map_err(|e| e.to_string())
     }
 
-    /// Waits until a rollout that was begun by drift is over, and the fleet is up to date.
+    /// Waits until a rollout that was caused by drift is over, and the fleet is up to date.
     pub async fn until_applied_again(&self) -> Value {
         self.until_db("the drift is put right", |db| {
             is_applied(db) && db["status"]["plan"]["state"] == "Complete" && db["status"]["rollout"].is_null()
@@ -286,7 +286,7 @@ impl World {
         self.until_quiet().await
     }
 
-    /// Waits until nothing is left to be written: no plan is active and the last status write is a while ago.
+    /// Waits until no plan is active and the last status write is a while ago.
     pub async fn until_quiet(&self) -> Value {
         let until = tokio::time::Instant::now() + PATIENCE;
         let state = async || {
@@ -387,13 +387,13 @@ pub fn fleet(replicas: i64, image: &str) -> Value {
     })
 }
 
-/// Whether UpToDate is True for the spec as it is now.
+/// True if `UpToDate` is True for the current spec.
 pub fn is_applied(fleet: &Value) -> bool {
     condition(fleet, "UpToDate") == "True/Applied"
         && fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"]
 }
 
-/// A condition as `Status/Reason`; empty when it is not there.
+/// A condition as `Status/Reason`; empty if absent.
 pub fn condition(object: &Value, type_: &str) -> String {
     let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = list.iter().find(|c| c["type"] == type_);

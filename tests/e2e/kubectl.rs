@@ -1,5 +1,5 @@
-//! The verbs as users of kubectl expect them: how objects are named, whose cluster it is, who asks, and what is printed;
-//! and fields that belong to a source elsewhere.
+//! The verbs as users of kubectl expect them: naming of objects, flags of the cluster and the user, and output; and
+//! fields that are managed from a source elsewhere.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn named(name: &str) -> Value {
     fleet
 }
 
-/// The command succeeds, says nothing of trouble, and prints this.
+/// Runs a command that must succeed without warnings; returns its output.
 async fn done(world: &World, words: &[&str]) -> String {
     let Ran { code, out, err } = windlass(world, words).await;
     assert_eq!((code, err.as_str()), (0, ""), "{words:?}: {out}");
@@ -87,7 +87,7 @@ async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
     for world in [&world, &other] {
         world.fleet(named("db")).await;
     }
-    // The control plane is shared with other tests: only what it would do is asked.
+    // The control plane is shared with other tests, so this is a dry run.
     let ran = windlass_plain(world.cp.kubeconfig(), &["pause", "nd", "--all", "-A", "--dry-run"]).await;
     for world in [&world, &other] {
         let line = format!("nodedeployment.windlass.dev/db in {} paused (dry run)\n", &*world.ns);
@@ -161,10 +161,10 @@ async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_f
     world.until_applied_again().await;
     assert_eq!(world.images().await, ["db:2"]);
 
-    // What is in Git says nothing of a pause.
+    // The manifest in Git does not set `paused`.
     done(&world, &["pause", "nd/db"]).await;
     done(&world, &["resume", "nd/db"]).await;
-    // What is in Git holds the fleet.
+    // The manifest in Git pauses the fleet.
     apply("db:2", Some(true)).await;
     let ran = windlass(&world, &["resume", "nd/db"]).await;
     assert!(ran.code == 1 && ran.out.is_empty(), "{}{}", ran.out, ran.err);
@@ -191,7 +191,7 @@ async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_f
     let ran = windlass(&world, &["rollback", "nd/db", "--dry-run"]).await;
     assert_eq!(ran.code, 1, "what would be refused is refused in a rehearsal, too: {}", ran.out);
     assert_eq!(world.db().await["metadata"]["generation"], before, "nothing was written");
-    // Annotations are no part of what is in Git.
+    // Annotations are not in the manifest.
     done(&world, &["restart", "nd/db", "--dry-run"]).await;
 
     let out = done(&world, &["rollback", "nd/db", "--force"]).await;
@@ -230,7 +230,7 @@ async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
     let (code, _, err) = kubectl(&["windlass", "pause"]).await;
     assert!(code == 2 && err.contains("see kubectl windlass pause --help"), "{err}");
 
-    // What the script of `windlass completion bash` asks for when a key is pressed.
+    // The request of the `windlass completion bash` script when Tab is pressed.
     let completed = async |words: &[&str]| {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
         let index = (words.len() - 1).to_string();

@@ -1,5 +1,5 @@
-//! Two replicas: one acts, the other stands by and takes over; the one that was paused past its lease does
-//! no harm when it wakes up. Whatever becomes of the Lease, no two write at once.
+//! Two replicas: one acts, the other stands by and takes over; one that was paused past its lease does no harm when
+//! it resumes. Whatever happens to the Lease, the two never write at once.
 
 use std::time::Duration;
 
@@ -91,8 +91,7 @@ async fn a_replica_that_is_stopped_hands_the_lease_on_at_once() {
     assert!(began.elapsed() < Duration::from_secs(15), "nothing had to be waited for: {:?}", began.elapsed());
 }
 
-/// Starts a replica under an account of its own, by which the audit log tells it from the other. The host's name is the
-/// same.
+/// Starts a replica under another account, which identifies it in the audit log. The host's name is the same.
 async fn start_second_account(world: &mut World) -> String {
     world.kubeconfig = world.cp.service_account_kubeconfig(&world.ns, "second").await.expect("a kubeconfig");
     let account = format!("{}:second", &*world.ns);
@@ -106,7 +105,7 @@ async fn start_second_account(world: &mut World) -> String {
     format!("system:serviceaccount:{account}")
 }
 
-/// Who has written to this namespace since a mark, the Lease aside, and when, in the order of the writes.
+/// The writes to this namespace since a mark, without the Lease: author and time, in order.
 async fn writes(world: &World, since: Mark, who: &[&str]) -> Vec<(String, DateTime<Utc>)> {
     let audit = world.cp.audit_since(since).await.namespace(&world.ns).write_attempts();
     let mut writes: Vec<(String, DateTime<Utc>)> = audit
@@ -119,7 +118,7 @@ async fn writes(world: &World, since: Mark, who: &[&str]) -> Vec<(String, DateTi
     writes
 }
 
-/// From one writer to the next: how long nobody wrote.
+/// The gaps between writes of different authors.
 fn handovers(writes: &[(String, DateTime<Utc>)]) -> Vec<TimeDelta> {
     writes.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1 - pair[0].1).collect()
 }
@@ -136,7 +135,7 @@ async fn a_lease_that_is_deleted_by_hand_makes_no_two_leaders_and_no_moment_in_w
     world.until_applied().await;
     let mut leader = world.take_operator();
     let second = start_second_account(&mut world).await;
-    // It has to be there to see the Lease go.
+    // It has to observe the Lease's deletion.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(holder(&world).await, leads, "it stands by");
 
@@ -179,7 +178,7 @@ async fn of_two_replicas_of_one_host_one_acts_and_one_that_sleeps_in_mid_rollout
     let earlier = writes(&world, mark, &[&first, &second]).await;
     assert_eq!(handovers(&earlier), [], "one of them wrote: {earlier:#?}");
     if earlier[0].0 == second {
-        // The other one was quicker.
+        // The other one was faster.
         std::mem::swap(&mut sleeper, world.operator_mut());
     }
     let asleep = earlier[0].0.clone();

@@ -1,4 +1,4 @@
-//! Nodes leave: how many at a time, in which order, what holds them, and what takes it back.
+//! Removal of nodes: how many at a time, in which order, what blocks it, and what cancels it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::sampler::Sampler;
 use crate::sets::blue_green;
 use crate::tools::{is_up, message, outcomes, plan_id};
 
-/// Five nodes that serve, and no more than so many of them down at once.
+/// Five serving nodes with this `maxUnavailable`.
 async fn five(world: &World, max_unavailable: Value) -> Value {
     let in_place = json!({"spec": {"updateStrategy": {"inPlace": {"maxUnavailable": max_unavailable}}}});
     world.settled_fleet(with(fleet(5, "db:1"), &in_place)).await
@@ -23,7 +23,7 @@ async fn names(world: &World) -> Vec<String> {
     world.uids(&world.nodes()).await.into_keys().collect()
 }
 
-/// Waits until just these nodes are left.
+/// Waits until exactly these nodes are left.
 async fn until_left(world: &World, left: &[&str]) {
     let until = tokio::time::Instant::now() + crate::kit::PATIENCE;
     loop {
@@ -40,7 +40,7 @@ async fn until_left(world: &World, left: &[&str]) {
     }
 }
 
-/// Waits until an event tells that a node left by a plan of its own.
+/// Waits for the event of a node's removal by a plan.
 async fn until_told(world: &World, node: &str) {
     let until = tokio::time::Instant::now() + crate::kit::PATIENCE;
     loop {
@@ -98,7 +98,7 @@ async fn the_next_node_leaves_when_the_pod_of_the_one_before_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_leave_at_once_as_the_wave_allows_by_a_percentage_of_what_is_wanted() {
     let world = World::new("leavetwo").await;
-    // Of three nodes that are wanted two may be down.
+    // Of three desired nodes two may be down.
     five(&world, json!("67%")).await;
     let sampler = Sampler::start(&world, 5).await;
     for pod in ["db-4-0", "db-3-0"] {
@@ -153,7 +153,7 @@ async fn a_node_that_is_down_leaves_at_once_even_where_its_spec_cannot_be_carrie
     scale(&world, 3).await;
     until_left(&world, &["db-0", "db-1", "db-2", "db-4"]).await;
     world.throughout(Duration::from_secs(1), &world.pods(), "db-4-0", "it serves", is_up).await;
-    // What db-4 is to run is refused by the API server, and then its pod goes: nothing but a plan to leave begins.
+    // The API server refuses db-4's template, and then its pod goes: only a plan for its removal starts.
     let bad = json!({"spec": {"grantedHash": null, "podTemplate": {"spec": {"containers": [{"name": "db", "image": "db:1", "nosuchfield": 1}]}}}});
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     world.patch(&world.nodes(), "db-4", bad).await;
@@ -184,7 +184,7 @@ async fn a_node_that_is_wanted_again_goes_on_as_it_is_without_a_restart() {
     let mut world = World::new("leaveback").await;
     five(&world, json!(1)).await;
     let before = (world.uids(&world.nodes()).await, world.uids(&world.pods()).await);
-    // Asked, and not deleted: what an operator leaves behind that dies, or a fleet that is paused just then.
+    // Requested but not deleted: as after an operator's death, or if the fleet is paused at that moment.
     world.patch_fleet(json!({"spec": {"paused": true, "replicas": 4}})).await;
     world.until_db("it says so", |db| message(db, "Reconciling").contains("db-4 can leave")).await;
     world.patch(&world.nodes(), "db-4", json!({"spec": {"removalID": "remove-1"}})).await;

@@ -1,5 +1,5 @@
-//! What a user sees, on a real control plane: the operator runs as the binary that is shipped, as its own
-//! service account, one for each test's namespace.
+//! Windlass on a real control plane: the shipped binary as the operator, with a service account of its own in each
+//! test's namespace.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 

@@ -1,4 +1,4 @@
-//! What the operator tells of a rollout beside its status: a trace for an OpenTelemetry collector, and a log in JSON.
+//! The operator's trace of a rollout for an OpenTelemetry collector, and its log in JSON.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 
 use crate::kit::{PATIENCE, World, fleet};
 
-/// A collector that keeps what it is sent.
+/// A collector that keeps the spans.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Span>>>);
 

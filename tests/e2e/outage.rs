@@ -1,6 +1,6 @@
-//! What a person who looks on sees while the API server is gone, and once it is back: since when what is shown is old, and
-//! what happened meanwhile. The API server that goes is a second one on the same etcd: the first has the operator, and
-//! what happens meanwhile happens by it.
+//! What is shown while the API server is gone, and after: since when the data are outdated, and the changes
+//! meanwhile. The API server that goes is a second one on the same etcd: the operator uses the first, and makes the
+//! changes meanwhile.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,14 +15,14 @@ use crate::controlplane::ControlPlane;
 use crate::kit::{World, fleet};
 use crate::page::Dashboard;
 
-/// What is said while nothing is heard.
+/// The notice during an outage.
 const SILENT: &str = "Nothing is heard of the API server since";
-/// What is said once it is over, where there is no terminal.
+/// The notice after an outage, without a terminal.
 const HEARD: &str = "The API server is heard again.";
-/// What happens meanwhile.
+/// The change meanwhile.
 const NEWS: &str = "ImagePullBackOff";
 
-/// An API server beside that of the control plane, on its etcd.
+/// A second API server on the control plane's etcd.
 struct ApiServer {
     binary: String,
     arguments: Vec<String>,
@@ -61,7 +61,7 @@ impl ApiServer {
     /// Starts it, and waits until it serves fleets.
     async fn start(&mut self, cp: &ControlPlane) {
         let log = std::fs::File::create(self.folder.join("second.log")).unwrap();
-        // It ends with this process, whatever ends that: its standard input is closed then.
+        // It ends with this process for any reason: its standard input is closed then.
         let mut child = Command::new("sh")
             .args(["-c", r#""$0" "$@" < /dev/null & cat > /dev/null; kill -9 $!; wait"#, &self.binary])
             .args(&self.arguments)
@@ -93,7 +93,7 @@ impl ApiServer {
     }
 }
 
-/// The lines of a `status -w` that has no terminal.
+/// The output of a `status -w` without a terminal.
 struct Watching {
     lines: Arc<Mutex<Vec<String>>>,
     _child: Child,
@@ -128,7 +128,7 @@ impl Watching {
     }
 }
 
-/// A page, read as often as one likes.
+/// A page that is read repeatedly.
 struct Reader {
     http: reqwest::Client,
     cookie: String,
@@ -144,7 +144,7 @@ impl Reader {
         Self { http, cookie, url: page.at(&format!("/fleets/{namespace}/db")) }
     }
 
-    /// Whether it says that nothing is heard, and whether it shows what happened meanwhile.
+    /// Whether it shows the notice, and whether it shows the change meanwhile.
     async fn read(&self) -> (bool, bool) {
         let answer = self.http.get(&self.url).header("cookie", &self.cookie).send().await.unwrap();
         let text = answer.text().await.unwrap();
@@ -196,7 +196,7 @@ async fn while_the_api_server_is_gone_they_say_since_when_and_once_it_is_back_th
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("caught up {:?} after the API server was back", back.elapsed());
-    // It is said once all of it was read anew, and not before.
+    // The notice ends only after everything was listed again.
     assert!(watching.line(NEWS) <= watching.line(HEARD).map(|line| line + 1), "{:?}", watching.all());
     if let Some(mut browser) = browser {
         browser.wait("#nodes", NEWS).await;

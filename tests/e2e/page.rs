@@ -1,4 +1,4 @@
-//! The page of `windlass dashboard` in a real browser: read, followed, and acted on.
+//! The page of `windlass dashboard` in a real browser: reading, live updates, and actions.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,16 +11,16 @@ use crate::browser::Browser;
 use crate::eyes::{account, windlass};
 use crate::kit::{World, condition, fleet};
 
-/// A dashboard that runs.
+/// A running dashboard.
 pub struct Dashboard {
-    /// The address that it printed, secret and all.
+    /// The printed address, including the secret.
     pub url: String,
     child: Child,
 }
 
 impl Dashboard {
     pub async fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
-        // Another build of it can be measured: the optimised one.
+        // An optimized build can be measured instead.
         let built = env!("CARGO_BIN_EXE_windlass").to_owned();
         let mut child = Command::new(std::env::var("WINDLASS_DASHBOARD").unwrap_or(built))
             .arg("dashboard")
@@ -39,14 +39,14 @@ impl Dashboard {
         panic!("it printed no address");
     }
 
-    /// Ends it. Answers with the port that it was served on.
+    /// Ends it. Returns its port.
     pub async fn end(mut self) -> String {
         self.child.kill().await.unwrap();
         let (base, _) = self.url.split_once("/?").unwrap();
         base.rsplit_once(':').unwrap().1.to_owned()
     }
 
-    /// The address of a path of it.
+    /// The URL of a path.
     pub fn at(&self, path: &str) -> String {
         let (base, _) = self.url.split_once("/?").unwrap();
         format!("{base}{path}")
@@ -75,7 +75,7 @@ async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keybo
     browser.wait("#live", "Live").await;
     browser.judge("fleet-at-rest").await;
 
-    // A change is seen without the page being read anew.
+    // A change appears without reloading the page.
     browser.ask(json!({"do": "evaluate", "code": "window.kept = 'the same'"})).await;
     world.set_image("db:2-nope").await;
     browser.wait("#nodes", "ImagePullBackOff").await;
@@ -83,7 +83,7 @@ async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keybo
     browser.wait("#why", "StatefulNode db-2").await;
     browser.wait("#next", "goes on").await;
     assert_eq!(browser.ask(json!({"do": "evaluate", "code": "window.kept"})).await, "the same");
-    // The page says what the terminal does.
+    // The page agrees with the terminal.
     let said = windlass(&world, &["status", "nd/db", "-o", "json"]).await;
     let said: Value = serde_json::from_str(&said.out).unwrap();
     let (head, nodes) = (browser.text("#head").await, browser.text("#nodes").await);
@@ -113,18 +113,18 @@ async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keybo
     browser.tab_to("back").await;
     browser.press("Enter").await;
     browser.wait("#head", "(paused)").await;
-    // What happened is in the story, with who asked for it and why.
+    // The history shows what happened, with who asked for it and why.
     browser.wait("#story", "the image is not there").await;
 
     browser.tab_to("button-resume").await;
     browser.press("Enter").await;
     browser.wait("main", "What it would do").await;
-    // Somebody else was faster: nothing is left to do, and it is said so.
+    // Somebody else was faster: nothing is left to do, and the page says so.
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
     browser.click("form button").await;
     browser.wait("main", "unchanged: it is not paused").await;
 
-    // Without JavaScript it can be read all the same.
+    // It is readable without JavaScript.
     browser.ask(json!({"do": "open", "script": false})).await;
     browser.go(&page.url).await;
     browser.click("#fleets a").await;
@@ -156,7 +156,7 @@ async fn what_waits_is_promoted_from_the_page_by_keyboard_alone_and_only_what_wa
     browser.tab_to("button-promote").await;
     browser.press("Enter").await;
     browser.wait("main", "asked to promote").await;
-    // What is wanted changes before the form is sent: that was not looked at.
+    // The target changes before the form is sent: that was not shown.
     let looked_at = world.db().await["status"]["requestedRolloutHash"].clone();
     world.set_image("db:3").await;
     world

@@ -1,4 +1,4 @@
-//! What the page turns away, asked without a browser, and by another page in one; and the page that only shows.
+//! Requests that the page refuses, without a browser and from another page in one; and the read-only page.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::browser::Browser;
 use crate::kit::{World, fleet};
 use crate::page::Dashboard;
 
-/// An answer: its status, its headers and its body.
+/// A response: its status, its headers and its body.
 struct Answer {
     status: u16,
     headers: reqwest::header::HeaderMap,
@@ -85,7 +85,7 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     assert_eq!(done.status, 200, "{}", done.body);
     assert_eq!(world.db().await["spec"]["paused"], true);
 
-    // A form that was opened before the fleet changed does nothing, and says what it would do by now.
+    // A form that was opened before the fleet changed does nothing, and shows the current effect.
     let resume = format!("{fleet}/resume");
     let stale = hidden(&asked(get(&resume)).await.body, "seal");
     world.set_image("db:2").await;
@@ -99,7 +99,7 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     assert_ne!(hidden(&late.body, "seal"), stale, "the new meaning has a form of its own");
     assert_eq!(world.db().await["spec"]["paused"], true);
 
-    // A page of this very machine, in the browser that has the cookie.
+    // A page of this machine, in the browser that has the cookie.
     let Some(mut browser) = Browser::start().await else { return };
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
     let evil = evil(&pause, &secret, &seal).await;
@@ -111,14 +111,14 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     browser.close().await;
 }
 
-/// A field of a form that nobody sees.
+/// A hidden field of a form.
 fn hidden(form: &str, name: &str) -> String {
     let (_, rest) =
         form.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{name}: {form}"));
     rest.split('"').next().unwrap().to_owned()
 }
 
-/// Whoever is on another machine has no way to it: it is served on one address of loopback, and on no other.
+/// Other machines cannot reach it: it is served on one loopback address only.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_served_on_one_address_of_this_machine_alone() {
     let world = World::without_operator("page-alone").await;
@@ -126,12 +126,12 @@ async fn the_page_is_served_on_one_address_of_this_machine_alone() {
     let (base, _) = page.url.split_once("/?").unwrap();
     let port: u16 = base.strip_prefix("http://127.0.0.1:").expect(&page.url).parse().unwrap();
     assert!(TcpStream::connect(("127.0.0.1", port)).await.is_ok());
-    // What listens on all addresses answers at this one, too.
+    // A listener on all addresses would answer here, too.
     let other = TcpStream::connect(("127.0.0.2", port)).await;
     assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
-/// A page that sends a form to another as soon as it is opened, all secrets known.
+/// A page that submits a form to another site as soon as it is opened, with all secrets known.
 async fn evil(action: &str, secret: &str, seal: &str) -> String {
     let html = format!(
         "<form method=post action='{action}'><input name=form value='{secret}'><input name=seal value='{seal}'></form>\
@@ -164,7 +164,7 @@ async fn the_operators_page_shows_and_changes_nothing() {
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     world.set_image("db:2").await;
     world.until_db("it waits", |db| db["status"]["rollout"].is_object()).await;
-    // What the operator itself has to write and to tell of that is over then.
+    // By then the operator's own writes and updates are over.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let http = http();
     let url = format!("http://{bind}/fleets/{}/db", &*world.ns);
@@ -194,14 +194,14 @@ async fn the_operators_page_shows_and_changes_nothing() {
     assert!(wrote.entries().is_empty(), "looking writes nothing: {:?}", wrote.entries());
 }
 
-/// The cookie of who has opened the page.
+/// The cookie of a user who opened the page.
 pub async fn opened(page: &Dashboard) -> String {
     let opened = asked(http().get(&page.url)).await;
     let cookie = opened.headers["set-cookie"].to_str().unwrap();
     cookie.split(';').next().unwrap().to_owned()
 }
 
-/// What the page says once a button's form was opened and sent; where there is no form, what it says instead.
+/// Opens and submits a button's form; returns the resulting page, or the one without a form.
 pub async fn form_sent(page: &Dashboard, cookie: &str, path: &str) -> String {
     let form = asked(http().get(path).header("cookie", cookie)).await.body;
     if !form.contains("name=\"seal\"") {

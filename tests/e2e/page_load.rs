@@ -1,6 +1,5 @@
-//! Large fleets on the page, in a real browser: one of 1,000 nodes that change 60 times a second, and one of 10,000 at rest. The
-//! cluster is simulated, the page is the shipped program's. Prints what was measured; docs/dashboard.md
-//! has it.
+//! Large fleets on the page, in a real browser: one of 1,000 nodes that change 60 times a second, and one of 10,000
+//! at rest, on a simulated cluster with the shipped page. Prints the measurements of docs/dashboard.md.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +73,7 @@ fn fleet_uid(cluster: &Cluster) -> String {
     fleet["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// What a node says: in its place, or on its way at the step of this number.
+/// A node's status: at rest, or moving at this step.
 fn status_of(ordinal: usize, moves: bool, step: usize) -> Value {
     let at = "2026-01-01T04:00:01Z";
     let ready = json!([{"type": "Ready", "status": if moves { "False" } else { "True" }, "reason": "NodeReady", "lastTransitionTime": at}]);
@@ -112,7 +111,7 @@ async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
         let mut every = tokio::time::interval(Duration::from_micros(16_667));
         for step in 1.. {
             every.tick().await;
-            // Sixty are on their way; each step one goes and another comes.
+            // Sixty are moving; at each step one stops and another starts.
             let (gone, come) = ((step - 1) % 1_000, (step + 59) % 1_000);
             for (ordinal, moves) in [(gone, false), (come, true)] {
                 say(&nodes, &format!("db-{ordinal}"), status_of(ordinal, moves, step)).await;
@@ -128,13 +127,13 @@ async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
     assert!(!changing.is_finished(), "it went on changing");
     changing.abort();
     assert!(seen["changes"].as_u64() > Some(20), "it is live: {seen}");
-    // A single frame may be late on a machine that builds something beside; that most are is a stall.
+    // Single frames may be late on a busy machine; if most are, it stalls.
     assert!(
         seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(2_500.0),
         "it stalls: {seen}"
     );
     assert!(seen["busy"].as_f64() < Some(3_000.0), "scripts and drawing keep it busy: {seen}");
-    // It follows to the end: what was written last is what is shown.
+    // It keeps up to the end: the last write is shown.
     let last = std::time::Duration::from_secs(5);
     let until = Instant::now() + last;
     let shown = loop {
@@ -189,7 +188,7 @@ async fn a_page_whose_server_was_started_again_says_that_it_is_refused() {
     browser.wait("#live", "Live").await;
     let port = page.end().await;
     browser.wait("#live", "the connection is lost, and tried again").await;
-    // Another secret opens that one.
+    // Another secret opens the other one.
     let _other = Dashboard::start(&kubeconfig, &["--port", &port]).await;
     browser.wait("#live", "the connection is refused: open the address that windlass prints").await;
     browser.close().await;

@@ -1,5 +1,5 @@
-//! Played peers of hooks: one server on loopback that answers as a test says, and keeps what it was asked. Played pods
-//! have addresses all over 127.64.0.0/10, and it listens on all of them.
+//! Fake peers of hooks: one server on loopback with scripted answers that records its requests. Simulated pods have
+//! addresses in 127.64.0.0/10, and it listens on all of them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,28 +13,28 @@ use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// How a peer answers.
+/// The behavior of a peer.
 #[derive(Clone, Debug)]
 pub enum Manner {
-    /// With a status and a body.
+    /// Answers with a status and a body.
     Says(u16, String),
-    /// The same, after a time.
+    /// The same, after a delay.
     Late(Duration, u16, String),
-    /// It takes the request and never answers.
+    /// Accepts the request and never answers.
     Swallows,
-    /// With a body that has no end.
+    /// Answers with an endless body.
     Endless,
-    /// That the answer is elsewhere.
+    /// Redirects.
     Elsewhere(String),
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// By name in lower case.
+    /// By name, in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: String,
 }
@@ -45,7 +45,7 @@ struct Kept {
     asked: Vec<Asked>,
 }
 
-/// A peer that listens until it is dropped.
+/// A peer, stopped on drop.
 pub struct Peer {
     pub port: u16,
     kept: Arc<Mutex<Kept>>,
@@ -62,7 +62,7 @@ impl Peer {
         Self { port, kept, server }
     }
 
-    /// From now on it answers so.
+    /// Sets the behavior.
     pub fn answers(&self, manner: Manner) {
         self.kept.lock().unwrap().manner = Some(manner);
     }
@@ -71,7 +71,7 @@ impl Peer {
         self.kept.lock().unwrap().asked.clone()
     }
 
-    /// The tasks that asked, in the order of their first request.
+    /// The tasks that sent requests, in the order of the first.
     pub fn tasks(&self) -> Vec<String> {
         let mut tasks = Vec::new();
         for task in self.asked().iter().filter_map(|asked| asked.headers.get("windlass-task").cloned()) {
@@ -124,7 +124,7 @@ async fn answer(State(kept): State<Arc<Mutex<Kept>>>, request: Request) -> Respo
     }
 }
 
-/// What a Prometheus answers with one sample of this value.
+/// Prometheus' response with one sample of this value.
 pub fn sample(value: &str) -> Manner {
     Manner::Says(
         200,
@@ -134,7 +134,7 @@ pub fn sample(value: &str) -> Manner {
     )
 }
 
-/// What a Prometheus answers that has nothing.
+/// Prometheus' response without data.
 pub fn no_data() -> Manner {
     Manner::Says(200, r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#.to_owned())
 }

@@ -1,6 +1,6 @@
-//! What `windlass plan` says, against what then happens on the real control plane: generated changes over fleets in every
-//! stage, by the binary that is shipped. `WINDLASS_PLANNED=200` is how many changes there are; without it one of each stage.
-//! `WINDLASS_PLANNED_SEED` does a single one again.
+//! Compares `windlass plan` with what happens on the real control plane: generated changes of fleets in every stage,
+//! with the shipped binary. `WINDLASS_PLANNED=200` sets the number of changes; the default is one of each stage.
+//! `WINDLASS_PLANNED_SEED` replays a single one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::planned_judge::{Chance, Log, Seen, change, differing, follows_beside,
 use crate::sets::stage;
 use crate::sidecars::Sidecars;
 
-/// How many changes there are where nobody says: one of each stage.
+/// The default number of changes: one of each stage.
 const FEW: usize = STAGES.len();
-/// As many namespaces are at work at once.
+/// The number of concurrent namespaces.
 const AT_ONCE: usize = 4;
 
-/// The stages that a fleet is in when a change is thought of, and what it is then said to wait for.
+/// The stages of a fleet before the change, and what it then waits for.
 const STAGES: [(Stage, &str); 13] = [
     (Stage::Steady, ""),
     (Stage::MidWave, "out of service now"),
@@ -55,11 +55,11 @@ enum Stage {
     HardFork,
 }
 
-/// What stands between a fleet and where it goes, until the change is made.
+/// The pod that blocks a fleet until the change is made.
 const HELD: &str = "db-2-0";
 
 impl Stage {
-    /// A fleet `db` on its way there, and what it is asked for next.
+    /// Brings a fleet `db` towards the stage.
     async fn bring(self, world: &World, sidecars: &Sidecars, chance: &mut Chance) {
         let replicas = 3 + i64::try_from(chance.below(2)).unwrap();
         let blue_green = |promotion: &str| {
@@ -84,7 +84,7 @@ impl Stage {
                 "http": {"url": "http://127.0.0.1:1/"}, "timeoutSeconds": 1}]}),
             Self::HardFork => json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}}),
         };
-        // What stands is said to stand, and stays.
+        // A rollout without progress must not become stalled here.
         strategy["progressDeadlineSeconds"] = json!(if self == Self::Stalled { 3 } else { 10_000 });
         if self == Self::Rejected {
             strategy["onStall"] = json!("Rollback");
@@ -100,14 +100,14 @@ impl Stage {
         self.next(world).await;
     }
 
-    /// From a fleet that is up to date to the stage.
+    /// Takes an up-to-date fleet to the stage.
     async fn next(self, world: &World) {
         match self {
             Self::Steady => {}
             Self::MidWave | Self::PausedMidWave => {
                 world.steer(HELD, "unready").await;
                 world.set_image("db:2").await;
-                // Its pod runs what is wanted, and nothing more happens.
+                // Its pod runs the target, and nothing more happens.
                 let pods = world.pods();
                 let runs = |pod: &Value| {
                     pod["spec"]["containers"][0]["image"] == "db:2" && pod["status"]["phase"] == "Running"
@@ -178,7 +178,7 @@ impl Stage {
     }
 }
 
-/// A namespace in which fleets are brought to a stage, changed, and watched.
+/// A namespace in which fleets are brought to a stage, changed, and observed.
 struct Scene {
     world: World,
     sidecars: Sidecars,
@@ -221,14 +221,14 @@ impl Scene {
         Self { world, sidecars, log, folder, watching }
     }
 
-    /// What is said of the fleet if this manifest is applied, and with which code that ends.
+    /// The forecast and the exit code of `plan`.
     async fn said(&self, words: &[&str]) -> (i32, Value) {
         let ran = windlass(&self.world, &[&["plan", "-o", "json"], words].concat()).await;
         assert_eq!(ran.err, "", "{words:?}");
         (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out)))
     }
 
-    /// Takes away the fleet and all that belongs to it.
+    /// Deletes the fleet and its objects.
     async fn clear(&self) {
         let fleets = self.world.fleets();
         if !self.world.db().await.is_null() {
@@ -248,7 +248,7 @@ impl Scene {
         panic!("nodes of a fleet that is gone stay");
     }
 
-    /// One change over one stage.
+    /// One change in one stage.
     async fn case(&self, stage: Stage, waits: &str, seed: u64, tally: &Mutex<BTreeMap<String, u32>>) {
         let world = &self.world;
         let mut chance = Chance(seed * 7_919 + 13);
@@ -313,7 +313,7 @@ impl Scene {
         self.until_right(&before, &said, &context).await;
     }
 
-    /// Until what happened is what was said, and nothing more happens. Persons who are waited for come.
+    /// Waits until the forecast has happened, and nothing more does. People who are waited for act.
     async fn until_right(&self, before: &Value, said: &Value, context: &str) {
         let mut wrong = String::new();
         for _ in 0..6 {
@@ -336,7 +336,7 @@ impl Scene {
     }
 }
 
-/// Whether what happened is what was said. `Ok(false)`: as far as it went, and it goes on.
+/// True if the forecast has happened. `Ok(false)`: as far as it went, and it continues.
 fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<bool, &'static str> {
     let status = &after["status"];
     let right = |holds: bool, sentence: &'static str| if holds { Ok(()) } else { Err(sentence) };
@@ -356,7 +356,7 @@ fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<
     }
     let has =
         |words: &str| said["waits"].as_array().unwrap().iter().any(|w| w.as_str().unwrap().contains(words));
-    // What comes after a promotion is nobody's to say before it is over.
+    // What follows a promotion is unknown before it is over.
     let promoting = has("cannot be taken back any more");
     let paused = after["spec"]["paused"] == true;
     if !promoting {
@@ -374,7 +374,7 @@ fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<
     right(follows(&["Create"], &made), "who is made")?;
     right(follows(&["Remove"], &gone), "who leaves")?;
     right(promoting || serves(said, before, after, is_over), "who serves")?;
-    // What is told to stand may stand, and so may what cannot run, or waits for what does not come.
+    // A rollout that is forecast to be blocked may be, and so may one that cannot run or waits for something.
     let conditions = |types: &[&str]| types.iter().any(|type_| condition(after, type_).starts_with("True"));
     let stands = paused
         || promoting
@@ -408,7 +408,7 @@ async fn what_is_said_of_generated_changes_is_what_happens() {
                 let text =
                     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "it panicked".to_owned());
                 failed.lock().unwrap().push(format!("seed {seed}: {text}"));
-                // Nothing of it is to be in the way of the next.
+                // Start afresh, so that nothing of it affects the next case.
                 scene = Scene::new().await;
             } else {
                 scene.clear().await;

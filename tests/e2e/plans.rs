@@ -1,4 +1,4 @@
-//! A persisted plan that this version does not understand fails with a reason; everything else goes on.
+//! A persisted plan that this version does not understand fails with a reason; everything else continues.
 
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ async fn a_nodes_plan_that_is_strange_fails_and_is_tried_again_and_its_fleet_goe
         let patched =
             world.try_patch_status(&world.nodes(), "db-1", json!({"status": {"plan": strange}})).await;
         if patched.is_err() {
-            // The schema refuses it: then it cannot be there.
+            // The schema refuses it, so it cannot exist.
             continue;
         }
         world.start_operator(&[]).await;

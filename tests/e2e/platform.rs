@@ -1,5 +1,6 @@
-//! A platform rewrites what Windlass writes: on pods and on StatefulSets, before a fleet is made, when it is at rest and in
-//! the middle of a rollout. No Ready pod goes for it outside of a wave, fleets complete, and at rest nothing is written.
+//! A platform rewrites what Windlass writes: on pods and on StatefulSets, before a fleet is created, while it is at
+//! rest and during a rollout. No Ready pod is deleted for it outside of a wave, fleets complete, and at rest nothing
+//! is written.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::kit::{Wave, World, fleet, with};
 use crate::policies::{Does, On, Policy};
 use crate::sets::{blue_green, is_over, set_of, stage};
 
-/// What the main container of each pod was made of, by pod name; it need not be the first.
+/// The image that the main container of each pod was made from, by pod name; it need not be the first container.
 async fn main_images(world: &World) -> Vec<String> {
     let mut pods = world.list(&world.pods()).await;
     pods.sort_by_key(|p| p["metadata"]["name"].to_string());
@@ -39,7 +40,7 @@ async fn update_revisions(world: &World) -> Vec<Value> {
     sets.iter().map(|set| set["status"]["updateRevision"].clone()).collect()
 }
 
-/// Changes a label of every child object, and waits until that is done and all has come to rest.
+/// Changes a label of every child object, and waits until everything is at rest.
 async fn relabel(world: &World, team: &str) {
     world.patch_fleet(json!({"spec": {"template": {"metadata": {"labels": {"team": team}}}}})).await;
     for node in world.list(&world.nodes()).await {
@@ -66,7 +67,7 @@ async fn a_policy_that_moves_every_stateful_sets_revision_takes_no_pod_down_paus
         let moved = update_revisions(&world).await;
         assert!(moved.iter().zip(&revisions).all(|(now, before)| now != before), "{moved:?}");
         writes_nothing(&world).await;
-        // It goes again; then the generations move for another reason.
+        // The policy is removed; then the generations change for another reason.
         policy.remove(&world).await;
         relabel(&world, "other").await;
         for set in ["db-0", "db-1", "db-2"] {
@@ -85,7 +86,7 @@ async fn a_policy_that_moves_every_stateful_sets_revision_takes_no_pod_down_paus
     }
 }
 
-/// A new image goes out in its wave, each pod is replaced once, and then all is at rest.
+/// A new image is rolled out in its wave, each pod is replaced once, and then everything is at rest.
 async fn rolls_in_its_wave(world: &World, replicas: usize) {
     let wave = Wave::watch(world, replicas).await;
     world.set_image("db:2").await;
@@ -106,7 +107,7 @@ async fn a_fleet_under(on: On, does: Does) {
     assert_eq!(made["status"]["phase"], "Ready", "{made:#}");
     assert_eq!(current_images(&world).await, ["db:1"; 2], "{on:?} {does:?}");
     rolls_in_its_wave(&world, 2).await;
-    // What admission does not add any more stays until its pod is replaced.
+    // What admission no longer adds stays until its pod is replaced.
     let pods = world.pod_uids().await;
     policy.remove(&world).await;
     relabel(&world, "storage").await;
@@ -153,7 +154,7 @@ async fn a_policy_that_is_switched_on_over_a_fleet_at_rest_is_no_drift() {
         assert_eq!(world.pod_uids().await, pods, "{on:?} {does:?}");
         assert_eq!(current_images(&world).await, ["db:1"; 2], "{on:?} {does:?}");
     }
-    // A pod that comes back is made of what they make of it, and is what was granted all the same.
+    // A recreated pod is rewritten, and is at its grant all the same.
     world.delete(&world.pods(), "db-1-0").await;
     world.until_serves("db-1-0", &pods[1]).await;
     writes_nothing(&world).await;
@@ -241,8 +242,8 @@ async fn a_stateful_set_that_somebody_edited_under_a_policy_is_put_right_and_its
     assert_eq!(world.pod_uids().await, pods);
 }
 
-/// Makes a fleet's objects what the version of Windlass before this one left: templates and pods say nothing of what they
-/// were made for, and no status speaks of revisions.
+/// Resets a fleet's objects to those of the previous version of Windlass: templates and pods do not record what they
+/// were made for, and statuses have no revisions.
 async fn as_an_earlier_version_left_them(world: &World) {
     let words = json!({"windlass.dev/pod-template-hash": null, "windlass.dev/image": null, "windlass.dev/main-container": null});
     for node in world.list(&world.nodes()).await {
@@ -306,7 +307,7 @@ async fn a_revision_that_a_hand_or_an_upgrade_of_kubernetes_rewrites_takes_no_po
     for name in &before {
         let revision = world.get(&revisions, name.as_str().unwrap_or_default()).await;
         assert!(revision.is_object(), "{name} is there");
-        // A ControllerRevision's data cannot be changed: it is made again with other bytes, under its name.
+        // A ControllerRevision's data is immutable: it is recreated with other bytes, under its name.
         let mut other = revision.clone();
         other["metadata"] = json!({
             "name": name, "labels": revision["metadata"]["labels"], "ownerReferences": revision["metadata"]["ownerReferences"],
@@ -317,7 +318,7 @@ async fn a_revision_that_a_hand_or_an_upgrade_of_kubernetes_rewrites_takes_no_po
     }
     relabel(&world, "storage").await;
     for (name, was) in ["db-0", "db-1"].iter().zip(&before) {
-        // Something has to happen to a StatefulSet, or its controller does not look.
+        // The controller only syncs a StatefulSet that changed.
         world.patch(&world.sets(), name, json!({"metadata": {"annotations": {"look": "again"}}})).await;
         let moved = |set: &Value| set["status"]["updateRevision"] != *was;
         world.until(&world.sets(), name, "its revision moves by itself", moved).await;

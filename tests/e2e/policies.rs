@@ -1,5 +1,5 @@
-//! What a platform does to the objects of one namespace: real `MutatingAdmissionPolicies`, each bound to the namespace of the
-//! test that installs it.
+//! A platform's changes to the objects of one namespace: real `MutatingAdmissionPolicies`, each bound to the
+//! namespace of its test.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 
 use crate::kit::{PATIENCE, World};
 
-/// What a policy changes.
+/// The objects of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum On {
     Pods,
     StatefulSets,
 }
 
-/// What it does to it.
+/// The change of a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Does {
-    /// Names the first container's image by a digest.
+    /// Pins the first container's image to a digest.
     Pin,
-    /// Sends every image to a mirror.
+    /// Replaces the registry of every image.
     Mirror,
-    /// Adds a container, after those that there are.
+    /// Appends a container.
     AddLast,
-    /// Adds a container, before those that there are.
+    /// Prepends a container.
     AddFirst,
     /// Adds an annotation.
     Annotate,
@@ -32,7 +32,7 @@ pub enum Does {
 
 const DIGEST: &str = "@sha256:0000000000000000000000000000000000000000000000000000000000000001";
 
-/// A policy that is installed.
+/// An installed policy.
 pub struct Policy {
     name: String,
     on: On,
@@ -40,7 +40,7 @@ pub struct Policy {
 }
 
 impl Does {
-    /// A CEL expression that makes the JSON patch.
+    /// The CEL expression of the JSON patch.
     fn expression(self, on: On) -> String {
         let (at, path) = match on {
             On::Pods => ("object", ""),
@@ -80,7 +80,7 @@ impl Does {
         }
     }
 
-    /// Whether this is in what the API server made of a pod's metadata and spec.
+    /// True if a pod's metadata and spec have the change.
     fn is_in(self, pod: &Value) -> bool {
         let containers = pod["spec"]["containers"].as_array().cloned().unwrap_or_default();
         let image = containers.first().and_then(|c| c["image"].as_str()).unwrap_or_default();
@@ -108,14 +108,14 @@ async fn make(world: &World, kind: &str, name: &str, spec: &Value) {
 }
 
 impl Policy {
-    /// Installs a policy, and waits until the API server obeys it.
+    /// Installs a policy, and waits until the API server applies it.
     pub async fn install(world: &World, on: On, does: Does) -> Self {
         let name = format!("{}-{on:?}-{does:?}", &*world.ns).to_lowercase();
         let (group, resource) = match on {
             On::Pods => ("", "pods"),
             On::StatefulSets => ("apps", "statefulsets"),
         };
-        // A pod's containers cannot be added to once it is there.
+        // Containers cannot be added to an existing pod.
         let operations = if on == On::Pods { json!(["CREATE"]) } else { json!(["CREATE", "UPDATE"]) };
         let spec = json!({
             "matchConstraints": {"resourceRules": [{
@@ -134,7 +134,7 @@ impl Policy {
         policy
     }
 
-    /// Takes it away again, and waits until the API server does without it.
+    /// Removes it, and waits until the API server no longer applies it.
     pub async fn remove(self, world: &World) {
         for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
             api(world, kind).delete(&self.name, &DeleteParams::default()).await.unwrap();
@@ -145,7 +145,7 @@ impl Policy {
     async fn until_obeyed(&self, world: &World, obeyed: bool) {
         let until = tokio::time::Instant::now() + PATIENCE;
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        // A few in a row: it is taken in asynchronously.
+        // A few in a row: the change takes effect asynchronously.
         let mut seen = 0;
         while seen < 3 {
             let made = self.probed(world).create(&dry_run, &self.probe()).await.unwrap();

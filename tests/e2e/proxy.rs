@@ -1,5 +1,5 @@
-//! A way to the API server that can go silent: it accepts, acknowledges what it is sent, and brings nothing, as a machine
-//! does whose network is gone behind the last switch. TLS passes through it, so that it knows connections and no requests.
+//! A proxy to the API server that can become silent: it accepts and acknowledges, but forwards nothing, like a
+//! machine behind a failed switch. It does not terminate TLS, so that it knows connections and no requests.
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
 use std::path::PathBuf;
@@ -27,13 +27,13 @@ struct State {
 
 struct Connection {
     silent: watch::Sender<bool>,
-    /// Bytes that the server sent.
+    /// The bytes that the server sent.
     brought: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// A proxy to the API server, and the operator of this world is to use it.
+    /// A proxy to the API server, for the operator of this world.
     pub async fn before(world: &mut World) -> Self {
         let server = world.cp.server().to_owned();
         let address = server.trim_start_matches("https://").to_owned();
@@ -56,18 +56,18 @@ impl Proxy {
         Self { state, accepting }
     }
 
-    /// Everything goes silent, what is open and what will be.
+    /// Silences all connections, present and future.
     pub fn swallow_all(&self) {
         self.state.swallows_new.store(true, Ordering::SeqCst);
         self.each(|connection| connection.silent.send_replace(true));
     }
 
-    /// What is opened from now on is heard again; what went silent stays so.
+    /// New connections work again; silenced ones stay so.
     pub fn heal(&self) {
         self.state.swallows_new.store(false, Ordering::SeqCst);
     }
 
-    /// Lets the one connection go silent that brings something while `tell` is done; answers whether there was just one.
+    /// Silences the one connection that delivers something during `tell`; true if there was exactly one.
     pub async fn swallow_what_hears(&self, tell: impl Future<Output = ()>) -> bool {
         let counts = || self.each(|connection| connection.brought.load(Ordering::SeqCst));
         let before = counts();
@@ -102,7 +102,7 @@ async fn pass(near: TcpStream, address: String, silent: watch::Receiver<bool>, b
     tokio::join!(out, back);
 }
 
-/// Brings bytes from one to the other, except while it is silent: then not even that one of them has closed.
+/// Forwards bytes, except while silent: then not even a close.
 async fn pump(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,

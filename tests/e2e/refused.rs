@@ -1,4 +1,4 @@
-//! A pod that the API server refuses: its StatefulSet is taken, so only the StatefulSet controller knows why.
+//! A pod that the API server refuses: its StatefulSet is accepted, so only the StatefulSet controller knows why.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn a_pod_that_the_api_server_refuses_is_failed_and_named_with_the_servers_
     assert_eq!(node["status"]["phase"], "Failed", "{node:#}");
     let problem = node["status"]["problem"]["message"].as_str().unwrap().to_owned();
     assert!(problem.starts_with("the API server refuses its pod: pods \"db-2-0\" is forbidden"), "{problem}");
-    // Nothing has to be changed once nothing is in the way any more.
+    // Nothing has to be changed once the obstacle is gone.
     world.create("v1", "ServiceAccount", account("ghost")).await;
     world.until_applied().await;
     let node = world.get(&world.nodes(), "db-2").await;

@@ -1,4 +1,4 @@
-//! A fleet that says Retain is not deleted before that has been carried out: `status` says when it has, and the policy of
+//! A fleet with Retain is not deleted before that has been carried out: `status` says when, and the policy of
 //! `deploy/policies` refuses the delete until then.
 
 use kube::api::DeleteParams;
@@ -8,7 +8,7 @@ use crate::kit::{World, fleet, with};
 
 const POLICY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/policies/retain.yaml"));
 
-/// A world in whose namespace alone the shipped policy is in force: others run beside it.
+/// A world in which the shipped policy applies to its namespace only: other tests run concurrently.
 async fn guarded(prefix: &str) -> World {
     let world = World::new(prefix).await;
     let name = format!("windlass-retain-{}", &*world.ns);
@@ -23,7 +23,7 @@ async fn guarded(prefix: &str) -> World {
         let applied = world.cp.kubectl_with(&["apply", "-f", "-"], &object.to_string()).await;
         assert_eq!(applied.code, Some(0), "{}", applied.stderr);
     }
-    // It takes a moment until the API server goes by it: a fleet that nobody has seen is refused then.
+    // It takes a moment until the API server applies it: a new fleet is refused then.
     let probe = with(
         fleet(1, "db:1"),
         &json!({"metadata": {"name": "probe"}, "spec": {"deletionPolicy": "Retain", "replicas": 0}}),

@@ -1,4 +1,4 @@
-//! The revisions that a fleet keeps.
+//! The stored revisions of a fleet.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn old_revisions_go_beyond_the_limit_and_those_that_are_referred_to_stay()
     world.until_quiet().await;
     assert_eq!(kept(&world).await, BTreeSet::from([names[2].clone(), names[3].clone()]), "of {names:?}");
 
-    // What runs, what is on its way and what was wanted last are all referred to.
+    // What runs, what is rolled out and the last target are all referenced.
     world.set_image("db:5-nope").await;
     world.until_db("it is broken", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
     world.set_image("db:6-nope").await;
@@ -73,7 +73,7 @@ async fn old_revisions_go_beyond_the_limit_and_those_that_are_referred_to_stay()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_strategy_that_was_stored_before_is_read_as_in_place_and_says_so() {
-    // A control plane of its own: a change of a definition cuts every watch of its kind.
+    // A separate control plane: changing a definition ends every watch of its kind.
     let cp: &'static ControlPlane =
         Box::leak(Box::new(ControlPlane::start(Options::default()).await.expect("a control plane")));
     let mut world = World::on(cp, "empty").await;
@@ -84,7 +84,7 @@ async fn an_empty_strategy_that_was_stored_before_is_read_as_in_place_and_says_s
         let said = cp.kubectl(&["patch", "crd", definition, "--type=json", "-p", &change]).await;
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     };
-    // As an older version's definition would have let it.
+    // As an older version's definition would have allowed it.
     patch(json!({"op": "add", "path": format!("{words}/-"), "value": ""})).await;
     let mut stored = fleet(2, "db:1");
     stored["spec"]["updateStrategy"]["type"] = json!("");

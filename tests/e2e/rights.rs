@@ -1,4 +1,4 @@
-//! Commands that look, under exactly the rights that docs/operations.md has for each of them.
+//! Commands that only read, with exactly the rights that docs/operations.md lists for each of them.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
-/// What the table says of `plan`.
+/// The rights of `plan` in the table.
 fn planning() -> Vec<Value> {
     vec![
         rule("windlass.dev", &["nodedeployments"], &["get", "patch"]),
@@ -25,7 +25,7 @@ fn planning() -> Vec<Value> {
     ]
 }
 
-/// The code, and what was left out.
+/// The exit code, and what was left out.
 async fn foreseen(world: &World, account: &Path) -> (i32, Value) {
     let ran = windlass_as(world, account, &["plan", "nd/db", "--image", "db:2", "-o", "json"]).await;
     assert_eq!(ran.err, "", "{}", ran.out);
@@ -43,7 +43,7 @@ async fn plan_has_all_that_it_looks_at_by_the_documented_rights_and_says_what_it
     assert_eq!(code, 2);
     assert!(is_empty(&seen), "{seen:#}");
 
-    // Each right is needed: without it something is left out, and said.
+    // Each right is needed: without it something is left out and reported.
     for (index, left) in all.iter().enumerate() {
         for (resource, verb) in pairs(left).filter(|(resource, _)| resource != "nodedeployments") {
             let mut fewer = all.clone();
@@ -101,7 +101,7 @@ async fn status_watch_takes_the_right_to_watch_and_the_page_those_of_its_page() 
     let ran = windlass_as(&world, &watches, &["status", "nd/db", "--watch", "--exit-status"]).await;
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 
-    // The page: what may be read of fleets is shown, and without that it does not begin.
+    // The page shows what may be read of fleets, and does not start without any.
     let nobody = account(&world, "nobody", json!([])).await;
     let ran = windlass_as(&world, &nobody, &["dashboard"]).await;
     assert!(ran.code == 1 && ran.err.contains("cannot"), "{}{}", ran.out, ran.err);

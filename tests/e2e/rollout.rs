@@ -1,4 +1,4 @@
-//! A fleet is created, and what it is to run changes.
+//! A fleet is created, and its target changes.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ async fn a_new_fleet_comes_up_and_a_new_image_reaches_every_node() {
         assert_eq!(node["status"]["currentImage"], "db:2", "{node:#}");
         assert_eq!(node["status"]["podTemplateHash"], node["spec"]["grantedHash"], "{node:#}");
     }
-    // It is most of a StatefulSet, and of what a write of one costs.
+    // It is most of a StatefulSet, and of the cost of a write.
     for api in [world.nodes(), world.sets()] {
         for object in world.list(&api).await {
             assert!(object["metadata"]["managedFields"].is_null(), "no record of who wrote what: {object:#}");

@@ -1,4 +1,4 @@
-//! Watches every change of the pods of a namespace, so that nothing that was so for a moment is missed.
+//! Watches every change of a namespace's pods, so that no short-lived state is missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ use serde_json::Value;
 use crate::kit::World;
 use crate::tools::{image_of, is_up};
 
-/// What was seen.
+/// The observations.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The most of the nodes that were down at once.
+    /// The most nodes that were down at once.
     pub worst: BTreeSet<String>,
-    /// By pod name: every pod that it had, by UID, with its image, in order.
+    /// By pod name: every pod by UID with its image, in order.
     pub pods: BTreeMap<String, Vec<(String, String)>>,
-    /// Every going down (false) and coming up (true), in order.
+    /// Every transition to down (false) and up (true), in order.
     pub log: Vec<(Instant, String, bool)>,
     up: BTreeSet<String>,
 }
@@ -42,13 +42,13 @@ impl Seen {
         }
     }
 
-    /// Panics when more nodes were down at once, or none ever was.
+    /// Panics if more nodes were down at once, or none ever was.
     pub fn at_most(&self, wave: usize) {
         assert!(!self.log.is_empty(), "no node was ever down: there was nothing to hold");
         assert!(self.worst.len() <= wave, "down at once: {:?}; what happened: {:#?}", self.worst, self.log);
     }
 
-    /// The images that a pod's name had, in order.
+    /// The images of a pod name, in order.
     pub fn images_of(&self, pod: &str) -> Vec<&str> {
         self.pods.get(pod).into_iter().flatten().map(|(_, image)| image.as_str()).collect()
     }
@@ -61,7 +61,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Watches from now on; the pods `db-0-0` to `db-<count − 1>-0` are those that are meant to be up.
+    /// Starts watching; the pods `db-0-0` to `db-<count − 1>-0` should be up.
     pub async fn start(world: &World, count: usize) -> Self {
         let expected: Vec<String> = (0..count).map(|i| format!("db-{i}-0")).collect();
         let (api, params) = (world.pods(), WatchParams::default().labels("windlass.dev/node"));
@@ -70,7 +70,7 @@ impl Sampler {
         for pod in &list.items {
             first.take_in(&serde_json::to_value(pod).unwrap(), false, &[]);
         }
-        // Who was up to begin with did not come up.
+        // Pods that were up from the start have no transition.
         first.log.clear();
         let version = list.metadata.resource_version.unwrap_or_default();
         let seen = Arc::new(Mutex::new(first));
@@ -92,12 +92,12 @@ impl Sampler {
         Self { seen, watching }
     }
 
-    /// What was seen so far.
+    /// The observations so far.
     pub fn so_far(&self) -> Seen {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Ends it and answers with what was seen.
+    /// Stops watching and returns the observations.
     pub async fn finish(self) -> Seen {
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!self.watching.is_finished(), "the watch ended early");

@@ -31,7 +31,7 @@ async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars_and_for_nothing_
     let world = World::new("sample-sidecar").await;
     apply(&world, "fleet-with-claims-and-sidecar.yaml").await;
     let nodes = world.nodes();
-    // Nobody plays its sidecars here: they run, and nothing answers at their addresses.
+    // There are no fake sidecars here: nothing answers at their addresses.
     let asked = |node: &serde_json::Value| condition(node, "SidecarReady") == "Unknown/Unreachable";
     for node in ["chain-0", "chain-1", "chain-2"] {
         world.until(&nodes, node, "its sidecar was asked", asked).await;
@@ -62,7 +62,7 @@ async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
 async fn the_sample_of_a_hard_fork_is_taken_and_makes_its_nodes() {
     let world = World::new("sample-fork").await;
     apply(&world, "hard-fork.yaml").await;
-    // Nobody plays its sidecars here.
+    // There are no fake sidecars here.
     let asked = |node: &serde_json::Value| condition(node, "SidecarReady") == "Unknown/Unreachable";
     for node in ["relay-0", "relay-1"] {
         world.until(&world.nodes(), node, "its sidecar was asked", asked).await;

@@ -1,11 +1,11 @@
-//! BlueGreen and HardFork: a set of nodes is made beside the one that serves, and takes over.
+//! BlueGreen and HardFork: a set of nodes is created next to the serving one, and takes over.
 
 use serde_json::{Value, json};
 
 use crate::kit::{World, condition, fleet, is_applied, with};
 use crate::sidecars::Sidecars;
 
-/// A fleet that makes sets, with a Service and a claim for each node.
+/// A fleet with sets, a Service and a claim for each node.
 #[allow(clippy::needless_pass_by_value, reason = "as tests read best")]
 pub fn blue_green(replicas: i64, settings: Value) -> Value {
     let strategy = json!({"type": "BlueGreen", "blueGreen": settings, "progressDeadlineSeconds": 30});
@@ -104,7 +104,7 @@ async fn before_promotion_the_same_content_a_new_target_and_the_way_back() {
     let back = world.until_db("it is over", is_over).await;
     assert_eq!(back["status"]["lastCompletedRolloutHash"], first["status"]["lastCompletedRolloutHash"]);
     assert_eq!(back["status"]["plan"]["id"], next["status"]["plan"]["id"], "no new plan");
-    // An event comes after the status that says the same.
+    // An event comes after the status.
     for _ in 0..100 {
         if world.notes("RolloutSuperseded").await.len() >= 2 {
             break;
@@ -340,7 +340,7 @@ async fn entrants_that_are_given_up_keep_their_claims_under_every_policy() {
     world.until_quiet().await;
     let kept = world.get(&claims, &claim).await;
     assert!(kept["metadata"]["deletionTimestamp"].is_null() && !kept.is_null(), "{kept:#}");
-    // After a promotion the policy counts.
+    // After a promotion the policy applies.
     world.set_image("db:3").await;
     world.until_db("it is over", is_over).await;
     world.until(&claims, "data-db-0-0", "the old set's claim goes", Value::is_null).await;

@@ -1,5 +1,4 @@
-//! What must not change in the middle of a promotion: a spec that changes back and forth, a plan that fails, a status
-//! that is lost.
+//! What must not change during a promotion: a spec that changes back and forth, a failing plan, a lost status.
 
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ async fn while_retiring_the_same_content_changes_nothing() {
     assert_eq!(nodes(&world).await.len(), 1);
 }
 
-/// A hard fork whose old nodes were asked to halt at 1000, and are at 500.
+/// A hard fork whose old nodes have to halt at 1000, and are at 500.
 async fn halting(world: &World) -> (Sidecars, Value) {
     let sidecars = Sidecars::start(world).await;
     sidecars.reach(500);
@@ -61,7 +60,7 @@ async fn while_old_nodes_halt_the_same_content_a_new_target_and_the_way_back_wai
         assert_eq!(seen["status"]["rollout"]["haltHeight"], 1000, "{image}");
     }
     sidecars.reach(1000);
-    // Back to what completed before is a rollout of its own, and never to the nodes that have halted.
+    // A return to the last completed revision is a rollout of its own, and never uses the halted nodes.
     let done = world.until_db("both are done", |db| is_over(db) && outcomes(db).len() == 2).await;
     assert_eq!(outcomes(&done), ["Complete", "Complete"]);
     assert_eq!(done["status"]["history"][0]["targetHash"], begun["status"]["requestedRolloutHash"]);
@@ -84,7 +83,7 @@ async fn a_promotion_whose_plan_cannot_be_read_holds_until_a_retry_names_it() {
     assert_eq!(condition(&held, "RolloutInProgress"), "True/Stalled");
     let retry = format!("windlass.dev/retry: {}", plan_id(&held));
     assert!(message(&held, "UpToDate").contains(&retry), "{held:#}");
-    // Neither another target nor an abort goes on, or back.
+    // Neither another target nor an abort continues or rolls back.
     world.set_image("db:3").await;
     world.annotate_fleet("windlass.dev/abort", json!(plan_id(&held))).await;
     let halted = world.get(&world.nodes(), "db-0").await["spec"]["haltHeight"].clone();

@@ -1,4 +1,4 @@
-//! The operator dies at random in each stage of a rollout that makes a set, and the next one goes on.
+//! The operator dies at random in each stage of a set's rollout, and the next one continues.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn dies_in(world: &mut World, random: &mut Random, stage: &str) -> Value {
     begun
 }
 
-/// Kills it at random moments, whatever the stage is by then.
+/// Kills it at random moments, in any stage.
 async fn dies_on_the_way(world: &mut World, random: &mut Random) {
     for _ in 0..KILLS {
         tokio::time::sleep(Duration::from_millis(20 + random.below(300))).await;
@@ -41,7 +41,7 @@ async fn dies_on_the_way(world: &mut World, random: &mut Random) {
     }
 }
 
-/// The rollout is over, under its plan, and left what it leaves without a death.
+/// The rollout is over, under its plan, and left the same as without kills.
 async fn ends_as_if_nothing_had_been(world: &World, begun: &Value, claims: usize) {
     let done = world.until_db("it is over", |db| is_over(db) && db["status"]["activeSet"] != "first").await;
     assert_eq!(outcomes(&done), ["Complete"]);
@@ -55,7 +55,7 @@ async fn ends_as_if_nothing_had_been(world: &World, begun: &Value, claims: usize
     assert_eq!(names(world, "v1", "PersistentVolumeClaim").await.len(), claims);
 }
 
-/// Lets the entrants run what they were made for.
+/// Lets the entrants run.
 async fn let_entrants_run(world: &World, db: &Value) {
     for ordinal in 0..2 {
         let pod = format!("db-{}-{ordinal}-0", text(&db["status"]["rollout"], "entrantSet"));
@@ -68,7 +68,7 @@ async fn blue_green_goes_on_after_deaths_while_it_creates_entrants() {
     let mut random = Random::seeded();
     let mut world = World::new("bgkcre").await;
     world.settled_fleet(blue_green(2, json!({"retireDelaySeconds": 1}))).await;
-    // While paused it stands there.
+    // It stays there while paused.
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     world.set_image("db:2").await;
     world.until_db("it begins", stage("CreatingEntrants")).await;

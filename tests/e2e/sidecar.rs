@@ -1,5 +1,5 @@
-//! The sidecar keeps a pod out of service until its node is marked ready, and keeps nothing from being replaced,
-//! however it behaves.
+//! The sidecar keeps a pod out of service until its node is marked ready, and never blocks a replacement, however it
+//! behaves.
 
 use std::time::Duration;
 
@@ -253,7 +253,7 @@ async fn a_sidecar_that_is_there_already_is_asked_at_its_url_and_none_is_injecte
 async fn sidecars_that_take_what_they_are_sent_and_never_answer_hold_up_no_other_fleet() {
     let mut world = World::new("swallow").await;
     world.kill_operator().await;
-    // With two at a time, two that were waited for would be all.
+    // With two workers, two blocking waits would occupy all.
     world.start_operator(&["--concurrency", "2"]).await;
     let sidecars = Sidecars::start(&world).await;
     world.settled_fleet(crate::kit::fleet(3, "db:1")).await;
@@ -280,7 +280,7 @@ async fn sidecars_that_take_what_they_are_sent_and_never_answer_hold_up_no_other
     world.writes_nothing_for(Duration::from_secs(2)).await;
 }
 
-/// `windlass sidecar`, on a loopback address of its own.
+/// `windlass sidecar`, on its own loopback address.
 fn shipped_sidecar(ip: &str, arguments: &[&str]) -> tokio::process::Child {
     tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
         .args(["sidecar", "--bind", &format!("{ip}:17777")])

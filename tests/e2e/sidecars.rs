@@ -1,5 +1,5 @@
-//! Sidecars that a test plays on loopback: one server that stands for the sidecar of every pod of a namespace, each
-//! as honest as it was told to be. What it knows belongs to a pod's UID, as a real one's dies with its pod.
+//! Fake sidecars on loopback: one server for all pods of a namespace, with a behavior per pod. Its state belongs to a
+//! pod's UID, as a real sidecar's dies with its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 
 use crate::kit::{World, fleet};
 
-/// How a sidecar behaves.
+/// The behavior of a sidecar.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Mode {
-    /// As the protocol says.
+    /// Follows the protocol.
     #[default]
     Honest,
-    /// Takes requests and never answers.
+    /// Accepts requests and never answers.
     Hangs,
-    /// Answers everything with 500 and a page of HTML.
+    /// Answers everything with 500 and an HTML page.
     Broken,
-    /// Says that it is ready, and keeps the pod out of service.
+    /// Reports ready, and keeps the pod out of service.
     SaysReady,
-    /// Takes the task, lets the pod into service, and says that it is not ready.
+    /// Accepts the task, puts the pod into service, and reports not ready.
     SaysUnready,
 }
 
@@ -35,11 +35,11 @@ struct Told {
     modes: BTreeMap<String, Mode>,
     /// UIDs of the pods that were marked ready.
     ready: BTreeSet<String>,
-    /// The IDs of the tasks that each pod was given, by its name.
+    /// The task IDs that each pod got, by its name.
     tasks: BTreeMap<String, Vec<String>>,
-    /// The height that every application is at.
+    /// The height of every application.
     height: i64,
-    /// The heights that pods were asked to halt at, by UID and task.
+    /// The heights at which pods were asked to halt, by UID and task.
     halts: BTreeMap<(String, String), i64>,
 }
 
@@ -85,27 +85,27 @@ impl Sidecars {
         fleet
     }
 
-    /// Changes how a pod's sidecar behaves, and that of the pods of this name to come.
+    /// Sets the behavior of a pod's sidecar, also for later pods of this name.
     pub fn set(&self, pod: &str, mode: Mode) {
         self.told.lock().unwrap().modes.insert(pod.to_owned(), mode);
     }
 
-    /// Every application is at this height.
+    /// Sets the height of every application.
     pub fn reach(&self, height: i64) {
         self.told.lock().unwrap().height = height;
     }
 
-    /// The heights that pods were asked to halt at, one for each pod and task.
+    /// The heights at which pods were asked to halt, one per pod and task.
     pub fn halts(&self) -> Vec<i64> {
         self.told.lock().unwrap().halts.values().copied().collect()
     }
 
-    /// As when the sidecar's container was restarted: it has forgotten that it was marked ready.
+    /// Simulates a restart of the sidecar's container: it forgets that it was marked ready.
     pub fn forget(&self, uid: &str) {
         assert!(self.told.lock().unwrap().ready.remove(uid), "it was not marked ready");
     }
 
-    /// The IDs of the tasks that a pod's sidecar was given, each once.
+    /// The task IDs that a pod's sidecar got, without repeats.
     pub fn tasks(&self, pod: &str) -> Vec<String> {
         self.told.lock().unwrap().tasks.get(pod).cloned().unwrap_or_default()
     }
@@ -169,5 +169,5 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: By
     }
 }
 
-/// How long a sidecar that does not answer is waited for, and some more.
+/// Longer than the time-out of a sidecar that does not answer.
 pub const LONGER_THAN_A_CALL: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! A rollout that does not get on says so, goes on when it can, and is taken back where that was asked for.
+//! A rollout without progress reports it, continues when it can, and is rolled back if that was asked for.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn a_stalled_rollout_that_is_to_be_rolled_back_is_and_is_tried_again_only_
     world
         .throughout(Duration::from_secs(1), &world.fleets(), "db", "another plan is named", is_rejected)
         .await;
-    // What is to come off now gets the time that it needs on a busy machine.
+    // From here on it gets the time that it needs on a busy machine.
     world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}})).await;
     world.annotate_fleet("windlass.dev/retry", rejected["planID"].clone()).await;
     let done = world.until_applied().await;
@@ -108,7 +108,7 @@ async fn a_stalled_rollout_that_is_to_be_rolled_back_is_and_is_tried_again_only_
 async fn where_nothing_has_completed_yet_a_stall_is_held_and_a_fix_goes_over_it() {
     let world = World::new("never").await;
     world.fleet(impatient(2, "db:1-nope", "Rollback")).await;
-    // One is seen to fail before the other: the fleet is Degraded until then.
+    // One fails before the other: the fleet is Degraded until then.
     let failed = world.until_db("its nodes fail", |db| db["status"]["phase"] == "Failed").await;
     assert_eq!(condition(&failed, "Ready"), "False/NodesFailed");
     assert!(failed["status"]["plan"].is_null(), "the first creation has no plan: {failed:#}");
@@ -164,7 +164,7 @@ async fn a_second_stall_in_one_rollout_is_told_too() {
     world
         .until_db("the next node stalls", |db| is_stalled(db) && message(db, "Stalled").contains("db-0"))
         .await;
-    // An event follows the status that says the same.
+    // An event comes after the status.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let notes = world.notes_about("db", "RolloutStalled").await;
     assert_eq!(notes.len(), 2, "{notes:#?}");

@@ -1,11 +1,11 @@
-//! What is wanted changes in the middle of a rollout.
+//! The target changes during a rollout.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Wave, World, fleet};
 
-/// A fleet of three in the middle of its way to `db:2`: db-2 is there, db-1's pod is held while it terminates,
-/// db-0 is untouched. Answers with the UIDs of the pods of before.
+/// A fleet of three during its rollout of `db:2`: db-2 is done, db-1's pod is terminating, db-0 is untouched. Returns
+/// the UIDs of the old pods.
 async fn in_the_middle(world: &World) -> Vec<String> {
     world.settled_fleet(fleet(3, "db:1")).await;
     let before = world.pod_uids().await;

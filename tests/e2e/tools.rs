@@ -1,4 +1,4 @@
-//! More of what tests do with a [`World`]: steering pods, annotating, reading events, history and the audit log.
+//! More tools of a [`World`]: steering, annotations, events, history and the audit log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,14 +20,14 @@ impl World {
         self.annotate(&self.fleets(), "db", key, value).await;
     }
 
-    /// The notes of the events of a reason about objects of a name.
+    /// The notes of all events with this reason about objects with this name.
     pub async fn notes_about(&self, about: &str, reason: &str) -> Vec<String> {
         let events = self.list(&self.api("events.k8s.io/v1", "Event")).await;
         let of = |e: &&Value| e["reason"] == reason && e["regarding"]["name"] == about;
         events.iter().filter(of).map(|e| e["note"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Waits until an event of a reason tells about an object, and answers with its note; there must be one only.
+    /// Waits for an event with this reason about an object, and returns its note; it must be the only one.
     pub async fn told_once(&self, about: &str, reason: &str) -> String {
         let until = tokio::time::Instant::now() + PATIENCE;
         while self.notes_about(about, reason).await.is_empty() {
@@ -39,7 +39,7 @@ impl World {
         notes[0].clone()
     }
 
-    /// Watches an object for a while; panics when something does not hold at some time.
+    /// Watches an object for a while; panics if `holds` becomes false.
     pub async fn throughout(
         &self,
         long: Duration,
@@ -69,15 +69,15 @@ impl World {
         list.iter().map(|o| (text(&o["metadata"]["name"]), text(&o["metadata"]["uid"]))).collect()
     }
 
-    /// What the operator of this namespace wrote since a mark.
+    /// The operator's writes in this namespace since a mark.
     pub async fn operator_audit(&self, since: Mark) -> Audit {
         let user = format!("system:serviceaccount:{}:windlass", &*self.ns);
         self.cp.audit_since(since).await.user(&user).namespace(&self.ns).write_attempts()
     }
 
-    /// Panics if the operator writes anything within a while, once it has written what it had to say.
+    /// Panics if the operator writes anything within a while, after its pending writes.
     pub async fn writes_nothing_for(&self, long: Duration) {
-        // A fleet's progress is written at most once a second, and an event follows its status.
+        // A fleet's progress is written at most once a second, and an event comes after its status.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let mark = self.cp.audit_mark().await;
         tokio::time::sleep(long).await;
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-/// Whether a pod is Ready and stays.
+/// True if a pod is Ready and not terminating.
 pub fn is_up(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     pod["metadata"]["deletionTimestamp"].is_null()
@@ -117,7 +117,7 @@ pub fn message(object: &Value, type_: &str) -> String {
     found.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// The first digits of a hash, as notes write it.
+/// The first digits of a hash, as in notes.
 pub fn digits(hash: &Value) -> &str {
     hash.as_str().and_then(|h| h.strip_prefix("v1:")).and_then(|h| h.get(..5)).expect("a hash")
 }

@@ -1,5 +1,5 @@
-//! The short traces that break simpler rules of grants, one test each (a model found them): the wave is one node,
-//! the higher ordinal goes first.
+//! Short traces that violate simpler rules of grants, one test each (found by a model): the wave is one node, the
+//! higher ordinal goes first.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn leaves(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// A fleet of two on its way to `db:2`: the template of db-1 is written, its pod still runs `db:1`.
+/// A fleet of two during its rollout of `db:2`: the template of db-1 is written, its pod still runs `db:1`.
 async fn template_written_pod_serving(world: &World) -> Vec<String> {
     world.settled_fleet(fleet(2, "db:1")).await;
     let before = world.pod_uids().await;

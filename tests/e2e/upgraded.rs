@@ -1,5 +1,5 @@
-//! From an earlier commit to this one: its operator has begun a rollout under its own definitions and rights, and today's definitions,
-//! rights and operator take its place in the middle.
+//! An upgrade from an earlier commit: its operator has started a rollout under its own definitions and rights, and
+//! today's replace them in the middle.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::controlplane::{ControlPlane, Options};
 use crate::kit::{World, condition, fleet, is_applied, with};
 use crate::wave::serves;
 
-/// The fleets that are where they should be while others are not.
+/// The fleets that are up to date while others are not.
 const STANDING: [&str; 2] = ["steady", "blue"];
 
-/// The folder of what `.ci/upgrade` built: `windlass`, and the `deploy` of its commit.
+/// The output of `.ci/upgrade`: `windlass`, and the `deploy` of its commit.
 fn earlier() -> PathBuf {
     std::env::var_os("WINDLASS_EARLIER").expect("WINDLASS_EARLIER: run .ci/upgrade").into()
 }
@@ -33,7 +33,7 @@ fn is_over(db: &Value) -> bool {
     is_applied(db) && db["status"]["rollout"].is_null() && db["status"]["retiring"].is_null()
 }
 
-/// What is written to a fleet of this name, or to what belongs to it.
+/// The writes to a fleet of this name, or to its objects.
 fn to<'a>(writes: &'a [String], name: &str) -> Vec<&'a String> {
     let of = |line: &&String| {
         let object = line.split(' ').nth(1).and_then(|object| object.split('/').nth(1)).unwrap_or_default();
@@ -42,7 +42,7 @@ fn to<'a>(writes: &'a [String], name: &str) -> Vec<&'a String> {
     writes.iter().filter(of).collect()
 }
 
-/// The pods that are not of the fleet that rolls, each with its UID.
+/// The pods of the other fleets, by UID.
 async fn others(world: &World) -> BTreeMap<String, Value> {
     let pods = world.list(&world.pods()).await.into_iter().map(|mut pod| pod["metadata"].take());
     let pods = pods.filter(|meta| meta["labels"]["windlass.dev/deployment"] != "db");
@@ -67,7 +67,7 @@ async fn a_rollout_goes_on_under_the_next_operator_and_steady_fleets_see_no_writ
         .spawn()
         .expect("the earlier operator starts");
 
-    // Fleets that stand, one of them behind a Service and after a rollout, one in its second set, and one that waits for a person.
+    // Steady fleets: one with a Service and after a rollout, one in its second set, and one that waits for a person.
     let named = |name: &str, object: Value| with(object, &json!({"metadata": {"name": name}}));
     let claim = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -134,7 +134,7 @@ async fn a_rollout_goes_on_under_the_next_operator_and_steady_fleets_see_no_writ
     assert_eq!(last, begun["status"]["plan"]["id"], "the same plan went on: {ended:#}");
     assert_eq!(ended["status"]["plan"]["state"], "Complete", "{ended:#}");
 
-    // All were looked at by then, and again since.
+    // Each has been reconciled at least twice by then.
     tokio::time::sleep(std::time::Duration::from_secs(8)).await;
     let writes = world.operator_writes(mark).await;
     assert!(!to(&writes, "db").is_empty());
@@ -142,7 +142,7 @@ async fn a_rollout_goes_on_under_the_next_operator_and_steady_fleets_see_no_writ
         let now = &world.get(&fleets, name).await["status"];
         assert!(to(&writes, name).is_empty(), "{name}: {:#?}\n{before:#}\n{now:#}", to(&writes, name));
     }
-    // One in the middle of a rollout may be told of in other words by another version, and nothing else of it changes.
+    // Another version may word the status of an active rollout differently; nothing else changes.
     let told = to(&writes, "asks");
     assert!(
         told.len() <= 1 && told.iter().all(|line| *line == "patch nodedeployments/asks status"),
@@ -150,7 +150,7 @@ async fn a_rollout_goes_on_under_the_next_operator_and_steady_fleets_see_no_writ
     );
     assert_eq!(others(&world).await, before);
 
-    // What waited for a person goes on with one.
+    // The one that waited continues with a promotion.
     let wanted = world.get(&fleets, "asks").await["status"]["requestedRolloutHash"].clone();
     world.patch(&fleets, "asks", json!({"spec": {"forcePromote": wanted}})).await;
     world.until(&fleets, "asks", "it is promoted", is_over).await;

@@ -1,5 +1,5 @@
-//! Each verb of the command line, and each button of the page, under exactly the rights that the table of docs/operations.md has for
-//! it, with an account made of its row; and with each of these rights less.
+//! Each verb of the command line, and each button of the page, with an account that has exactly the rights of its row
+//! in docs/operations.md; and without each of these rights.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::kit::{PATIENCE, World, condition, fleet, is_applied, with};
 use crate::page::Dashboard;
 use crate::page_guarded::{form_sent, opened};
 
-/// A right, as `kubectl auth can-i` takes it: a verb, and a resource with its group.
+/// A right, as in `kubectl auth can-i`: a verb, and a resource with its group.
 type Right = (String, String);
 
 const EVENTS: &str = "events.events.k8s.io";
@@ -28,7 +28,7 @@ fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
-/// The rights of the first row of the table whose first cell says this, on an object of this kind.
+/// The rights in the first row of the table with this first cell, for an object of this kind.
 fn documented(row: &str, object: &str) -> BTreeSet<Right> {
     let page = include_str!("../../docs/operations.md");
     let rows = page.lines().filter(|line| line.starts_with("| ")).map(|line| line.split('|').map(str::trim));
@@ -41,7 +41,7 @@ fn documented(row: &str, object: &str) -> BTreeSet<Right> {
     on_object.chain(on_others.map(|(verb, of)| (verb.to_owned(), of.to_owned()))).collect()
 }
 
-/// A kubeconfig of a new account that has these rights in the world's namespace, once the API server knows of them.
+/// A kubeconfig of a new account with these rights in the world's namespace, once the API server has observed them.
 async fn account(world: &World, name: &str, rights: &BTreeSet<Right>) -> PathBuf {
     let parts = |of: &str| {
         let (resource, group) = of.split_once('.').unwrap_or((of, ""));
@@ -78,20 +78,20 @@ async fn windlass(world: &World, account: &PathBuf, words: &[String]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     let place = if words[0] == "version" { "--operator-namespace" } else { "-n" };
     command.args(words).args([place, &world.ns]).env("KUBECONFIG", account).env("COLUMNS", "1000");
-    // Nothing here may take so long; what waits for ever is a failure.
+    // A command that hangs is a failure.
     let ran = tokio::time::timeout(PATIENCE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
     let output = ran.unwrap_or_else(|_| panic!("{words:?} does not end")).unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// How the API server names a right that is missing.
+/// The API server's name of a missing right.
 fn named((verb, of): &Right) -> String {
     let (resource, group) = of.split_once('.').unwrap_or((of, ""));
     format!("cannot {verb} resource \"{resource}\" in API group \"{group}\"")
 }
 
-/// A place where each verb has something to do, and nobody who does anything: the operator has been killed.
+/// A world in which each verb has an effect, and nothing else acts: the operator has been killed.
 async fn still(world: &mut World) {
     crate::leader::may_elect(world).await;
     world.start_electing_operator().await;
@@ -136,7 +136,7 @@ async fn still(world: &mut World) {
     world.kill_operator().await;
 }
 
-/// Puts a fleet's spec and annotations back to what they were.
+/// Resets a fleet's spec and annotations.
 async fn put_back(world: &World, fleet: &Value) {
     let name = fleet["metadata"]["name"].as_str().unwrap();
     let mut object = fleet.clone();
@@ -147,21 +147,21 @@ async fn put_back(world: &World, fleet: &Value) {
     looked_at(world, name).await;
 }
 
-/// As if the operator had looked at a fleet since its spec changed.
+/// Simulates that the operator observed a fleet's spec.
 async fn looked_at(world: &World, name: &str) {
     let now = world.get(&world.fleets(), name).await;
     let seen = json!({"status": {"observedGeneration": now["metadata"]["generation"]}});
     world.patch_status(&world.fleets(), name, seen).await;
 }
 
-/// Whether a fleet is asked for anything that it was not asked for before.
+/// True if a fleet's spec or annotations changed.
 async fn is_touched(world: &World, before: &Value) -> bool {
     let now = world.get(&world.fleets(), before["metadata"]["name"].as_str().unwrap()).await;
     let wishes = |of: &Value| (of["spec"].clone(), of["metadata"]["annotations"].clone());
     wishes(&now) != wishes(before)
 }
 
-/// Rows that differ, the words, and the fleet that they change.
+/// Rows, commands, and the fleets that they change.
 const VERBS: [(&str, &str, &str); 9] = [
     ("pause", "pause nd/db", "db"),
     ("resume", "resume nd/stopped", "stopped"),
@@ -178,7 +178,7 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// The name of an account: of what it may do something, and what it lacks.
+/// The name of an account: its row, and its missing right.
 fn called(of: &str, lacks: Option<&Right>) -> String {
     let lacks =
         lacks.map_or(String::new(), |(verb, of)| format!("-no-{verb}-{}", of.split('.').next().unwrap()));
@@ -216,7 +216,7 @@ async fn each_verb_and_button_takes_the_documented_rights_and_names_the_one_that
         put_back(&world, &before).await;
     }
 
-    // By --all one more right.
+    // --all needs one more right.
     let paused = async |who: &PathBuf| windlass(&world, who, &words("pause nd --all")).await;
     let few = account(&world, "all-no-list", &documented("pause", FLEETS)).await;
     let ran = paused(&few).await;
@@ -231,8 +231,8 @@ async fn each_verb_and_button_takes_the_documented_rights_and_names_the_one_that
     buttons(&world).await;
 }
 
-/// The page's buttons, on the page of an account that may see everything and do nothing, and of one that may do what the button's verb
-/// takes.
+/// The page's buttons, with an account that may read everything, and one that also has the rights of the button's
+/// verb.
 async fn buttons(world: &World) {
     let sees: BTreeSet<Right> = [FLEETS, NODES, "pods"]
         .into_iter()
@@ -246,7 +246,7 @@ async fn buttons(world: &World) {
         for missing in documented(verb, FLEETS).iter().map(Some).chain([None]) {
             let mut has = rights.clone();
             if let Some(missing) = missing {
-                // What the page needs to begin it needs anyhow.
+                // The page needs it to start.
                 has.remove(missing);
             }
             let who = account(world, &called(&format!("page-{verb}"), missing), &has).await;
@@ -265,7 +265,7 @@ async fn buttons(world: &World) {
     }
 }
 
-/// The rows of commands that look, words for them, and the kind of what these name.
+/// The rows of commands that only read, their arguments, and the kind of their object.
 const LOOKS: [(&str, &str, &str); 9] = [
     ("version", "version", FLEETS),
     ("history", "history nd/db", FLEETS),
@@ -278,7 +278,7 @@ const LOOKS: [(&str, &str, &str); 9] = [
     ("logs", "logs nd/db", FLEETS),
 ];
 
-/// Fails unless what is missing is named, and what is there is enough.
+/// Fails unless a missing right is named, and the documented ones are enough.
 async fn judged(world: &World, (row, line): (&str, &str), rights: &BTreeSet<Right>, object: &str) {
     let who = account(world, &called(line, None), rights).await;
     let all = windlass(world, &who, &words(line)).await;
@@ -305,7 +305,7 @@ async fn each_command_that_looks_takes_the_documented_rights_and_names_the_one_t
     for (row, line, object) in LOOKS {
         judged(&world, (row, line), &documented(row, object), object).await;
     }
-    // What follows: `status`' rights as well, and to watch what these list.
+    // Live updates need the rights of `status`, and to watch what these list.
     let read = documented("status", FLEETS);
     let mut rights = documented("wait", FLEETS);
     judged(&world, ("wait", "wait nd/steady --timeout 20s"), &rights, FLEETS).await;
@@ -313,7 +313,7 @@ async fn each_command_that_looks_takes_the_documented_rights_and_names_the_one_t
         rights.extend([("list".to_owned(), of.clone()), ("watch".to_owned(), of.clone())]);
     }
     judged(&world, ("wait", "status nd/steady --watch --exit-status"), &rights, FLEETS).await;
-    // Without one of what it has to have the page does not begin.
+    // The page does not start without its required rights.
     for missing in documented("dashboard", FLEETS).iter().filter(|(_, of)| of == FLEETS) {
         let mut fewer = documented("dashboard", FLEETS);
         fewer.remove(missing);

@@ -1,4 +1,4 @@
-//! What a person can ask of a rollout: pause, abort, retry, skip. Asking twice changes nothing.
+//! The verbs on a rollout: pause, abort, retry, skip. Repeating one changes nothing.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_pause_lets_grants_be_finished_and_gives_none_until_it_is_over() {
     world.set_image("db:2-slow").await;
     world.until(&world.pods(), "db-2-0", "it moves", |p| image_of(p) == "db:2-slow").await;
     pause(&world, true).await;
-    // From here on the clock would run out soon, were it not stopped.
+    // From here on the clock would run out soon if it were not stopped.
     world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 2}}})).await;
     let paused = world.until_db("it is paused", is_paused).await;
     assert_eq!(condition(&paused, "RolloutInProgress"), "True/Paused");

@@ -1,4 +1,4 @@
-//! What random walks found once, played again by hand, and what was decided with them.
+//! Findings of random walks, replayed, with the decisions about them.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn claims_that_change_before_anything_has_completed_are_invalid_until_they
     let done = world.until_applied().await;
     assert_eq!(world.images().await, ["db:2"; 2], "the good image is granted at once");
     assert!(!outcomes(&done).contains(&"Failed"), "{done:#}");
-    // By now a change of claims has somewhere to go: a set of its own.
+    // Now a change of claims has a way: a set of its own.
     template(json!({"volumeClaimTemplates": claims})).await;
     world
         .until_db("a set with claims has taken over", |db| {
@@ -122,7 +122,7 @@ async fn a_restart_from_before_the_fleet_was_made_restarts_nothing() {
     made["metadata"]["annotations"] = json!({key: before});
     world.settled_fleet(made).await;
     let pods = world.pod_uids().await;
-    // Nor where it is put there afterwards, as from a manifest that is applied again.
+    // Nor if it is set afterwards, as by applying a manifest again.
     let db = world.db().await;
     let earlier = (at(&db["metadata"]["creationTimestamp"]) - chrono::TimeDelta::seconds(1)).to_rfc3339();
     world.patch_fleet(json!({"metadata": {"annotations": {key: earlier}}})).await;

@@ -1,5 +1,5 @@
-//! Watches the nodes' pods while something happens. A watch and not a poll: the API server reports every
-//! state of every pod in order, so that a moment in which one too many was down cannot be missed.
+//! Watches the nodes' pods. A watch and not polling: the API server delivers every state of every pod in order, so
+//! that no moment with one too many down is missed.
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 #![allow(
     clippy::manual_assert,
@@ -21,24 +21,24 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{PATIENCE, World};
 
-/// The pods of a fleet `db`, watched from the moment this is made.
+/// The pods of a fleet `db`, watched from its creation.
 pub struct Wave {
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
 
-/// What became of the pods.
+/// The observations.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// By pod name: whether it serves. Only the pods that were named from the start count.
+    /// By pod name: whether it serves. Only the pods named at the start count.
     serving: BTreeMap<String, bool>,
     versions: BTreeMap<String, String>,
     listed: bool,
-    /// By pod name: the UIDs that bore it, oldest first.
+    /// By pod name: its UIDs, oldest first.
     pub lives: BTreeMap<String, Vec<String>>,
-    /// The most pods that did not serve at one moment.
+    /// The most pods that did not serve at once.
     pub worst: usize,
-    /// What happened, one line for each change.
+    /// A line for each change.
     pub log: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl Wave {
         wave
     }
 
-    /// Stops watching, once everything that is so now was seen.
+    /// Stops watching, after the current state was observed.
     pub async fn end(self, world: &World) -> Seen {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -80,7 +80,7 @@ impl Wave {
         }
     }
 
-    /// Stops watching; never were more than so many of the pods out of service at once.
+    /// Stops watching; panics if more pods than this were out of service at once.
     pub async fn at_most(self, world: &World, max: usize) -> Seen {
         let seen = self.end(world).await;
         assert!(seen.worst <= max, "{} pods were down at once:\n{}", seen.worst, seen.log.join("\n"));
@@ -132,7 +132,7 @@ impl Seen {
     }
 }
 
-/// Whether a pod is Ready and stays.
+/// True if a pod is Ready and not terminating.
 pub fn serves(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");

@@ -1,4 +1,4 @@
-//! How many nodes are down at once, which are left out, and what a change of their number does meanwhile.
+//! How many nodes are down at once, which are excluded, and changes of the number meanwhile.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_node_frees_the_wave_only_after_min_ready_seconds() {
     let ended = std::time::Instant::now();
     let seen = sampler.finish().await;
     seen.at_most(1);
-    // Kubernetes keeps times in whole seconds, so that up to one may be missing.
+    // Kubernetes' times are whole seconds, so that up to one may be missing.
     let least = Duration::from_secs(3);
     let mut last_up = None;
     for (at, name, up) in &seen.log {

@@ -1,6 +1,6 @@
-//! The circles that files make by importing each other, read from their `use` declarations and from the paths in their code
-//! that begin with `crate` or `super`. A name that a module re-exports counts as an import of the file that it comes from; a
-//! re-export itself is no import. Files that hold only tests are left out.
+//! Import cycles between files, found in their `use` declarations and in paths that begin with `crate` or `super`. A
+//! re-exported name counts as an import of the file that defines it; a re-export itself is no import. Files with only
+//! tests are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{code, is_test_file, sources};
 
-/// The crates of the house: the name by which they are imported, and where their sources are.
+/// The project's crates: the name in imports, and the folder of their sources.
 const CRATES: &[(&str, &str)] = &[
     ("windlass", "src"),
     ("windlass_clock", "crates/clock/src"),
@@ -20,7 +20,7 @@ const CRATES: &[(&str, &str)] = &[
     ("windlass_temporal_grpc", "crates/temporal-grpc/src"),
 ];
 
-/// Modules that a crate offers under its own name although they are those of another.
+/// Modules that a crate re-exports from another under its own name.
 const OFFERED: &[(&str, &str, &str)] = &[
     ("windlass", "clock", "windlass_clock"),
     ("windlass", "engine", "windlass_engine"),
@@ -31,19 +31,19 @@ const OFFERED: &[(&str, &str, &str)] = &[
     ("windlass", "revision", "windlass_core::revision"),
 ];
 
-/// How deep a re-export of a re-export is followed.
+/// The most re-exports that are followed.
 const MAX_DEPTH: usize = 8;
 
 type Module = Vec<String>;
 
-/// A source: what it imports, and what it re-exports, as absolute paths.
+/// A source: its imports and its re-exports, as absolute paths.
 #[derive(Default)]
 struct Source {
     imports: Vec<Module>,
     reexports: Vec<Module>,
 }
 
-/// The modules of the house by their paths; the first part is the crate.
+/// The project's modules by path; the first part is the crate.
 pub struct House {
     files: BTreeMap<Module, String>,
     sources: BTreeMap<Module, Source>,
@@ -53,7 +53,7 @@ fn parts(path: &str) -> Module {
     path.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// The paths of a `use` declaration's tree, without renamings.
+/// The paths in the tree of a `use` declaration, without renames.
 fn paths(tree: &str) -> Vec<Module> {
     let Some((before, rest)) = tree.split_once('{') else {
         return vec![parts(tree.split(" as ").next().unwrap_or_default())];
@@ -170,7 +170,7 @@ impl House {
         house
     }
 
-    /// A path from the root of its crate; `None` where it leads out of the house.
+    /// A path from the root of its crate; `None` if it leads out of the project.
     fn absolute(&self, module: &Module, path: &[String]) -> Option<Module> {
         let mut path: Vec<String> =
             path.iter().filter(|part| *part != "self" || path.len() == 1).cloned().collect();
@@ -193,7 +193,7 @@ impl House {
         Some(base)
     }
 
-    /// The file that a path is defined in.
+    /// The file that defines a path.
     fn file_of(&self, path: &Module, depth: usize) -> Option<&str> {
         let mut path = path.clone();
         for (crate_, module, real) in OFFERED {
@@ -221,12 +221,12 @@ impl House {
         imports
     }
 
-    /// How many imports of files of the house by others there are.
+    /// The number of imports between files of the project.
     pub fn count(&self) -> usize {
         self.imports().values().map(BTreeSet::len).sum()
     }
 
-    /// Each circle: the files that import each other, by way of others or not.
+    /// Each cycle: files that import each other, directly or indirectly.
     pub fn circles(&self) -> Vec<Vec<&str>> {
         let imports = self.imports();
         let reached: BTreeMap<&str, BTreeSet<&str>> =

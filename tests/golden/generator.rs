@@ -1,5 +1,5 @@
-//! Pod templates from a number: the same number gives the same template, for ever random enough. Nothing
-//! here need stay as it is; what it once made is recorded in `generated.jsonl`.
+//! Generates pod templates from numbers, deterministically. The generator may change; its output is recorded in
+//! `generated.jsonl`.
 
 use serde_json::{Map, Value, json};
 

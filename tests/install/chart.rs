@@ -1,4 +1,4 @@
-//! The chart as it stands: what it renders to, that kustomize renders the same, and that a misspelt value is refused.
+//! The chart: what it renders, that kustomize renders the same, and that unknown values are refused.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,11 @@ use crate::controlplane;
 use crate::helm::{Objects, helm, is_there, objects, path, rendered};
 use crate::references::is_as_generated;
 
-/// What Helm says of itself on objects.
+/// Labels that Helm adds.
 const HELMS: [&str; 2] = ["helm.sh/chart", "app.kubernetes.io/managed-by"];
 const GENERATED: &str = "# Made from the chart: UPDATE_DEPLOY=1 cargo test --test install kustomize\n";
 
-/// What both render, without what either says of itself.
+/// The rendered objects, without the tools' own labels.
 fn bare(mut all: Objects) -> Objects {
     all.retain(|(kind, ..), _| kind != "Namespace");
     for object in all.values_mut() {
@@ -29,7 +29,7 @@ fn bare(mut all: Objects) -> Objects {
     all
 }
 
-/// Texts that were folded in one way and in another are the same but for their blanks.
+/// Joins lines: differently folded texts are equal except for white space.
 fn fold(value: &mut Value) {
     match value {
         Value::String(text) => *text = text.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -40,7 +40,7 @@ fn fold(value: &mut Value) {
 }
 
 fn kustomized(folder: &str) -> Objects {
-    // Of the control plane's version: kustomize is a part of kubectl.
+    // In the control plane's version: kustomize is part of kubectl.
     let program = controlplane::binary().expect("a kubectl");
     let output = Command::new(program).args(["kubectl", "kustomize"]).arg(path(folder)).output();
     let output = output.expect("it starts");
@@ -48,7 +48,7 @@ fn kustomized(folder: &str) -> Objects {
     objects(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// The documents of the chart that kustomize builds on, without Helm's own labels.
+/// The chart's documents that kustomize builds on, without Helm's labels.
 fn documents(sets: &[&str], wanted: impl Fn(&Value) -> bool) -> String {
     let text = rendered(sets).ok();
     let lines = text.lines().filter(|line| {
@@ -280,7 +280,7 @@ fn workers_of_temporal_are_an_argument_with_the_rights_and_the_definition_that_t
     assert!(!plain.contains("workerdeployments") && !plain.contains("--temporal"));
 }
 
-/// The operator may do by the chart what it may do by deploy/rbac, which a test of its own compares with what it does.
+/// The chart grants the operator the same as deploy/rbac, which another test compares with its requests.
 #[test]
 fn the_chart_grants_what_deploy_rbac_grants() {
     if !is_there() {
@@ -288,7 +288,7 @@ fn the_chart_grants_what_deploy_rbac_grants() {
     }
     let rules =
         |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
-    // Whoever makes Jobs runs what it likes: the right is there only where it is asked for.
+    // A right to create Jobs allows anything: it is granted only on request.
     for plain in [&[][..], &["watchNamespaces={a}"]] {
         let all = objects(&rendered(plain).ok());
         assert!(!all.values().any(|o| o["rules"].to_string().contains("\"jobs\"")), "{plain:?}");
@@ -305,7 +305,7 @@ fn the_chart_grants_what_deploy_rbac_grants() {
     }
 }
 
-/// Every value with its default and what is said of it, from the comments above it.
+/// Every value with its default and its description, from the comments above it.
 fn table(values: &str) -> String {
     let mut rows = String::from("| value | default | what it is |\n|---|---|---|\n");
     let (mut at, mut said): (Vec<(usize, String)>, Vec<String>) = (Vec::new(), Vec::new());
@@ -352,7 +352,7 @@ fn every_value_is_explained_and_listed() {
     assert!(open.iter().all(|path| OF_KUBERNETES.iter().any(|known| path == known)), "{open:?}");
 }
 
-/// Objects of Kubernetes' own inside of values, which the API server looks at.
+/// Kubernetes objects within values, which the API server validates.
 const OF_KUBERNETES: [&str; 13] = [
     "networkPolicy.from.podSelector",
     "networkPolicy.from.namespaceSelector",
@@ -370,7 +370,7 @@ const OF_KUBERNETES: [&str; 13] = [
     "windlass-crds.global",
 ];
 
-/// The objects of which a schema does not say what may be in them.
+/// The objects whose properties a schema does not restrict.
 fn open_objects(schema: &Value, path: &str, into: &mut Vec<String>) {
     if schema["type"] == "object" && schema["additionalProperties"].is_null() {
         into.push(path.to_owned());

@@ -1,4 +1,5 @@
-//! Programs of Debian, fetched by its own package manager and unpacked beside what else is built, without being installed.
+//! Debian's programs, downloaded by its package manager and unpacked next to other build output, without
+//! installation.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Tests of one process fetch one after the other: they would work in the same folder.
+/// Serializes downloads: they work in the same folder.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program of a package: its path, or, where it cannot be had here, nothing, which is told in one line.
+/// The path of a package's program; `None`, with a message, if it is unavailable.
 pub fn program(package: &str, program: &str) -> Option<PathBuf> {
     match fetched(package).map(|folder| folder.join(program)) {
         Ok(path) if path.exists() => Some(path),
@@ -24,8 +25,8 @@ pub fn program(package: &str, program: &str) -> Option<PathBuf> {
     }
 }
 
-/// The same of a program that needs libraries which are not installed here: what its package depends on is unpacked beside
-/// it, and the path is that of a script that has it find them.
+/// The same for a program with libraries that are not installed: its dependencies are unpacked too, and the path is
+/// that of a wrapper script.
 #[allow(dead_code, reason = "each test uses its own part of it")]
 pub fn program_with_libraries(package: &str, program: &str) -> Option<PathBuf> {
     match with_libraries(package, program) {
@@ -43,7 +44,7 @@ fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
     let script = folder.join("run");
     let said = |error: std::io::Error| error.to_string();
     if script.exists() {
-        // What an earlier version wrote there may not find all.
+        // An earlier version's script may miss some.
         write_script(&folder, package, program).map_err(said)?;
         return Ok(script);
     }
@@ -51,7 +52,7 @@ fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
     let work = cache()?.join(format!("{package}-all-{}", std::process::id()));
     let root = work.join("root");
     fs::create_dir_all(&root).map_err(said)?;
-    // What would be installed: the package, and what it needs and is not here.
+    // The package, and its dependencies that are not installed.
     let mut ask = Command::new("apt-get");
     ask.args([
         "install",
@@ -84,9 +85,9 @@ fn with_libraries(package: &str, program: &str) -> Result<PathBuf, String> {
     if script.exists() { Ok(script) } else { Err(moved.err().map(said).unwrap_or_default()) }
 }
 
-/// Writes what has a program find its libraries, some of which are in folders of their own.
+/// Writes the wrapper script, with all library folders.
 fn write_script(root: &Path, package: &str, program: &str) -> std::io::Result<()> {
-    // A script of /usr/bin often names the program by its place in an installed system.
+    // A script in /usr/bin often uses the program's installed path.
     let own = ["usr/lib", "usr/libexec"].map(|place| format!("{place}/{package}/{package}"));
     let program = own.into_iter().find(|path| root.join(path).exists()).unwrap_or_else(|| program.to_owned());
     let text = format!(
@@ -97,14 +98,14 @@ fn write_script(root: &Path, package: &str, program: &str) -> std::io::Result<()
     if fs::read_to_string(&script).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    // One that is read just now by another process stays whole.
+    // Renamed atomically, for other processes that read it.
     let new = root.join(format!("run-{}", std::process::id()));
     fs::write(&new, text)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
     fs::rename(new, script)
 }
 
-/// Says that something was not tested: on standard error, and where the tests' caller counts it.
+/// Reports a skipped test on standard error, and where the caller counts it.
 pub fn skipped(what: &str) {
     eprintln!("skipped: {what}");
     if let Some(file) = std::env::var_os("WINDLASS_SKIPPED") {

@@ -1,5 +1,5 @@
-//! What a release grants the operator, and what it uses: everything is done once under the rights of the chart, in the whole
-//! cluster and in one namespace, and the audit log is compared with what the API server has been told to allow.
+//! Compares the rights that a release grants the operator with those that it uses: runs every feature under the
+//! chart's rights, cluster-wide and in one namespace, and compares the audit log with the API server's rules.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::installed::{image, pods, release};
 const PATIENCE: Duration = Duration::from_mins(2);
 const GROUP: &str = "windlass.dev/v1alpha1";
 
-/// What is granted and asked for by no request of its own, with the reason. A row that is not granted, or that is used after all,
-/// fails the test.
+/// Rights that are granted but not used by a request of their own, with the reason. A row that is not granted, or
+/// used after all, fails the test.
 const UNUSED: [(&str, &str, &str, &str); 3] = [
     ("windlass.dev", "nodedeployments/finalizers", "update", OWNERS),
     ("windlass.dev", "statefulnodes/finalizers", "update", OWNERS),
@@ -27,17 +27,17 @@ const UNUSED: [(&str, &str, &str, &str); 3] = [
 const OWNERS: &str = "asked for by the plugin OwnerReferencesPermissionEnforcement where a child names its owner; \
                       tests/rbac takes it away and is refused";
 
-/// What every account has of the API server's own roles, and the operator asks for.
+/// The API server's default rights of every account that the operator uses.
 const OF_EVERYBODY: [(&str, &str, &str); 0] = [];
 
-/// A right, or a request: where (empty: in the whole cluster), the API group, the resource with its subresource, and the verb.
+/// A right or a request: namespace (empty: cluster-wide), API group, resource with subresource, and verb.
 type Right = (String, String, String, String);
 
 fn words(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
-/// All that the API server has been told to allow this account, by roles that are bound to it by name.
+/// All rights of this account, by roles that are bound to it by name.
 async fn granted(cluster: &Cluster, namespace: &str, account: &str) -> BTreeSet<Right> {
     let objects = async |kinds: &str| {
         let said = cluster.cp.kubectl(&["get", kinds, "-A", "-o", "json"]).await.ok();
@@ -80,7 +80,7 @@ async fn granted(cluster: &Cluster, namespace: &str, account: &str) -> BTreeSet<
     all
 }
 
-/// All that was asked for, in which namespace. Discovery names no resource.
+/// All requests, with their namespace. Discovery names no resource.
 fn asked(audit: &Audit) -> BTreeSet<Right> {
     let entries = audit.entries().iter().filter(|entry| !entry.object_ref.resource.is_empty());
     entries
@@ -93,7 +93,7 @@ fn asked(audit: &Audit) -> BTreeSet<Right> {
         .collect()
 }
 
-/// Fails unless what was asked for was granted, and what is granted was asked for or has its reason in `UNUSED`.
+/// Fails unless all requests were granted, and all grants used or listed in `UNUSED`.
 async fn compare(cluster: &Cluster, mark: Mark, namespace: &str, account: &str) {
     let granted = granted(cluster, namespace, account).await;
     let user = format!("system:serviceaccount:{namespace}:{account}");
@@ -134,10 +134,10 @@ async fn compare(cluster: &Cluster, mark: Mark, namespace: &str, account: &str) 
     }
 }
 
-/// Where the peer of hooks is. The kubelet says 127.0.0.1 of a pod itself.
+/// The address of the hooks' peer. Of a pod itself, the kubelet says 127.0.0.1.
 const PEER: &str = "127.0.0.2";
 
-/// A peer of hooks that answers 200 to whatever comes, until it is dropped.
+/// A peer of hooks that answers 200 to everything, until dropped.
 async fn peer() -> (u16, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind((PEER, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -200,9 +200,9 @@ async fn over(place: &Place<'_>, name: &str) -> Value {
     place.until((GROUP, "NodeDeployment", name), over).await.expect("its rollout is over")
 }
 
-/// All that the operator ever does.
+/// Every feature of the operator.
 async fn everything(place: &Place<'_>, peer: u16) {
-    // Created, with claims and a Service, and rolled twice with hooks: what ran before the last goes.
+    // Created, with claims and a Service, and rolled twice with hooks: the revision before the last is deleted.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "peer"}, "stringData": {"token": "s3cret"}});
     create(place, secret).await;
     let told = json!({"name": "tell", "at": "AfterNode", "http": {
@@ -214,7 +214,7 @@ async fn everything(place: &Place<'_>, peer: u16) {
     rolled(place, "db", "app:2").await;
     rolled(place, "db", "app:3").await;
 
-    // A Job is under way and its rollout is taken back: it goes.
+    // A Job is running and its rollout is rolled back: it is deleted.
     let slow = job("backup", "BeforeRollout", &["sleep", "100000"]);
     patch(place, "db", json!({"spec": {"updateStrategy": {"hooks": [slow]}}})).await;
     patch(place, "db", json!({"spec": {"template": {"spec": {"image": "app:2"}}}})).await;
@@ -232,7 +232,7 @@ async fn everything(place: &Place<'_>, peer: u16) {
     .await;
     over(place, "db").await;
 
-    // What applies at once, and a fleet that is let go and taken back.
+    // Fields that apply at once, and a fleet that is released and adopted again.
     patch(place, "db", json!({"spec": {"service": {"ports": [{"port": 5433}]}, "deletionPolicy": "Retain"}}))
         .await;
     let alone = |node: &Value| node["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty);
@@ -253,7 +253,7 @@ async fn everything(place: &Place<'_>, peer: u16) {
     let retired = |bg: &Value| bg["status"]["activeSet"] != first && bg["status"]["retiring"].is_null();
     place.until((GROUP, "NodeDeployment", "bg"), retired).await.expect("the old set is gone");
 
-    // A revision that no watch shows any more is found by asking for it.
+    // A revision that is no longer watched is read by name.
     let db = place.get(GROUP, "NodeDeployment", "db").await.unwrap();
     let revision = db["status"]["updateRevision"].as_str().expect("a revision").to_owned();
     place
@@ -262,7 +262,7 @@ async fn everything(place: &Place<'_>, peer: u16) {
         .expect("the label goes");
     rolled(place, "db", "app:1").await;
 
-    // A pod that is refused, and a name that belongs to somebody else.
+    // A pod that is refused, and a name that is taken.
     let mut ghost = fleet("ghost", 1, &json!({"type": "InPlace"}));
     ghost["spec"]["template"]["spec"]["podTemplate"]["spec"]["serviceAccountName"] = json!("ghost");
     create(place, ghost).await;
@@ -285,7 +285,7 @@ async fn everything(place: &Place<'_>, peer: u16) {
         .expect("the node says that its name is taken");
 }
 
-/// Somebody reads /metrics with a token, which the operator asks the API server about.
+/// Reads /metrics with a token, which the operator reviews with the API server.
 async fn scraped(cluster: &Cluster, namespace: &str) {
     let pods = pods(&cluster.cp.client().await, namespace).await;
     let token = cluster.cp.service_account_token("default", "prometheus").await.unwrap();
@@ -316,7 +316,7 @@ async fn what_a_release_is_granted_it_uses_and_what_it_uses_it_is_granted() {
         let mut into = vec!["install", "windlass", "-n", namespace, "--create-namespace", "--set", all];
         let watch = format!("watchNamespaces={{{}}}", &*place.ns);
         if watched {
-            // The definitions stay, and belong to the release before.
+            // The definitions stay, and belong to the previous release.
             into.extend(["--set", &watch, "--set", "crds.install=false"]);
         }
         let mark = cluster.cp.audit_mark().await;

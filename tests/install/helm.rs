@@ -1,4 +1,4 @@
-//! Helm, built from its Go module as the control plane is, and what the chart renders to.
+//! Helm, built from its Go module like the control plane, and the rendered chart.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ pub const HELM: GoProgram = GoProgram {
     package: "helm.sh/helm/v3/cmd/helm",
 };
 
-/// A program that is built from its Go module; where the module cannot be fetched, nothing, which is told in one line. One that is there
-/// and does not build is an error.
+/// A program built from its Go module; `None`, with a message, if the module cannot be downloaded. A failing build is
+/// an error.
 pub fn built(program: &GoProgram) -> Option<PathBuf> {
     let why = match program.path() {
         Ok(path) => return Some(path),
@@ -36,7 +36,7 @@ pub fn built(program: &GoProgram) -> Option<PathBuf> {
     None
 }
 
-/// Whether there is Helm: where there is none, what needs it is left out.
+/// True if Helm is available; else its tests are skipped.
 pub fn is_there() -> bool {
     built(&HELM).is_some()
 }
@@ -46,7 +46,7 @@ pub fn path(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(of)
 }
 
-/// What Helm said.
+/// The output of Helm.
 pub struct Said {
     pub ok: bool,
     pub out: String,
@@ -54,7 +54,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Its output; panics with its error where it failed.
+    /// Its output; panics with its error if it failed.
     #[track_caller]
     pub fn ok(self) -> String {
         assert!(self.ok, "helm failed: {}{}", self.out, self.err);
@@ -62,7 +62,7 @@ impl Said {
     }
 }
 
-/// Runs Helm with a kubeconfig, in a home of its own.
+/// Runs Helm with a kubeconfig and its own home folder.
 pub fn helm(kubeconfig: &Path, arguments: &[&str]) -> Said {
     let home = std::env::temp_dir().join(format!("windlass-helm-{}", std::process::id()));
     let Output { status, stdout, stderr } = Command::new(HELM.path().expect("Helm"))
@@ -77,7 +77,7 @@ pub fn helm(kubeconfig: &Path, arguments: &[&str]) -> Said {
     Said { ok: status.success(), out: text(stdout), err: text(stderr) }
 }
 
-/// What the chart renders to as the release `windlass` in `windlass-system`, with these values set.
+/// The rendered chart for the release `windlass` in `windlass-system`, with these values.
 pub fn rendered(sets: &[&str]) -> Said {
     let chart = path("deploy/helm/windlass");
     let mut arguments = vec![

@@ -1,5 +1,5 @@
-//! The image, as deploy/image/build left it in target/image: what it says of itself, and that its program runs out of it, with
-//! nothing else there, a root that nobody can write to, and as the user that it names. `.ci/image` builds it and runs this.
+//! The image that deploy/image/build left in target/image: its metadata, and that its program runs with nothing but
+//! the image's files, a read-only root, and the image's user. `.ci/image` builds it and runs this.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::debian;
 use crate::helm::path;
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Where the cluster's files are seen from in the image, as a mounted Secret would be.
+/// Where the cluster's files are mounted in the image, like a Secret.
 const MOUNT: &str = "conf";
 
 fn layout() -> PathBuf {
@@ -51,8 +51,8 @@ pub fn unpacked(architecture: &str, folder: &Path) -> PathBuf {
     root
 }
 
-/// The program of the image in a mount namespace of its own, whose root is the image's files, read-only. `emulator` is the name in
-/// that root of what runs programs of another architecture.
+/// The image's program in a mount namespace whose root is the image's files, read-only. `emulator` is the path in
+/// that root of an emulator for another architecture.
 fn run(root: &Path, mounted: &Path, user: &str, emulator: Option<&str>, arguments: &[&str]) -> Command {
     const SCRIPT: &str = "set -e; mount --make-rprivate /; mount --bind \"$1\" \"$1\"; mount --bind \"$2\" \"$1/$3\"; \
          mount -o remount,bind,ro \"$1\"; user=$4; root=$1; shift 4; exec chroot --userspec=\"$user\" \"$root\" \"$@\"";
@@ -114,7 +114,7 @@ async fn runs(architecture: &str, emulator: Option<&Path>) {
     let text = std::fs::read_to_string(kubeconfig).unwrap();
     std::fs::write(mounted.join("kubeconfig"), text.replace(cp.ca().to_str().unwrap(), "/conf/ca.crt"))
         .unwrap();
-    // A copy would keep who may read it.
+    // A copy would keep the file's permissions.
     std::fs::write(mounted.join("ca.crt"), std::fs::read(cp.ca()).unwrap()).unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let bind = format!("127.0.0.1:{port}");
@@ -152,7 +152,7 @@ async fn runs(architecture: &str, emulator: Option<&Path>) {
     assert_eq!(ready.status(), 200);
 }
 
-/// A process that ends with the test.
+/// A process that is stopped on drop.
 struct Stopped(std::process::Child);
 
 impl Drop for Stopped {
@@ -162,7 +162,7 @@ impl Drop for Stopped {
     }
 }
 
-/// The flags of a command of cargo's and their values, without how it talks and what it builds for.
+/// The flags of a cargo command with their values, except for verbosity and target.
 fn flags(line: &str) -> Vec<&str> {
     let words = line
         .split_whitespace()
@@ -177,14 +177,14 @@ fn flags(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// A command that begins so, in one line.
+/// The command with this beginning, on one line.
 fn command(text: &str, beginning: &str) -> String {
     let from = text.find(beginning).unwrap_or_else(|| panic!("there is no {beginning}"));
     let joined = text[from..].replace("\\\n", " ");
     joined.lines().next().unwrap().to_owned()
 }
 
-/// No engine is here that could run the Containerfile: its steps are compared with those of the script.
+/// No engine runs the Containerfile here: its steps are compared with those of the script.
 #[test]
 fn both_ways_to_build_the_image_have_the_same_steps() {
     let read = |file: &str| std::fs::read_to_string(path(file)).unwrap();
@@ -204,7 +204,7 @@ fn both_ways_to_build_the_image_have_the_same_steps() {
     let (script, container) = (command(&build, "cargo zigbuild "), command(&containerfile, "cargo build "));
     assert_eq!(flags(&script), flags(&container));
     assert_eq!(flags(&script)[0], "--locked");
-    // What the allocator is told of machines of 64 KiB pages.
+    // The allocator's settings for machines with 64 KiB pages.
     for text in [&build, &containerfile] {
         assert!(text.contains("export JEMALLOC_SYS_WITH_LG_PAGE=16"));
     }

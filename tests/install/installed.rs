@@ -1,5 +1,5 @@
-//! A release by Helm: installed, used, watched, upgraded and taken away. The operator's pods are the chart's, with its
-//! arguments, its account and its rights.
+//! A Helm release: installed, used, monitored, upgraded and uninstalled. The operator's pods are the chart's, with
+//! its arguments, its account and its rights.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ const ACCOUNT: &str = "system:serviceaccount:windlass-system:windlass";
 const TOKENS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The operator's program: that of the image, unpacked from the layout that deploy/image/build left, where `WINDLASS_IMAGE` says so
-/// (`.ci/release` does), else the one that was built for these tests.
+/// The operator's program: that of the image that deploy/image/build left, if `WINDLASS_IMAGE` says so (as
+/// `.ci/release` does), else the one built for these tests.
 fn program(cluster: &Cluster) -> PathBuf {
     if std::env::var_os("WINDLASS_IMAGE").is_some_and(|value| !value.is_empty()) {
         crate::image::unpacked("amd64", &cluster.cp.folder().join("image")).join("windlass")
@@ -30,8 +30,8 @@ fn program(cluster: &Cluster) -> PathBuf {
     }
 }
 
-/// The image that the chart names. A process has no /var/run/secrets of its own: where its account's token is mounted, the
-/// kubelet says in a variable, and a kubeconfig that refers to it takes the place of what a client finds by itself.
+/// The image that the chart names. A process has no /var/run/secrets of its own: the kubelet puts the mount of its
+/// account's token into a variable, and a kubeconfig that refers to it replaces the in-cluster configuration.
 pub fn image(cluster: &Cluster) -> Image {
     let script = cluster.cp.folder().join("windlass");
     let config = json!({
@@ -54,10 +54,10 @@ pub fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
     release_of(cluster, &path("deploy/helm/windlass"), arguments)
 }
 
-/// A column that a definition of an earlier version is without.
+/// A column that an earlier version's definition lacks.
 const NEW_COLUMN: &str = "    - jsonPath: .status.rollout.summary\n      name: Rollout\n      type: string\n";
 
-/// The chart, of an earlier version: one of its definitions is older.
+/// An earlier chart: one of its definitions is older.
 fn earlier_chart(cluster: &Cluster) -> PathBuf {
     let chart = folder(cluster, "earlier").join("windlass");
     let copied = Command::new("cp").arg("-rL").arg(path("deploy/helm/windlass")).arg(&chart).status();
@@ -142,7 +142,7 @@ pub async fn holder(cluster: &Cluster) -> String {
     said.await.ok()
 }
 
-/// Nobody was refused what the rights of a release do not have.
+/// Asserts that no request of the account was forbidden.
 async fn nothing_was_refused(cluster: &Cluster, account: &str) {
     let audit = cluster.cp.audit().await.user(account);
     let refused = audit.refused();
@@ -170,7 +170,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     monitored::watched(&cluster, &place).await;
     roles::see_and_change_fleets(&cluster, &place).await;
 
-    // An upgrade replaces the definitions and the operator's pods, and nothing of a fleet that is steady.
+    // An upgrade replaces the definitions and the operator's pods, and changes nothing of a steady fleet.
     assert!(!columns(&cluster).await.contains("Rollout"));
     let (mark, old) = (cluster.cp.audit_mark().await, holder(&cluster).await);
     let before = uids(&place).await;
@@ -196,7 +196,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
         assert!(monotonic() < until, "no replica of the new version leads");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    // It has looked at everything by then: a list, and a reconcile of each.
+    // By then everything was listed and reconciled.
     tokio::time::sleep(Duration::from_secs(8)).await;
     let audit = cluster.cp.audit_since(mark).await.user(ACCOUNT);
     let writes: Vec<String> = audit
@@ -213,7 +213,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     two::one_sleeps(&cluster, &place, ("app:2", "app:1")).await;
     let before = uids(&place).await;
 
-    // Without a release the definitions are there, and what runs.
+    // Without a release the definitions and what runs stay.
     release(&cluster, &["uninstall", "windlass", "-n", "windlass-system", "--wait"]).ok();
     cluster
         .cp
@@ -224,7 +224,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     let left = cluster.cp.kubectl(&["get", "clusterrole,validatingadmissionpolicy", "-o", "name"]).await.ok();
     assert!(!left.contains("windlass"), "{left}");
 
-    // Another, in one namespace only, by Roles alone.
+    // Another one, in one namespace only, with Roles only.
     let watch = format!("watchNamespaces={{{}}}", &*place.ns);
     let into =
         ["team", "-n", "team-system", "--create-namespace", "--set", &watch, "--set", "crds.install=false"];
@@ -241,7 +241,7 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     assert!(!made.contains("windlass"), "no rights for the whole cluster: {made}");
 }
 
-/// Behind `TokenReview`, /metrics is for those whose account may get it, and the probes are for everybody.
+/// With `TokenReview`, /metrics requires an authorized account, and the probes do not.
 async fn scraped_with_a_token(cluster: &Cluster) {
     let pods = pods(&cluster.cp.client().await, "windlass-system").await;
     let address = format!("http://{}:8080", pods[0]["status"]["podIP"].as_str().unwrap());
@@ -264,7 +264,7 @@ async fn scraped_with_a_token(cluster: &Cluster) {
     let token = cluster.cp.service_account_token("default", "other").await.unwrap();
     let (code, page) = get("metrics", Some(&token)).await;
     assert!(code == 200 && page.contains("windlass_build_info"), "{code} {page}");
-    // And what monitors send: the token of the account that the chart makes for it.
+    // And the monitors' token: that of the account that the chart creates.
     let words = [
         "-n",
         "windlass-system",
@@ -280,7 +280,7 @@ async fn scraped_with_a_token(cluster: &Cluster) {
     cluster.cp.kubectl(&["delete", "clusterrolebinding", "prometheus"]).await.ok();
 }
 
-/// A folder of this test's own that goes with the control plane.
+/// A folder of this test, deleted with the control plane.
 pub fn folder(cluster: &Cluster, name: &str) -> PathBuf {
     let folder = cluster.cp.folder().join(name);
     std::fs::create_dir_all(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! The plugin for krew: the archive and its manifest are made by deploy/krew/build, looked at by what krew's own index looks at manifests
-//! with, and installed by krew.
+//! The krew plugin: deploy/krew/build makes the archive and its manifest, the validator of krew's index checks them,
+//! and krew installs them.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::controlplane::{self, GoProgram};
 use crate::helm::{built, path};
 
-/// krew itself, and what its index has look at each manifest.
+/// krew, and the validator of its index.
 const KREW: GoProgram = GoProgram {
     name: "krew",
     told: "krew 0.4.3",
@@ -27,7 +27,7 @@ const VALIDATES: GoProgram = GoProgram {
 
 const URL: &str = "https://example.com/releases/v1";
 
-/// A checkout with what the script needs of one: the program of these tests stands where the image's would.
+/// A checkout for the script, with the tests' program in the place of the image's.
 fn checkout(folder: &Path) {
     for (of, to) in
         [("deploy/krew/build", "deploy/krew/build"), ("Cargo.toml", "Cargo.toml"), ("LICENSE", "LICENSE")]
@@ -41,7 +41,7 @@ fn checkout(folder: &Path) {
     std::fs::copy(env!("CARGO_BIN_EXE_windlass"), built.join("windlass")).unwrap();
 }
 
-/// A folder that goes with the test.
+/// A folder, deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -130,7 +130,7 @@ fn krew_takes_the_manifest_installs_the_archive_and_it_is_a_plugin_of_kubectl() 
             .env("KREW_NO_UPGRADE_CHECK", "1")
             .env("PATH", &path)
             .stdin(Stdio::null());
-        // Whoever is asked for anything says no.
+        // A proxy that refuses every connection.
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("HTTP_PROXY", "http://127.0.0.1:9");
         command
     };

@@ -1,5 +1,5 @@
-//! What an administrator does: installs Windlass by its chart or by kustomize, upgrades it, takes it away, and watches it by
-//! Prometheus, on a real control plane whose nodes run the operator's very binary as a process.
+//! An administrator's work: installation with the chart or kustomize, upgrade, uninstallation, and monitoring with
+//! Prometheus, on a real control plane whose nodes run the operator as a process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 

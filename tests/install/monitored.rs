@@ -1,4 +1,5 @@
-//! A real Prometheus over the operator's replicas: an alert fires and is resolved, and each query of the dashboard answers.
+//! A real Prometheus with the operator's replicas: an alert fires and is resolved, and each query of the dashboard
+//! has an answer.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -74,7 +75,7 @@ impl Prometheus {
     }
 }
 
-/// The queries of the dashboard, each with its variables as a person sees them at first.
+/// The queries of the dashboard, with the default values of its variables.
 fn queries() -> Vec<String> {
     let text = std::fs::read_to_string(path("deploy/monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -84,7 +85,7 @@ fn queries() -> Vec<String> {
     targets.map(|target| expr(target).replace("$namespace", ".*").replace("$fleet", ".*")).collect()
 }
 
-/// Has a rollout stall and its fix resolve the alert, under a real Prometheus where there is one.
+/// A stalled rollout fires the alert and its fix resolves it, with a real Prometheus if available.
 pub async fn watched(cluster: &Cluster, place: &Place<'_>) {
     let Some(program) = debian::program("prometheus", "usr/bin/prometheus") else { return };
     let promtool = debian::program("prometheus", "usr/bin/promtool").expect("it is of the same package");
@@ -121,7 +122,7 @@ pub async fn watched(cluster: &Cluster, place: &Place<'_>) {
             !prometheus.query(ended).await["data"]["result"].as_array().is_none_or(Vec::is_empty)
         })
         .await;
-    // What every replica tells has data by now, whatever the fleets do.
+    // The series that do not depend on rollouts have data by now.
     for query in queries().iter().filter(|query| !query.contains("rollout") && !query.contains("retries")) {
         let answer = prometheus.query(query).await;
         let results = answer["data"]["result"].as_array().map_or(0, Vec::len);

@@ -1,4 +1,4 @@
-//! The monitors and the rules of the chart, as the Prometheus Operator's own definitions take them.
+//! The chart's monitors and rules, validated by the Prometheus Operator's definitions.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::helm::{is_there, objects, path, rendered};
 const MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
 const KINDS: [&str; 3] = ["servicemonitors", "podmonitors", "prometheusrules"];
 
-/// The files of the definitions, which its Go module brings; where it cannot be fetched, nothing, which is told in one line.
+/// The files of the definitions, from its Go module; `None`, with a message, if it cannot be downloaded.
 fn definitions() -> Option<Vec<PathBuf>> {
     let output = Command::new("go")
         .args(["mod", "download", "-json", MODULE])
@@ -81,7 +81,7 @@ async fn monitors_and_rules_are_taken_by_the_definitions_of_the_prometheus_opera
             assert_eq!(scraped["bearerTokenFile"].is_string(), sets == [own], "{kind} of {sets:?}");
         }
     }
-    // These are looked at: what is misspelt is refused.
+    // Unknown fields are refused.
     let mut wrong = objects(&rendered(&[all]).ok().replace("honorLabels", "honourLabels"));
     wrong.retain(|(kind, ..), _| kind == "PodMonitor");
     for object in wrong.values() {

@@ -1,4 +1,4 @@
-//! What is published builds by itself: nothing is compiled in from outside of its crate, and all that it rests on is published, too.
+//! Published crates build on their own: they include no file from outside, and their dependencies are published, too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether tests alone are compiled of it.
+/// True if a source is only compiled for tests.
 fn is_of_tests(source: &Path) -> bool {
     source.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }

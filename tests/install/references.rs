@@ -1,4 +1,4 @@
-//! docs/fields.md: each field of the definitions as they are installed, with its type, its default, its rules and what it is.
+//! docs/fields.md: each field of the installed definitions, with its type, default, rules and description.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const DEFINITIONS: [&str; 3] = [
     "deploy/temporal/workerdeployments.windlass.dev.yaml",
 ];
 
-/// Compares a page with what it is made from, or makes it anew.
+/// Compares a page with its generated text, or updates it.
 pub fn is_as_generated(page: &str, text: &str) {
     let file = path(page);
     if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -29,7 +29,7 @@ pub fn is_as_generated(page: &str, text: &str) {
     assert_eq!(known, text, "{page} is out of date: its head says what makes it anew");
 }
 
-/// In a table's cell, and not taken for HTML.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('|', "\\|");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -156,8 +156,8 @@ fn the_reference_of_the_fields_is_what_the_definitions_say() {
     is_as_generated("docs/fields.md", &text);
 }
 
-/// What may be a number or a text counts in Kubernetes before 1.36 as long as a whole request, whatever its maxLength says. In a
-/// list a rule that looks at all of it is beyond what rules may cost, and the definition is refused (`.ci/oldest`).
+/// Before Kubernetes 1.36, an int-or-string counts as long as a whole request in cost estimates, whatever its
+/// maxLength. In a list, a rule that reads all of it exceeds the limit, and the definition is refused (`.ci/oldest`).
 #[test]
 fn rules_of_what_may_be_a_number_or_a_text_look_at_single_letters_in_lists() {
     fn walk(schema: &Value, in_list: bool, seen: &mut usize) {

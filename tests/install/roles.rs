@@ -1,4 +1,4 @@
-//! What those may do whom the cluster's own roles view, edit and admin are bound to: the chart's roles are aggregated into these.
+//! The cluster's default roles view, edit and admin, into which the chart's roles are aggregated.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use windlass::clock::monotonic;
 use crate::cluster::{Cluster, Place};
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Commands that look, and what they are to end with.
+/// Commands that only read, with their exit codes.
 const LOOKS: [(&str, i32); 10] = [
     ("status", 0),
     ("status nd/db", 0),
@@ -22,7 +22,7 @@ const LOOKS: [(&str, i32); 10] = [
     ("wait nd/db --timeout 30s", 0),
     ("plan nd/db --image app:9", 2),
 ];
-/// Verbs; those that would begin a rollout are rehearsed. The test applies the fleet's template as a source elsewhere does.
+/// Verbs; those that would start a rollout run dry. The test applies the fleet's template like an external source.
 const VERBS: [&str; 4] =
     ["pause nd/db", "resume nd/db", "restart nd/db --dry-run", "rollback nd/db --dry-run --force"];
 
@@ -51,7 +51,7 @@ async fn may_write_statuses(cluster: &Cluster, place: &Place<'_>, who: &str) -> 
     said.stdout.trim() == "yes"
 }
 
-/// Over a steady fleet `db` that has been rolled once.
+/// On a steady fleet `db` that has been rolled once.
 pub async fn see_and_change_fleets(cluster: &Cluster, place: &Place<'_>) {
     for role in ["view", "edit", "admin"] {
         let (clusterrole, user) = (format!("--clusterrole={role}"), format!("--user={role}er"));
@@ -66,7 +66,7 @@ pub async fn see_and_change_fleets(cluster: &Cluster, place: &Place<'_>) {
     for who in ["viewer", "editer", "adminer"] {
         for (line, code) in LOOKS {
             let ran = windlass(place, who, line);
-            // Whoever may not make StatefulSets cannot ask whether they would be taken.
+            // Without the right to create StatefulSets, their dry run is impossible.
             let is_less = who == "viewer" && line.starts_with("plan");
             let said = format!("{line} as {who}: {} {}", ran.out, ran.err);
             assert!(ran.code == Some(code) && ran.err.is_empty(), "{said}");
@@ -86,9 +86,9 @@ pub async fn see_and_change_fleets(cluster: &Cluster, place: &Place<'_>) {
     let db = place.get("windlass.dev/v1alpha1", "NodeDeployment", "db").await.unwrap();
     let asked: Value =
         serde_json::from_str(db["metadata"]["annotations"]["windlass.dev/asked"].as_str().unwrap()).unwrap();
-    // What is so already is asked of nobody.
+    // An unchanged object has no new request.
     assert_eq!(asked["by"], "editer", "{asked}");
-    // A status is nobody's to write but for whoever administers.
+    // Only an administrator may write a status.
     for who in ["viewer", "editer"] {
         assert!(!may_write_statuses(cluster, place, who).await, "{who}");
     }

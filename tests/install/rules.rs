@@ -1,4 +1,4 @@
-//! The alerts, by Prometheus' own tool.
+//! The alerts, tested with Prometheus' own tool.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The page of metrics is one that Prometheus takes, named by its rules.
+/// Checks that Prometheus accepts the metrics, and that their names follow its rules.
 pub fn check_metrics(promtool: &Path, page: &str) {
     let mut child = Command::new(promtool)
         .args(["check", "metrics"])

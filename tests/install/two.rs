@@ -1,5 +1,5 @@
-//! The two replicas of a release, with the chart's own arguments: the one that leads falls asleep in the middle of a rollout and
-//! wakes up when the other has taken over.
+//! The two replicas of a release, with the chart's own arguments: the leader is suspended during a rollout and
+//! resumes after the other has taken over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, Place, applied};
 use crate::installed::{holder, pods};
 
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Where the API server writes down which pod a token was made for.
+/// The audit log's field with the pod of a token.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const NODES: usize = 3;
 
@@ -66,7 +66,7 @@ fn signal(pid: u32, name: &str) {
     assert!(sent.expect("kill runs").success(), "{name} reaches {pid}");
 }
 
-/// Looks at the fleet's pods again and again, and keeps how many were down at the worst.
+/// Polls the fleet's pods, and records how many were down at most.
 fn watch_pods(place: &Place<'_>) -> (Arc<AtomicUsize>, Arc<AtomicBool>, tokio::task::JoinHandle<()>) {
     let (worst, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
     let (api, kept, stop) = (place.api("v1", "Pod"), worst.clone(), over.clone());
@@ -87,9 +87,9 @@ fn watch_pods(place: &Place<'_>) -> (Arc<AtomicUsize>, Arc<AtomicBool>, tokio::t
     (worst, over, task)
 }
 
-/// Has the leader sleep in the middle of a rollout from `from` to `to`.
+/// Suspends the leader during a rollout from `from` to `to`.
 pub async fn one_sleeps(cluster: &Cluster, place: &Place<'_>, (from, to): (&str, &str)) {
-    // A node's place in the wave is free only after a while, so that there is a middle.
+    // A node occupies the wave for a while, so that the rollout takes time.
     patch(place, json!({"spec": {"replicas": NODES, "minReadySeconds": 2}})).await;
     until(place, "there are three nodes", settled_at(from)).await;
     let operators = pods(&place.client, "windlass-system").await;
@@ -107,7 +107,7 @@ pub async fn one_sleeps(cluster: &Cluster, place: &Place<'_>, (from, to): (&str,
     fleets.patch("db", &PatchParams::default(), &change).await.expect("it is patched");
     until(place, "the rollout is under way", |db| db["status"]["rollout"]["nodes"]["updated"] == 1).await;
     signal(pid, "STOP");
-    // Nobody does anything for the wave until the other leads.
+    // The wave does not advance until the other leads.
     until(place, "the other has moved a node", |db| {
         settled_at(to)(db) || db["status"]["rollout"]["nodes"]["updated"].as_i64() >= Some(2)
     })
@@ -120,7 +120,7 @@ pub async fn one_sleeps(cluster: &Cluster, place: &Place<'_>, (from, to): (&str,
     watching.await.expect("the pods were watched");
     assert_eq!(worst.load(Ordering::Relaxed), 1, "so many nodes are down at once at most");
 
-    // Who wrote when, the Lease aside.
+    // The writes by author and time, without the Lease.
     let audit = cluster.cp.audit_since(mark).await.user("system:serviceaccount:windlass-system:windlass");
     let mut times: BTreeMap<String, (String, String)> = BTreeMap::new();
     for entry in

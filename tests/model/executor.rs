@@ -1,5 +1,5 @@
-//! The executor: facts, decisions and statuses are the planner's own; what the tasks do with them is
-//! written down here in the model's words, and is unit-tested at `src/tasks`.
+//! The executor: facts, decisions and statuses are the planner's own; the effects of tasks are modelled here, and
+//! unit-tested in `src/tasks`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -21,7 +21,7 @@ use crate::state::{
     revision_bit, revision_name,
 };
 
-/// What the executor does to the cluster.
+/// An effect of the executor on the cluster.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Effect {
     CreateSet(u8),
@@ -30,10 +30,10 @@ pub enum Effect {
     MarkReady,
 }
 
-/// What the executor may do next.
+/// The possible next moves of the executor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moves {
-    /// The node's status as it would be written, whether it speaks of the pod, and of the template.
+    /// The node's new status, and whether it refers to the pod and to the template.
     pub status: Option<(Child, bool, bool)>,
     pub effect: Option<Effect>,
     /// A running pod is marked ready although its plan waits for something else.
@@ -44,7 +44,7 @@ pub fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).expect("a time")
 }
 
-/// The executor, with what it found out before.
+/// The executor, with its cached observations.
 #[derive(Default)]
 pub struct Executor {
     memo: HashMap<(Node, u8, u8), Moves, BuildHasherDefault<Fold>>,
@@ -68,7 +68,7 @@ fn text(hash: u8) -> String {
     HASHES[hash as usize].to_owned()
 }
 
-/// What a template says that its pods are made for. One that was edited by hand goes on saying what it said before.
+/// What a template's pods are made for. A manually edited template keeps its record.
 fn made_for(world: &World, template: u8) -> Option<MadeFor> {
     let says = if template == EDITED { hash_of(0, 0) } else { template };
     (world.drifts() && says != 0).then(|| MadeFor {
@@ -83,7 +83,7 @@ fn known_revisions(bits: u16) -> Vec<String> {
     known.map(|bit| revision_name(bit % 8, bit >= 8)).collect()
 }
 
-/// What the executor knows of a node.
+/// The executor's facts of a node.
 pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts {
     let (version, granted, spent) = node.spec();
     let rendered = hash_of(version, operator);
@@ -223,7 +223,7 @@ fn moves(world: &World, node: &Node, operator: u8, broken: u8) -> Moves {
     Moves { status: write(doing, hook, &answer), effect, mark: while_waiting && !node.mute }
 }
 
-/// Runs the plan's tasks until one has an effect, waits, or they are done.
+/// Runs the plan's tasks until one has an effect or waits, or all are done.
 fn carry_out(
     facts: &NodeFacts,
     doing: Doing,
@@ -261,7 +261,7 @@ fn carry_out(
             if !set.observed && *hook == HookState::Due && task == 0 {
                 return (at(0), None);
             }
-            // It is for a pod whose main container runs, and that goes.
+            // It applies to a pod whose main container runs and that will be deleted.
             let goes = facts.staying_pod().is_some_and(|pod| set.observed && !facts.is_at_grant(pod));
             if *hook == HookState::Failed || (facts.pod_runs() && (goes || !set.observed)) {
                 return (at(1), None);
@@ -293,7 +293,7 @@ fn carry_out(
     if !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return over;
     }
-    // It is asked even where the pod is Ready.
+    // It is asked even if the pod is Ready.
     if pod.ready && !mute {
         return over;
     }
@@ -309,7 +309,7 @@ fn mark_only(facts: &NodeFacts, mute: bool) -> (Doing, Option<Effect>) {
     }
 }
 
-/// The status that would be written, if it says anything new.
+/// The new status, if it differs.
 fn write_status(
     world: &World,
     node: &Node,

@@ -1,9 +1,9 @@
-//! What people and faults may do, as often as the world lets them.
+//! Actions of people and faults, as often as the world allows.
 
 use crate::state::{EDITED, Node, Pod, Set, State, World};
 use crate::step::Steps;
 
-/// Adds all of it to what may happen in a state.
+/// Adds all possible steps to a state.
 pub fn add(world: &World, state: &State, steps: &mut Steps) {
     fleet(world, state, steps);
     for index in 0..world.nodes {
@@ -149,7 +149,7 @@ fn node(state: &State, index: usize, steps: &mut Steps) {
     });
 }
 
-/// A new process lists everything, and remembers nothing.
+/// A new process lists everything, without memory.
 pub fn start_again(state: &mut State) {
     for node in &mut state.nodes {
         *node = Node { known: None, old_spec: None, remembered: false, seen: 0, ..*node };

@@ -1,6 +1,6 @@
-//! Hooks: where they stand is the planner's own word, and what comes of one is the world's: it succeeds, fails (its time-out is a
-//! failure), or never answers, which is why no answer has to come. Those before a rollout stand in the fleet's plan, those before
-//! a node in each node's.
+//! Hooks: the planner places them, and the world decides their result: success, failure (also by time-out), or none,
+//! so nothing may depend on an answer. Hooks before a rollout are in the fleet's plan, those before a node in each
+//! node's.
 
 use windlass::api::{AtHook, Hook, HookPoint, OnHookFailure};
 use windlass::engine::{Plan, PlanSeed, Recipe, TaskState};
@@ -12,15 +12,15 @@ use crate::executor::now;
 use crate::state::{Child, Doing, Fleet, Goal, HookState, NO_VERSION, Node, Outcome, Pod, State, World};
 use crate::step::Steps;
 
-/// What a fleet's plan and a node's do, as they are shipped.
+/// The shipped recipes of a fleet and of a node.
 const IN_PLACE: &str = include_str!("../../plans/in-place.yaml");
 const NODE_UPDATE: &str = include_str!("../../plans/node-update.yaml");
-/// The task before which the hooks of a node stand.
+/// The task after the hooks of a node.
 const REPLACE_POD: &str = "replace-pod";
 /// The task that grants.
 const UPDATE_NODE_SPECS: &str = "update-node-specs";
 
-/// The hooks of a world, as a spec has them.
+/// The hooks of a world, as in a spec.
 fn list(world: &World) -> Vec<Hook> {
     let hook = |(at, on_failure): &(HookPoint, OnHookFailure)| {
         let name = at.as_str().to_lowercase();
@@ -34,7 +34,7 @@ fn on_failure(world: &World, at: HookPoint) -> Option<OnHookFailure> {
     world.hooks.iter().find(|hook| hook.0 == at).map(|hook| hook.1)
 }
 
-/// A plan of this recipe with the world's hooks at this point, of which so much has become.
+/// A plan with this recipe and the world's hook at this point, in this state.
 fn plan(world: &World, recipe: &str, target: &str, at: HookPoint, state: HookState) -> Plan {
     let hooks = list(world);
     let wanted = Wanted { hooks: &hooks, points: vec![at], stops: Vec::new() };
@@ -51,7 +51,7 @@ fn plan(world: &World, recipe: &str, target: &str, at: HookPoint, state: HookSta
     plan
 }
 
-/// A fleet's plan to a target; without a hook it is as good as the one that is given.
+/// A fleet's plan to a target; without a hook it equals the given one.
 pub fn of_fleet(world: &World, fleet: &Fleet, plan_to: Plan) -> Plan {
     match fleet.hook {
         HookState::None => plan_to,
@@ -59,26 +59,26 @@ pub fn of_fleet(world: &World, fleet: &Fleet, plan_to: Plan) -> Plan {
     }
 }
 
-/// Whether the plan has come to where it grants.
+/// True if the plan has reached its grants.
 pub fn grants(plan: &Plan) -> bool {
     plan.current_task().is_some_and(|task| task.type_ == UPDATE_NODE_SPECS)
 }
 
-/// What becomes of a hook before the rollout as a plan of this course begins.
+/// The state of a hook before the rollout when a plan of this course starts.
 pub fn begins(world: &World, course: Option<Course>) -> HookState {
     let at = HookPoint::BeforeRollout;
     let runs = on_failure(world, at).is_some() && course.is_some_and(|course| course.points().contains(&at));
     if runs { HookState::Due } else { HookState::None }
 }
 
-/// The names of the hooks whose failure takes the rollout back.
+/// The names of the hooks whose failure rolls back.
 pub fn rolling_back(world: &World) -> Vec<String> {
     let hooks = list(world).into_iter().filter(|hook| hook.on_failure() == OnHookFailure::Rollback);
     hooks.map(|hook| hook.name).collect()
 }
 
 impl Child {
-    /// Whether its plan is at its hook.
+    /// True if its plan is at its hook.
     pub fn is_at_hook(&self) -> bool {
         let is_there = matches!(self.doing, Doing::Update { task: 1, .. } | Doing::Restart { task: 1, .. });
         is_there && self.hook.is_left()
@@ -96,7 +96,7 @@ impl Child {
     }
 }
 
-/// What becomes of a node's hook at this look: a plan that moves its pod has one, unless the node is made for the first time.
+/// The state of a node's hook in this reconcile: a plan that replaces its pod has one, unless the node is new.
 pub fn of_node(world: &World, node: &Node, facts: &NodeFacts, doing: Doing, begins: bool) -> HookState {
     let before = if begins { HookState::None } else { node.child.hook };
     if on_failure(world, HookPoint::BeforeNode).is_none() || !doing.is_rolling() {
@@ -109,7 +109,7 @@ pub fn of_node(world: &World, node: &Node, facts: &NodeFacts, doing: Doing, begi
     if comes { HookState::Due } else { before }
 }
 
-/// Whether what comes before the pod is replaced is in the way of that.
+/// True if a hook blocks the replacement of the pod.
 pub fn is_in_the_way(world: &World, hook: HookState) -> bool {
     hook.is_left() && {
         let plan = plan(world, NODE_UPDATE, "", HookPoint::BeforeNode, hook);
@@ -118,12 +118,12 @@ pub fn is_in_the_way(world: &World, hook: HookState) -> bool {
     }
 }
 
-/// What may come of the hooks that are being carried out, and what a person may do about them.
+/// Adds the possible results of running hooks, and a person's actions.
 pub fn add(world: &World, state: &State, steps: &mut Steps) {
     if world.hooks.is_empty() {
         return;
     }
-    // Of one whose fleet is paused the clock stands, and nobody is asked.
+    // While the fleet is paused the clock stands, and no hook is asked.
     let fleet = &state.fleet;
     let failed = |at| match on_failure(world, at) {
         Some(OnHookFailure::Continue) => HookState::Over,
@@ -157,13 +157,13 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
     }
 }
 
-/// H1 and H3: nothing goes to what is new before the hook of the rollout is over, nor while a hook has failed that holds it.
+/// H1 and H3: nothing gets the target before the hook of the rollout is over, nor while a failed hook holds it.
 pub fn check_given(state: &State, known: &[Child], what: &str, steps: &mut Steps) {
     let fleet = &state.fleet;
     if fleet.hook.is_left() {
         steps.violations.push(format!("H1: a node was {what} before the rollout's hook was over"));
     }
-    // As far as the orchestrator knows; a node that was left at what nobody wants any more holds nothing up.
+    // As far as the orchestrator knows; a node that was left at an obsolete target blocks nothing.
     let holds = |child: &&Child| {
         let goal = match fleet.rollout {
             Some(Goal::Version(version)) => version,
@@ -177,7 +177,7 @@ pub fn check_given(state: &State, known: &[Child], what: &str, steps: &mut Steps
     }
 }
 
-/// H2: a pod that runs goes only after the hook before it.
+/// H2: a running pod is deleted only after the hook before it.
 pub fn check_goes(world: &World, state: &State, index: usize, steps: &mut Steps) {
     let node = &state.nodes[index];
     let runs = match node.pod {
@@ -191,7 +191,7 @@ pub fn check_goes(world: &World, state: &State, index: usize, steps: &mut Steps)
     }
 }
 
-/// L, where a rollout's hook is what it stands still at.
+/// L, if a rollout is blocked by a hook.
 pub fn is_held(world: &World, fleet: &Fleet) -> Result<(), String> {
     let goes_on = matches!(fleet.rollout, Some(Goal::Version(version)) if version != fleet.completed)
         && fleet.completed != NO_VERSION;
@@ -202,7 +202,7 @@ pub fn is_held(world: &World, fleet: &Fleet) -> Result<(), String> {
     Ok(())
 }
 
-/// H4: the way back has no hook before it.
+/// H4: a rollback has no hook before it.
 pub fn check_way_back(fleet: &Fleet, steps: &mut Steps) {
     let goes_back = fleet.rollout == Some(Goal::Version(fleet.completed));
     let is_rolled_back = matches!(fleet.rejected, Some((_, Outcome::RolledBack)));

@@ -1,16 +1,16 @@
-//! One late write by an old leader: it was decided on what was so then, the process slept, and another leads
-//! since. It lands only on the object that it was decided on, unchanged (or, of a pod, on that very pod).
+//! A late write of an old leader: it was decided on earlier facts, the process was suspended, and another replica
+//! leads now. It succeeds only if its object is unchanged (or, for a pod, the same).
 //!
-//! As the lease keeps it, the write lands within the request's time-out, and a new leader waits that long, then
-//! lists: then everything holds. Where the process sleeps between its last
-//! look at the clock and the write itself, no lease helps; then one node more may be down, and no more than one.
+//! With the lease, the write lands within the request's time-out, and a new leader waits that long, then lists: then
+//! every property holds. If the process is suspended between its last look at the clock and the write itself, no
+//! lease helps; then one more node may be down, but not two.
 
 use crate::faults::start_again;
 use crate::state::{Child, Fleet, Lands, Late, Node, Pod, Set, State, World};
 use crate::step::{Edge, Steps, Who, create, grant};
 
 impl Late {
-    /// The state after it has landed; `own` where the operator's caches know of it at once.
+    /// The state after it has landed; `own`: the operator's caches have it at once.
     pub fn landed(&self, min_ready: bool, state: &State, own: bool) -> State {
         let mut next = *state;
         match *self {
@@ -60,7 +60,7 @@ impl Late {
         next
     }
 
-    /// Whether the object that it was decided on is another now than it was.
+    /// True if its object changed.
     fn is_void(&self, before: &State, after: &State) -> bool {
         let of = |state: &State, node: u8| state.nodes[usize::from(node)];
         let set = |n: Node| (n.set, n.template, n.observed, n.update_revision);
@@ -71,7 +71,7 @@ impl Late {
             Self::Template { node, .. } => set(of(before, node)) != set(of(after, node)),
             // A name may be free again.
             Self::Create { .. } => false,
-            // The garbage collector takes what belonged to a node that is gone.
+            // The garbage collector deletes what belonged to a deleted node.
             Self::CreateSet { node, .. } => !of(after, node).child.exists,
             Self::Delete { node } => of(after, node).pod == Pod::Absent || of(after, node).terminating,
             Self::Fleet { .. } => {
@@ -81,8 +81,8 @@ impl Late {
         }
     }
 
-    /// What the write says once this has happened: a status names its pod by its UID and the template by the StatefulSet's
-    /// generation, so it says nothing of those that came later.
+    /// The write's effect after this step: a status identifies its pod by UID and the template by the StatefulSet's
+    /// generation, so it says nothing about later ones.
     fn since(self, before: &State, after: &State) -> Self {
         let Self::Status { node, child, same_pod, recorded } = self else { return self };
         let (was, is) = (&before.nodes[usize::from(node)], &after.nodes[usize::from(node)]);
@@ -95,7 +95,7 @@ impl Late {
         }
     }
 
-    /// Whether nothing of this name is there.
+    /// True if no object has this name.
     fn may_land(&self, state: &State) -> bool {
         match *self {
             Self::Create { node, .. } => !state.nodes[usize::from(node)].child.exists,
@@ -108,7 +108,7 @@ impl Late {
     }
 }
 
-/// S1: how many of the nodes that Windlass took down are down at once. Each was let go by the wave of its time.
+/// S1: the number of nodes taken down by Windlass that are down at once. Each was granted by the wave of its time.
 pub fn taken_down(world: &World, next: &State) -> Option<String> {
     let down = || next.nodes.iter().filter(|n| n.taken_down);
     let one_more = u8::from(world.budget.late > 0 && world.lands == Lands::Whenever);
@@ -117,7 +117,7 @@ pub fn taken_down(world: &World, next: &State) -> Option<String> {
     (count > usize::from(most)).then(|| format!("S1: Windlass took down {count} serving nodes at once"))
 }
 
-/// What a late write adds to what may happen in a state.
+/// Adds a late write to the possible steps of a state.
 pub fn add(world: &World, state: &State, steps: &mut Steps) {
     if world.budget.late == 0 {
         return;
@@ -141,7 +141,7 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
         let who = if in_time { Who::System } else { Who::World };
         let mut next = State { late: None, ..next };
         if in_time {
-            // The new leader lists once it has waited.
+            // The new leader lists after its wait.
             start_again(&mut next);
         }
         steps.edges.push(Edge { who, what, node: 0, next, write: None });

@@ -74,7 +74,7 @@ fn nothing_goes_wrong(world: World) {
     assert!(report.met > 0, "{}: what it is there for never came about", world.name);
 }
 
-/// One test for each world: its name, and how it differs from two nodes, two changes and a broken v2.
+/// A test for each world: its name, and its differences from two nodes, two changes and a broken v2.
 macro_rules! worlds {
     ($($(#[$attribute:meta])* $name:ident: $fields:tt budget $budget:tt;)*) => {$(
         #[test]
@@ -148,7 +148,7 @@ worlds! {
     #[ignore = "large"] a_broken_version_that_runs_and_a_machine_that_dies: {broken_runs: true} budget {death: 1};
     #[ignore = "large"] a_sidecar_keeps_pods_out: {broken: &[], sidecar: true} budget {spec: 1, pod_deleted: 1, operator: 1};
     #[ignore = "large"] two_at_once_of_three: {nodes: 3, replicas: 3, max_unavailable: 2} budget {};
-    // What the reference model leaves out.
+    // Not in the reference model.
     #[ignore = "large"] a_node_is_deleted_while_paused: {} budget {pause: 2, child_deleted: 1};
     #[ignore = "large"] a_partition_and_a_lost_node: {partition: 1} budget {partition: 1, child_deleted: 1};
     #[ignore = "large"] min_ready_seconds_and_a_lost_pod: {min_ready: true} budget {pod_deleted: 1};
@@ -170,7 +170,7 @@ worlds! {
     #[ignore = "large"] an_old_leader_writes_at_any_time: {lands: Lands::Whenever, meets: one_more_is_down} budget {late: 1};
 }
 
-/// The rollout back is active, and somebody asks for its end.
+/// The rollback is active, and a person aborts it.
 fn abort_of_a_rollback(state: &State) -> bool {
     let fleet = &state.fleet;
     let goes_back = fleet.rollout == Some(Goal::Version(V1));

@@ -7,23 +7,23 @@
 //! | `<!-- dry: WHY -->` | kubectl and Helm are told `--dry-run=server` |
 //! | `<!-- given: STATE -->` | the fleet is brought into this state before |
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Lines for a shell.
+    /// Shell commands.
     Commands,
-    /// What a shell showed: lines that begin with `$` are commands.
+    /// A shell session: lines that begin with `$` are commands.
     Shown,
     /// A manifest, or a part of one.
     Yaml,
 }
 
-/// How a block is treated.
+/// How a block is tested.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Treated {
     Run,
     Dry,
-    /// It is not run, for this reason.
+    /// Not run, for this reason.
     Left(String),
 }
 
@@ -34,12 +34,12 @@ pub struct Block {
     pub kind: Kind,
     pub text: String,
     pub treated: Treated,
-    /// The state that it begins from.
+    /// The state in which it starts.
     pub given: Option<String>,
 }
 
 impl Block {
-    /// Its commands, each in one piece: what a backslash or a document in it continues belongs to it.
+    /// Its commands, each including continuation lines and here-documents.
     pub fn commands(&self) -> Vec<String> {
         let mut commands = Vec::new();
         let mut lines = self.text.lines();
@@ -70,7 +70,7 @@ impl Block {
     }
 }
 
-/// The blocks of a page; an error is a comment that cannot be understood, with its line.
+/// The blocks of a page; an error is an invalid comment, with its line.
 pub fn blocks(page: &str) -> Result<Vec<Block>, String> {
     let (mut found, mut open): (Vec<Block>, Option<Block>) = (Vec::new(), None);
     let (mut in_other, mut said): (bool, Vec<(usize, String)>) = (false, Vec::new());
@@ -109,7 +109,7 @@ pub fn blocks(page: &str) -> Result<Vec<Block>, String> {
                 open = Some(block);
             }
             (None, None) => match line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
-                // Those of pages that are made from the code.
+                // Comments of generated pages.
                 Some(comment) if comment.starts_with("generated") || comment == "end" => {}
                 Some(comment) => said.push((index + 1, comment.to_owned())),
                 None if line.trim().is_empty() => {}

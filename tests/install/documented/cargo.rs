@@ -1,13 +1,13 @@
-//! Commands of cargo are not run in a test that cargo runs: it is looked whether what they name is there.
+//! cargo commands are not run within a cargo test: only the names in them are checked.
 
 use crate::helm::path;
 
-/// A sentence where a command of cargo names what there is not.
+/// An error if a cargo command names something that does not exist.
 pub fn wrong(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split(" #").next().unwrap_or_default().split_whitespace().collect();
     let words: Vec<&str> = words.into_iter().skip_while(|word| *word != "cargo").skip(1).collect();
     let manifest = std::fs::read_to_string(path("Cargo.toml")).unwrap();
-    // Features and tests are those of the crate that is named.
+    // Features and tests are those of the named crate.
     let of =
         words.iter().skip_while(|word| **word != "-p").nth(1).and_then(|name| name.strip_prefix("windlass-"));
     let base = of.map(|part| format!("crates/{part}/")).unwrap_or_default();
@@ -17,7 +17,7 @@ pub fn wrong(line: &str) -> Option<String> {
     }
     let mut target = None;
     let manifest_says = |line: &str| manifest.lines().any(|other| other == line);
-    // What is handed on is the program's, but for a test: there it says which.
+    // After `--` come the program's arguments, or the filter of a test.
     let mut rest = words[1..].iter().take_while(|word| verb == "test" || **word != "--");
     while let Some(word) = rest.next() {
         let mut value = || rest.next().copied().unwrap_or_default();
@@ -82,7 +82,7 @@ pub fn wrong(line: &str) -> Option<String> {
     None
 }
 
-/// Whether a test of this target, or a module of it, has this in its name.
+/// True if a test or module of this target contains this in its name.
 fn tests_named(base: &str, target: &str, part: &str) -> bool {
     let Ok(files) = std::fs::read_dir(path(&format!("{base}tests/{target}"))) else { return false };
     files.filter_map(Result::ok).any(|file| {

@@ -1,5 +1,5 @@
-//! The pages for those who work on Windlass: what their commands name is there. They are not run: they build, and run all tests, for
-//! minutes or hours, from a test that cargo runs itself.
+//! The developers' pages: the names in their commands exist. The commands are not run: they build and run all tests,
+//! for minutes or hours.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -16,7 +16,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// A sentence where a command names what there is not.
+/// An error if a command names something that does not exist.
 fn wrong(line: &str) -> Option<String> {
     let line = line.split(" #").next().unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches(['\'', '"'])).collect();
@@ -31,7 +31,7 @@ fn wrong(line: &str) -> Option<String> {
     if *program != "tests/guards/prove" {
         return None;
     }
-    // The beginnings of the names of patches, and patterns of them.
+    // Prefixes and patterns of patch names.
     let patches = std::fs::read_dir(path("tests/guards")).unwrap();
     let patches: Vec<String> =
         patches.map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect();

@@ -1,4 +1,4 @@
-//! Parts of manifests, put into the object that they are a part of.
+//! Completes parts of manifests to whole objects.
 
 use serde_json::{Map, Value, json};
 
@@ -22,8 +22,7 @@ fn fleet(strategy: &Value, sidecar: &Value) -> Value {
     })
 }
 
-/// The objects that show whether a part is well formed: of each group one has to be taken. None where it is not known what it is
-/// a part of.
+/// The objects that contain a part: of each group one has to be accepted. Empty if its place is unknown.
 pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
     let sidecar = json!({"image": "registry.example/windlass:0.1.0"});
     let hook = |hook: &Value| -> Vec<Value> {
@@ -33,7 +32,7 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
         };
         strategies().map(with).into()
     };
-    // Before hooks are looked at: workers have some, too.
+    // Checked before hooks, which workers have too.
     if part.contains_key("rollout") || part.contains_key("connection") {
         let mut spec = json!({
             "connection": {"address": "temporal:7233"},
@@ -46,7 +45,7 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
         return vec![vec![workers]];
     }
     if let Some(hooks) = part.get("hooks").and_then(Value::as_array) {
-        // A list may show hooks of several strategies.
+        // A list may contain hooks of several strategies.
         return hooks.iter().map(hook).collect();
     }
     if let Some(strategy) = part.get("updateStrategy") {

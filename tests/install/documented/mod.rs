@@ -1,5 +1,5 @@
-//! Every block of commands of the pages is run as it stands, and every manifest in them is shown to the API server; or the page says
-//! why not, in a comment that readers do not see (`blocks.rs`).
+//! Every command block of the pages is run, and every manifest in them is validated by the API server; or an
+//! invisible comment on the page says why not (`blocks.rs`).
 
 mod blocks;
 mod cargo;
@@ -20,19 +20,19 @@ use crate::installed::image;
 use blocks::{Treated, blocks};
 use runner::Reader;
 
-/// The page that installs what the others use.
+/// The page whose installation the others use.
 const FIRST: &str = "README.md";
-/// Those that install it themselves, each alone.
+/// The pages with an installation of their own.
 const ALONE: [&str; 2] = ["docs/upgrade.md", "deploy/README.md"];
-/// The page that says how long it takes, and that.
+/// The page that promises a duration, and the duration.
 const TUTORIAL: (&str, Duration) = ("docs/getting-started.md", Duration::from_mins(10));
-/// Of what is installed, what a namespace does not take with it; the definitions stay.
+/// The installed objects that deleting the namespace leaves; the definitions stay.
 const CLUSTER_WIDE: &str =
     "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
-/// The images that the pages speak of.
+/// The images in the pages.
 const IMAGES: [&str; 2] = ["db:1.0", "db:1.1"];
 
-/// The pages for users, without those that are made from code.
+/// The pages for users, without generated ones.
 fn pages() -> Vec<(String, String)> {
     let read = |page: String| {
         let text = std::fs::read_to_string(path(&page)).unwrap();
@@ -105,7 +105,7 @@ async fn each_block_of_the_pages_does_what_it_says() {
         let file = path("tests/install/documented").join(file);
         cluster.cp.kubectl(&["apply", "-f", file.to_str().unwrap()]).await.ok();
     }
-    // As if Helm had installed it, so that it can.
+    // Marked as installed by Helm, so that Helm can adopt it.
     let definition = "crd/workerdeployments.windlass.dev";
     for (verb, words) in [
         ("label", &["app.kubernetes.io/managed-by=Helm"][..]),
@@ -124,7 +124,7 @@ async fn each_block_of_the_pages_does_what_it_says() {
     let mut wrong: Vec<String> = ended.iter().filter_map(|ended| ended.clone().err()).collect();
     let mut count: usize = ended.into_iter().flatten().sum();
     for (page, text) in all.iter().filter(|(page, _)| ALONE.contains(&page.as_str())) {
-        // What the page before it left.
+        // Left by the previous page.
         cluster.cp.kubectl(&["delete", "namespace", "windlass-system", "--ignore-not-found"]).await.ok();
         let all = cluster.cp.kubectl(&["get", CLUSTER_WIDE, "-o", "name"]).await.ok();
         let left: Vec<&str> = all.lines().filter(|name| name.contains("/windlass")).collect();

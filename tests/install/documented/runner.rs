@@ -1,4 +1,4 @@
-//! Runs what a page shows, as whoever reads it would: in a shell, with kubectl, Helm and Windlass, on a real control plane.
+//! Runs the commands of a page like a reader: in a shell, with kubectl, Helm and Windlass, on a real control plane.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use crate::helm::path;
 /// The image of the sample fleet, before a change and after.
 pub const SAMPLE: &str = "registry.example/db:1.0";
 const CHANGED: &str = "registry.example/db:1.1";
-/// For how long one command may take.
+/// The time limit of a command.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Commands that end by Ctrl-C are sent that so much later; an error says itself sooner.
+/// When commands that run until Ctrl-C are interrupted; an error shows sooner.
 const A_WHILE: Duration = Duration::from_secs(4);
 const FLEETS: &str = "windlass.dev/v1alpha1";
 
-/// A page, and the namespace of a cluster in which it is run.
+/// A page, and the namespace in which it is run.
 pub struct Reader<'a> {
     pub place: Place<'a>,
     page: &'a str,
     folder: PathBuf,
-    /// What runs as long as the page is read.
+    /// Processes that run as long as the page.
     beside: tokio::sync::Mutex<Vec<tokio::process::Child>>,
 }
 
-/// Words in capitals or angle brackets, which a reader replaces.
+/// Replaces placeholders in capitals or angle brackets.
 fn filled(line: &str, namespace: &str) -> String {
     let line = line.replace("NAMESPACE", namespace).replace("get nd NAME", "get nd db");
     line.replace("REGISTRY", "registry.example")
@@ -40,7 +40,7 @@ fn filled(line: &str, namespace: &str) -> String {
         .replace("<the pod's address>", "127.0.0.1")
 }
 
-/// Whether a command goes on until somebody ends it.
+/// True if a command runs until it is interrupted.
 fn is_endless(line: &str) -> bool {
     let line = line.split(" #").next().unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -53,7 +53,7 @@ fn is_endless(line: &str) -> bool {
 }
 
 impl<'a> Reader<'a> {
-    /// In a new namespace, with the programs that a reader has on the path, and the project's folders.
+    /// In a new namespace, with the programs on a reader's path, and the project's folders.
     pub async fn new(cluster: &'a Cluster, page: &'a str, helm: &Path) -> Reader<'a> {
         let name: String = page.to_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
         let place = cluster.namespace(&name).await;
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         };
         let kubectl = cluster.cp.bin().join("kubectl").canonicalize().unwrap();
         for (program, text) in [
-            // What is called so by its own name is a program of several parts.
+            // A multi-call program is selected by its name.
             (
                 "kubectl",
                 format!(
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
                 ),
             ),
             ("helm", format!("{}exec {} \"$@\"", dry("install|upgrade"), helm.display())),
-            // Two of them can be on this machine at once.
+            // Two of them may run on this machine at once.
             (
                 "windlass",
                 format!(
@@ -104,11 +104,11 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Runs all blocks of the page in their order; an error names the line.
+    /// Runs all blocks of the page in order; an error names the line.
     pub async fn reads(&self, text: &str) -> Result<usize, String> {
         let mut count = 0;
         let mut all = blocks(text).map_err(|error| format!("{}: {error}", self.page))?;
-        // What a page installs, what it shows above may need.
+        // Manifests may need what a page installs further down.
         all.sort_by_key(|block| block.kind != Kind::Commands);
         for block in all {
             if matches!(block.treated, Treated::Left(_)) {
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(commands.len())
     }
 
-    /// Has the API server look at a manifest, or at a part of one in its place.
+    /// Validates a manifest, or a part of one within its object, with the API server.
     async fn manifest(&self, text: &str) -> Result<(), String> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
         for document in documents.iter().filter(|document| !document.is_null()) {
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         if said.code == Some(0) { Ok(()) } else { Err(said.stderr) }
     }
 
-    /// Runs a command as it stands; an error is what it said.
+    /// Runs a command; an error is its output.
     async fn shell(&self, line: &str, dry: bool) -> Result<(), String> {
         let own = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new("bash");
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         for home in ["CACHE", "CONFIG", "DATA"] {
             command.env(format!("HELM_{home}_HOME"), self.folder.join(home));
         }
-        // So that all of it can be sent what Ctrl-C sends.
+        // In a process group, so that all of it can be interrupted.
         command.process_group(0);
         let child = command.spawn().map_err(|error| error.to_string())?;
         let group = child.id().unwrap_or_default();
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)
             );
-            // That a change would do something is no failure of the command that foresees it.
+            // `plan` returns 2 if a change would have an effect.
             let foresees = line.starts_with("windlass plan") && output.status.code() == Some(2);
             let foresees = foresees && !text.contains("windlass: ");
             return if output.status.success() || foresees {
@@ -256,7 +256,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Runs the controller that binds claims to volumes, which the control plane of the tests is without.
+    /// Runs the controller that binds claims to volumes, which the tests' control plane lacks.
     async fn binder(&self) -> Result<(), String> {
         let cp = &self.place.cluster.cp;
         let log = std::fs::File::create(self.folder.join("binder.log")).map_err(|error| error.to_string())?;
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Brings the fleet into the state that a block begins from.
+    /// Brings the fleet into the initial state of a block.
     async fn bring(&self, state: &str) -> Result<(), String> {
         let patch = async |change: Value| {
             let line = format!("kubectl patch nd db --type=merge -p '{change}'");
