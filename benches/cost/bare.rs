@@ -1,5 +1,5 @@
-//! What a rollout of 100 one-pod StatefulSets costs the control plane by itself: the template, the pod's delete, and
-//! nothing else. No plan, no grant, no status: no operator that gives each node a StatefulSet can be quicker.
+//! The minimal cost of a rollout of 100 one-pod StatefulSets on the control plane: the template and the pod's
+//! deletion, without plans, grants and statuses: a lower bound for an operator with a StatefulSet per node.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ impl Drop for Bare {
 }
 
 impl Bare {
-    /// Makes so many, each with a headless Service, and waits until they run.
+    /// Creates this many, each with a headless Service, and waits until they run.
     pub async fn make(world: &World, count: u32) -> Self {
         let (seen, news) = (Arc::new(Mutex::new(HashMap::new())), Arc::new(Notify::new()));
         let config = watcher::Config::default().labels("bare");
@@ -54,7 +54,7 @@ impl Bare {
         bare
     }
 
-    /// Rolls them all to an image, so many at once.
+    /// Rolls them all to an image, this many at once.
     pub async fn roll(&self, world: &World, at_once: usize, image: &str) {
         stream::iter((0..self.count).map(name))
             .for_each_concurrent(at_once, |name| async move {

@@ -1,13 +1,13 @@
-//! What an audit log says of the operator's writes.
+//! Evaluates the operator's writes in an audit log.
 
 use std::collections::BTreeMap;
 
 use crate::controlplane::{Audit, Entry};
 
-/// How many kinds of requests are printed.
+/// The most kinds of requests that are printed.
 const MOST: usize = 24;
 
-/// Prints how many requests of each kind there were.
+/// Prints the number of requests of each kind.
 pub fn print_by_kind(title: &str, audit: &Audit) {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for entry in audit.entries() {
@@ -19,8 +19,7 @@ pub fn print_by_kind(title: &str, audit: &Audit) {
     }
 }
 
-/// Prints how many requests of each kind each client made, and how long the API server took over them in all: those that
-/// cost it most come first.
+/// Prints the number of requests by client and kind, and the API server's total time for them, most expensive first.
 pub fn print_by_cost(title: &str, audit: &Audit) {
     let mut kinds: BTreeMap<String, (usize, f64)> = BTreeMap::new();
     for entry in audit.entries().iter().filter(|e| e.verb != "watch") {
@@ -40,7 +39,7 @@ pub fn print_by_cost(title: &str, audit: &Audit) {
     }
 }
 
-/// Prints how often events were listed: each is a scan of all of them, uncached.
+/// Prints how often events were listed: each list scans all of them, uncached.
 pub fn print_lists_of_events(audit: &Audit) {
     let lists = audit.entries().iter().filter(|e| e.verb == "list" && e.object_ref.resource == "events");
     println!("lists of events: {}", lists.count());
@@ -54,7 +53,7 @@ fn described(entry: &Entry) -> String {
     format!("{} {}{part}{dry}{code}", entry.verb, object.resource)
 }
 
-/// The node that an entry is about, if it is about one of the fleet `db`.
+/// The node of an entry, if it is one of the fleet `db`.
 fn node(entry: &Entry) -> Option<String> {
     let object = &entry.object_ref;
     let name = match object.resource.as_str() {
@@ -68,7 +67,7 @@ fn node(entry: &Entry) -> Option<String> {
         .then_some(name)
 }
 
-/// Prints how many writes the operator made for each node, events and the fleet's status apart.
+/// Prints the operator's writes per node, with events and the fleet's status separately.
 pub fn print_per_node(audit: &Audit, nodes: u32) {
     let of = |wanted: &dyn Fn(&Entry) -> bool| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -102,7 +101,7 @@ fn print_spread(title: &str, counts: &BTreeMap<String, usize>, nodes: u32) {
     println!("  {title:<30} mean {mean:>5.2}   least {least}   most {most} ({at})   total {total}");
 }
 
-/// Prints how often the status of the fleet `db` was written, and how close together.
+/// Prints how often the status of the fleet `db` was written, and the shortest interval.
 pub fn print_fleet_status(audit: &Audit) {
     let of_fleet = |e: &&Entry| is(e, "nodedeployments", "status");
     let times: Vec<f64> =

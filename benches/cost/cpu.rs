@@ -1,15 +1,15 @@
-//! How much CPU the parts of the control plane take, by /proc/PID/stat.
+//! The CPU time of the control plane's processes, from /proc/PID/stat.
 
 use std::time::Duration;
 
 use crate::operated::World;
 
-/// What follows the end of a rollout and belongs to it, events above all, is done by then.
+/// How long after a rollout its late work, mostly events, is done.
 pub const SETTLE: Duration = Duration::from_secs(6);
-/// Ticks of /proc in a second.
+/// Ticks per second in /proc.
 const TICKS: f64 = 100.0;
 
-/// CPU seconds of each part.
+/// CPU seconds of each process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     pub api_server: f64,
@@ -19,7 +19,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// What each part took since it was started.
+    /// The CPU time of each process since its start.
     pub fn now(world: &World) -> Self {
         let of = |part: &str| world.cp.pids().get(part).map_or(0.0, |pid| seconds(*pid));
         Self {
@@ -30,14 +30,14 @@ impl Cpu {
         }
     }
 
-    /// What each part takes in a second in which nothing is asked for.
+    /// The CPU time of each process per second at rest.
     pub async fn at_rest(world: &World) -> Self {
         let (began, over) = (Self::now(world), Duration::from_secs(10));
         tokio::time::sleep(over).await;
         Self::now(world).less(&began, 1.0).times(1.0 / over.as_secs_f64())
     }
 
-    /// What was taken since `before`, without what so many seconds at rest take.
+    /// The CPU time since `before`, without that of this many seconds at rest.
     pub fn since(world: &World, before: &Self, rest: &Self, seconds: f64) -> Self {
         Self::now(world).less(before, 1.0).less(rest, seconds)
     }
@@ -72,7 +72,7 @@ impl std::fmt::Display for Cpu {
     }
 }
 
-/// The CPU time of a process, its own and the kernel's for it.
+/// The CPU time of a process, user and system.
 fn seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);

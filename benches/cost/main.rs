@@ -42,7 +42,7 @@ const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollo
 #[tokio::main]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // `cargo test --all-targets` runs benchmarks too, without this; measuring is not testing.
+    // `cargo test --all-targets` runs benchmarks too, without this flag.
     if !arguments.iter().any(|a| a == "--bench") {
         return;
     }

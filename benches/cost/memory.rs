@@ -1,7 +1,6 @@
-//! What the operator needs for a fleet whose nodes have a template as people write them: memory, CPU and requests for each
-//! node while the fleet is made, rolled, at rest and after a restart. On the real control plane; more of them than that
-//! carries in an hour on the simulated one: `simulated.rs`. Whatever is known is printed when it is known, so that a run that
-//! is cut short says what it saw.
+//! The operator's memory, CPU and requests per node for a fleet with a realistic template: during creation, a
+//! rollout, at rest and after a restart. On the real control plane; `simulated.rs` has more nodes than that handles
+//! in an hour. Results are printed as they come, so that an interrupted run has some.
 
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use crate::operated::{World, image, is_applied, load};
 use crate::template;
 use crate::watched::Watched;
 
-/// What is rolled out after the first, and after that.
+/// The image of the second rollout.
 const NEXT: &str = "db:next";
-/// How often it is said how far a fleet is.
+/// The interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(30);
-/// What follows the end of a rollout and belongs to it, events above all, is done by then.
+/// How long after a rollout its late work, mostly events, is done.
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// A fleet of nodes with the template, and a volume claim each.
@@ -36,7 +35,7 @@ pub fn fleet(nodes: u32) -> Value {
     fleet
 }
 
-/// Makes so many nodes, rolls them once, starts the operator again over them with something to do, and looks at them at rest.
+/// Creates this many nodes, rolls them once, restarts the operator with work to do, and measures it at rest.
 pub async fn measure(nodes: u32, idle: Duration) {
     let mut world = World::start(Options::default()).await;
     template::print_size();
@@ -55,7 +54,7 @@ pub async fn measure(nodes: u32, idle: Duration) {
     rest(&world, idle).await;
 }
 
-/// The operator is killed, somebody asks for one node more, and it is started again.
+/// Kills the operator, adds a node, and starts it again.
 async fn restart(world: &mut World, nodes: u32) {
     world.kill_operator().await;
     world.patch(&world.fleets(), "db", json!({"spec": {"replicas": nodes + 1}})).await;
@@ -83,7 +82,7 @@ fn since(began: chrono::DateTime<chrono::Utc>) -> i64 {
     (SystemClock.now() - began).num_milliseconds()
 }
 
-/// Nothing is asked for.
+/// Measures at rest.
 async fn rest(world: &World, idle: Duration) {
     let (mark, cpu, began) = (world.cp.audit_mark().await, world.cpu_seconds(), monotonic());
     println!("\n== at rest for {} s", idle.as_secs());
@@ -96,7 +95,7 @@ async fn rest(world: &World, idle: Duration) {
     print_by_kind("requests at rest", &audit);
 }
 
-/// Something that is done to all nodes of the fleet.
+/// A measured operation on all nodes of the fleet.
 struct Phase {
     name: &'static str,
     nodes: u32,
@@ -129,12 +128,12 @@ impl Phase {
     }
 }
 
-/// Waits, however long it takes, until the fleet is what its spec says; says how far it is.
+/// Waits without limit until the fleet is up to date; prints its progress.
 async fn until_applied(world: &World, fleets: &Api<DynamicObject>, what: &str) {
     let (began, mut said) = (monotonic(), monotonic());
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        // The API server of a busy machine may be late to answer, and nothing is lost by that.
+        // A busy API server may time out, which is harmless.
         let Ok(found) = fleets.get("db").await.map(|fleet| json!(fleet)) else { continue };
         if is_applied(&found) {
             return;
@@ -151,7 +150,7 @@ async fn until_applied(world: &World, fleets: &Api<DynamicObject>, what: &str) {
     }
 }
 
-/// How far a fleet is.
+/// The progress of a fleet.
 pub fn far(fleet: &Value) -> String {
     let status = &fleet["status"];
     let count = |field: &str| status[field].as_i64().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One fleet made and rolled: how long it takes, what is written for each node, what the operator needs.
+//! The creation and rollout of a fleet: duration, writes per node, the operator's resources.
 
 use serde_json::json;
 use windlass::clock::monotonic;
@@ -11,7 +11,7 @@ use crate::cpu::Cpu;
 use crate::operated::{World, image};
 use crate::template::{fleet, print_size};
 
-/// Makes a fleet of so many nodes, rolls it once, and prints what that took.
+/// Creates a fleet of this size, rolls it once, and prints the cost.
 pub async fn measure(nodes: u32, max_unavailable: &str) {
     print_size();
     let world = World::start(Options::default()).await;
@@ -30,7 +30,7 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
     println!("\n== made in {:.1} s", began.elapsed().as_secs_f64());
     report(&world, &audit, nodes).await;
 
-    // What follows is the rollout alone: events that wait to be sent are let out first.
+    // Let pending events be sent first.
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     let (mark, cpu) = (world.cp.audit_mark().await, Cpu::now(&world));
     let before = world.reconciles().await;

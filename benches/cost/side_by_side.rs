@@ -1,5 +1,5 @@
-//! The same roll by Windlass, by the StatefulSet controller, and by a program that does the least that one-pod
-//! StatefulSets need, in turns, on one control plane: how long it takes, and how much CPU of the API server.
+//! The same rollout by Windlass, by the StatefulSet controller, and by a minimal program for one-pod StatefulSets, in
+//! turns on one control plane: duration, and CPU time of the API server.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -13,28 +13,28 @@ use crate::operated::{World, image};
 use crate::template::{fleet, print_size, set_image, template};
 
 const PODS: u32 = 100;
-/// Without it the API server drops the StatefulSet's maxUnavailable, and the controller counts with 1.
+/// Without it the API server drops maxUnavailable of StatefulSets, and the controller uses 1.
 const GATE: &str = "MaxUnavailableStatefulSet=true";
 
-/// What one roll took.
+/// The cost of one rollout.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     seconds: f64,
     cpu: Cpu,
 }
 
-/// Those who roll, with what each took in every round.
+/// A contender, with its cost in every round.
 struct Lane {
     name: &'static str,
     took: Vec<Took>,
 }
 
-/// Rolls a fleet of 100 nodes, a StatefulSet of 100 pods and 100 bare StatefulSets in turns, and prints what they take.
+/// Rolls a fleet of 100 nodes, a StatefulSet of 100 pods and 100 bare StatefulSets in turns, and prints the costs.
 pub async fn measure(rounds: u32) {
     print_size();
     let world = World::start(Options { feature_gates: GATE, ..Options::default() }).await;
     world.fleet(fleet("db", PODS, &json!(1))).await;
-    // It has the headless Service that its pods' names need, as each node and each bare StatefulSet has its own.
+    // Its pods' names need a headless Service, as each node and each bare StatefulSet has one.
     let service = json!({"metadata": {"name": "set"}, "spec": {
         "clusterIP": "None", "publishNotReadyAddresses": true, "selector": {"app": "set"}}});
     world.create("v1", "Service", service).await;
@@ -101,7 +101,7 @@ pub async fn measure(rounds: u32) {
 }
 
 impl Lane {
-    /// Rolls once, and waits until all is quiet. Answers with the place in the audit log at which it began.
+    /// Rolls once, and waits until everything is at rest. Returns the audit log's position at the start.
     async fn roll(
         &mut self,
         world: &World,
@@ -167,7 +167,7 @@ fn stateful_set() -> Value {
     })
 }
 
-/// Whether every pod of the StatefulSet is at the template that it now has, and available.
+/// True if every pod of the StatefulSet is at its template, and available.
 fn is_rolled(set: &Value) -> bool {
     let status = &set["status"];
     status["observedGeneration"] == set["metadata"]["generation"]

@@ -1,5 +1,5 @@
-//! What the operator needs for more nodes than a real control plane carries on a small machine: the same as `memory.rs` on
-//! the simulated cluster, which this process serves on a socket. The operator is the shipped binary here too.
+//! The measurements of `memory.rs` for more nodes than a real control plane handles on a small machine, on the
+//! simulated cluster, which this process serves on a socket. The operator is the shipped binary.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,14 +21,14 @@ use crate::operated::{image, is_applied, load};
 use crate::template;
 use crate::watched::Watched;
 
-/// How many changes the simulated cluster remembers: more than a watch is ever behind.
+/// The history of the simulated cluster, in changes: more than any watch lags.
 const REMEMBERED: usize = 20_000;
-/// Who else asks in the audit log: the player of kubelets, and the person.
+/// The other clients in the audit log: the kubelet simulator, and the person.
 const OTHERS: [&str; 2] = ["kubelet", "person"];
-/// What is rolled out after the first.
+/// The image of the second rollout.
 const NEXT: &str = "db:next";
 
-/// Makes so many nodes, rolls them once, starts the operator again over them, and looks at them at rest.
+/// Creates this many nodes, rolls them once, restarts the operator, and measures it at rest.
 pub async fn measure(nodes: u32) {
     let (cluster, kubeconfig) = serve().await;
     let kind = GroupVersionKind::gvk("windlass.dev", "v1alpha1", "NodeDeployment");
@@ -68,7 +68,7 @@ struct Stage {
     cluster: Cluster,
     fleets: Api<DynamicObject>,
     nodes: u32,
-    /// The operator's requests since the phase began, by what they are.
+    /// The operator's requests since the phase began, by kind.
     calls: BTreeMap<String, usize>,
 }
 
@@ -77,7 +77,7 @@ impl Stage {
         self.fleets.patch("db", &PatchParams::default(), &Patch::Merge(change)).await.expect("it is taken");
     }
 
-    /// Counts what was asked for since, and lets the log go: there is no end to it.
+    /// Counts the new requests, and clears the log, which would grow without bound.
     fn count(&mut self) {
         let entries = self.cluster.audit();
         self.cluster.clear_audit();
@@ -123,7 +123,7 @@ fn watched(operator: &Child) -> Watched {
     Watched(operator.id().expect("it runs"))
 }
 
-/// A cluster with one machine on which everything fits, the definitions and a player of kubelets.
+/// A cluster with one unlimited machine, the definitions and a simulated kubelet.
 async fn serve() -> (Cluster, PathBuf) {
     let cluster = Cluster::start(Options {
         clock: Arc::new(SystemClock),

@@ -1,4 +1,4 @@
-//! Steady fleets of every sort: nothing may be written, however long one waits, and whoever restarts.
+//! Steady fleets of every kind: nothing may be written over any time, nor after a restart.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::operated::{World, condition, fleet, image};
 const NODES: u32 = 20;
 /// How long the operator is watched after a restart.
 const AFTER_RESTART: Duration = Duration::from_mins(1);
-/// What came before is over by then, the safety net of a status that waits to be written included.
+/// How long until earlier work is over, including the safety net for a pending status write.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// Makes steady fleets, restarts the operator over them, and counts what is written in so many minutes.
+/// Creates steady fleets, restarts the operator, and counts the writes within this many minutes.
 pub async fn measure(minutes: u32) {
     let mut world = World::start(Options::default()).await;
     make(&world).await;
@@ -48,8 +48,8 @@ async fn report(world: &World, audit: &crate::controlplane::Audit, pods: &[Strin
     println!("pods replaced: {}", if world.pod_uids().await == pods { "none" } else { "SOME" });
 }
 
-/// Four fleets: a plain one with a Service, one with claims, one whose spec is refused, one whose target was
-/// aborted in the middle of its rollout.
+/// Four fleets: a plain one with a Service, one with claims, one whose spec is refused, one that was aborted during
+/// its rollout.
 async fn make(world: &World) {
     let with = |name: &str| fleet(name, NODES, "db:1", &json!(5));
     let mut plain = with("plain");
@@ -63,7 +63,7 @@ async fn make(world: &World) {
     claims["spec"]["template"]["spec"]["volumeClaimRetention"] = json!("Delete");
     world.fleet(claims).await;
     world.fleet(with("invalid")).await;
-    // Its nodes stand still for good: that they do is said once, before anything is counted.
+    // Its nodes stay blocked: that is reported once, before the measurement.
     let mut rejected = with("rejected");
     rejected["spec"]["template"]["spec"]["progressDeadlineSeconds"] = json!(5);
     world.fleet(rejected).await;

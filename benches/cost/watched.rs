@@ -1,4 +1,4 @@
-//! What a process needs, by /proc: an operator that is looked at while it works.
+//! The resources of a running operator, from /proc.
 
 use std::fs::read_to_string;
 
@@ -7,17 +7,17 @@ use std::fs::read_to_string;
 pub struct Watched(pub u32);
 
 impl Watched {
-    /// The memory that is its own, and its part of what it shares: PSS, in kB.
+    /// Its proportional set size (PSS), in kB.
     pub fn pss(self) -> u64 {
         self.kilobytes("smaps_rollup", "Pss:")
     }
 
-    /// As much of it as is no part of a file: what the program itself asked for.
+    /// Its anonymous memory, in kB.
     pub fn anonymous(self) -> u64 {
         self.kilobytes("smaps_rollup", "Pss_Anon:")
     }
 
-    /// The most that it ever had in memory, in kB.
+    /// Its peak memory, in kB.
     pub fn most(self) -> u64 {
         self.kilobytes("status", "VmHWM:")
     }
@@ -28,7 +28,7 @@ impl Watched {
         line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
     }
 
-    /// The CPU time that it took so far, in seconds.
+    /// Its CPU time so far, in seconds.
     pub fn cpu(self) -> f64 {
         let stat = read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);

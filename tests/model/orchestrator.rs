@@ -25,32 +25,32 @@ use crate::state::{
     hash_of, number,
 };
 
-/// What the orchestrator may do next, as far as it knows.
+/// The possible next moves of the orchestrator, as far as it knows.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
     /// It changes the plan, and does nothing else.
     pub decisions: Vec<Fleet>,
     /// It writes the status, which completes a new fleet or forgets a rejected target.
     pub status: Option<Fleet>,
-    /// Nodes that are to go.
+    /// Nodes to be removed.
     pub scale_down: Vec<usize>,
-    /// Missing nodes, and the versions at which they are made, each counted before the next.
+    /// Missing nodes, and the versions at which they are created, each counted before the next.
     pub create: Vec<(usize, u8)>,
-    /// Nodes and the versions that they are granted at the same time; one list for each order of looking at them.
+    /// Nodes and the versions that they are granted at once; one list for each order of examining them.
     pub grants: Vec<Vec<(usize, u8)>>,
     /// Nodes that are granted what they run, after an abort.
     pub pins: Vec<(usize, u8)>,
     /// The rollout is complete.
     pub complete: Option<Fleet>,
-    /// Which nodes the wave would let be granted now.
+    /// The nodes that the wave would grant now.
     pub would_grant: [bool; MAX_NODES],
-    /// How many nodes may be disrupted at once.
+    /// The most disrupted nodes.
     pub wave: u8,
 }
 
 type Key = (Fleet, [Child; MAX_NODES]);
 
-/// The orchestrator, with what it found out before.
+/// The orchestrator, with its cached observations.
 #[derive(Default)]
 pub struct Orchestrator {
     memo: HashMap<Key, std::rc::Rc<Moves>, BuildHasherDefault<Fold>>,
@@ -98,7 +98,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
     }
 }
 
-/// How many nodes may be disrupted at once, as the spec says it.
+/// The most disrupted nodes, from the spec.
 pub fn wave(world: &World, fleet: &Fleet) -> usize {
     let wanted = if world.percent {
         serde_json::json!(format!("{}%", fleet.max_unavailable))
@@ -186,7 +186,7 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
     status
 }
 
-/// The fleet whose status this is.
+/// The fleet with this status.
 fn read(fleet: &Fleet, status: &NodeDeploymentStatus) -> Fleet {
     let version = |name: &str| number(&REVISIONS, name);
     Fleet {
@@ -203,7 +203,7 @@ fn read(fleet: &Fleet, status: &NodeDeploymentStatus) -> Fleet {
     }
 }
 
-/// Writes a status as the controller does: what is observed is brought up to date first.
+/// Writes a status like the controller: refreshes the observations first.
 fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) -> Fleet {
     let mut facts = facts.clone();
     facts.last_completed = status.last_completed();
@@ -306,7 +306,7 @@ fn change_plan(
         Some(start) => begin(&mut status, facts, start, &plan_to(start.target.as_str()), None, now()),
         None => status.rollout = None,
     }
-    // Annotations name a plan; one that took its place is another, with hooks of its own.
+    // Annotations name a plan; a superseding one has another ID and hooks of its own.
     let hook = hooks::begins(world, Course::of(&status));
     let named = Fleet { abort_asked: false, retry_asked: false, hook, ..*fleet };
     write(&named, status, facts)
@@ -317,7 +317,7 @@ fn read_grants(grants: &[Grant]) -> Vec<(usize, u8)> {
     grants.iter().map(|g| (by_name(g.name.as_str()), number(&REVISIONS, g.revision.as_str()))).collect()
 }
 
-/// What is granted at once, for each order in which nodes may be looked at.
+/// The nodes granted at once, for each order of examining them.
 fn grants(world: &World, facts: &FleetFacts, scope: &Scope) -> Vec<Vec<(usize, u8)>> {
     let mut all = vec![read_grants(&next_grants(facts, scope))];
     if world.any_order {
@@ -347,7 +347,7 @@ fn orders(length: usize) -> Vec<Vec<usize>> {
     orders
 }
 
-/// As the controller does it: each is counted before the next one is decided on.
+/// Like the controller: each is counted before the next one is decided.
 fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&Scope>) -> Vec<(usize, u8)> {
     let mut facts = facts.clone();
     let mut made = Vec::new();

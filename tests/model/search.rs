@@ -1,7 +1,7 @@
-//! Walks through every state of a world, once, the shortest way first.
+//! Visits every state of a world once, breadth first.
 //!
-//! A state is four numbers: those of its nodes, and that of all the rest. Few nodes and few fleets make many
-//! states, so that a world of ten million states fits into a gigabyte.
+//! A state is four numbers: those of its nodes, and that of the rest. Few distinct nodes and fleets make many states,
+//! so that a world of ten million states fits into a gigabyte.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -51,7 +51,7 @@ impl Hasher for Fold {
 
 type Folding = BuildHasherDefault<Fold>;
 
-/// Gives each different thing a number.
+/// Assigns a number to each distinct value.
 #[derive(Default)]
 struct Numbered<T> {
     things: Vec<T>,
@@ -70,7 +70,7 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
     }
 }
 
-/// All of a state but its nodes.
+/// A state without its nodes.
 type Rest = (Fleet, Budget, u8, Option<Late>);
 type Packed = [u32; MAX_NODES + 1];
 
@@ -82,13 +82,13 @@ fn hash_of(packed: &Packed) -> u64 {
     hasher.finish()
 }
 
-/// The states, each once, by number.
+/// The distinct states, by number.
 #[derive(Default)]
 struct States {
     nodes: Numbered<Node>,
     rests: Numbered<Rest>,
     all: Vec<Packed>,
-    /// Numbers of states, by hash, with empty places between them.
+    /// An open-addressing hash table of state numbers.
     places: Vec<u32>,
 }
 
@@ -102,7 +102,7 @@ impl States {
         State { fleet, nodes, left, broken, late }
     }
 
-    /// The number of a state; `near` is one that it may be like, with its number.
+    /// The number of a state; `near` is a similar one, with its number.
     fn put(&mut self, state: &State, near: (&State, Packed)) -> u32 {
         let mut packed = near.1;
         for (i, node) in state.nodes.iter().enumerate() {
@@ -147,26 +147,26 @@ impl States {
     }
 }
 
-/// What was found in a world.
+/// The result of a search.
 pub struct Report {
     pub states: usize,
     pub transitions: usize,
     pub settled: usize,
-    /// How many of the situations that a world is there for were met.
+    /// How many of the situations that a world is meant to cover were found.
     pub met: usize,
-    /// What was violated, how often, and the shortest way to it.
+    /// The violations: how often, and the shortest path to one.
     pub violations: BTreeMap<String, (usize, String)>,
 }
 
 struct Search<'a> {
     world: &'a World,
     known: States,
-    /// From where.
+    /// The predecessor of each state.
     came: Vec<u32>,
     violations: BTreeMap<String, (usize, String)>,
 }
 
-/// Explores a world.
+/// Searches a world.
 pub fn explore(world: &World) -> Report {
     let (known, came, violations) = (States::default(), vec![EMPTY], BTreeMap::new());
     let mut search = Search { world, known, came, violations };
@@ -176,7 +176,7 @@ pub fn explore(world: &World) -> Report {
     let nothing = [search.known.nodes.number(&zero.nodes[0]); MAX_NODES + 1];
     search.known.rests.number(&(zero.fleet, zero.left, zero.broken, zero.late));
     search.known.put(&start, (&zero, nothing));
-    // Where the steps that happen by themselves lead: for each state in turn.
+    // The successors by spontaneous steps, for each state in turn.
     let (mut first, mut after) = (vec![0_u32], Vec::new());
     let (mut transitions, mut settled, mut met, mut index) = (0, 0, 0, 0);
     while index < search.known.all.len() {
@@ -249,8 +249,8 @@ impl Search<'_> {
     }
 }
 
-/// A state on a circle of steps that happen by themselves, if there is one. From the state `i` they lead to
-/// `after[first[i]..first[i + 1]]`.
+/// A state on a cycle of spontaneous steps, if there is one. From state `i` they lead to `after[first[i]..first[i +
+/// 1]]`.
 fn circle(first: &[u32], after: &[u32]) -> Option<usize> {
     let states = first.len() - 1;
     let leads = |from: usize| &after[first[from] as usize..first[from + 1] as usize];
@@ -269,7 +269,7 @@ fn circle(first: &[u32], after: &[u32]) -> Option<usize> {
             }
         }
     }
-    // What is left is on a circle or behind one; the way back from any of it leads onto one.
+    // The rest is on a cycle or behind one; following predecessors leads onto one.
     (left > 0).then(|| {
         let mut into: HashMap<u32, u32> = HashMap::new();
         for from in (0..states).filter(|i| enter[*i] > 0) {

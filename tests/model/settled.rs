@@ -1,10 +1,10 @@
-//! What must be so in a state in which nothing happens by itself any more.
+//! Properties of states without spontaneous steps.
 
 use crate::hooks;
 use crate::orchestrator::wave;
 use crate::state::{Doing, Goal, HookState, NO_VERSION, Node, Outcome, Pod, State, World, hash_of};
 
-/// What must be so in a state in which nothing happens by itself any more.
+/// Checks a state without spontaneous steps.
 pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
     let fleet = &state.fleet;
     let nodes = &state.nodes[..fleet.replicas as usize];
@@ -14,7 +14,7 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
         if node.child.exists && node.child.behind {
             return Err(format!("L: the status of node {index} is behind for ever"));
         }
-        // Who serves leaves when those that stay do, and nobody leaves a fleet that is paused.
+        // Serving nodes leave as the wave allows, and none leaves a paused fleet.
         let stays = fleet.paused || (node.pod == Pod::Ready && down >= wave(world, fleet));
         if node.child.exists && index >= nodes.len() && !stays {
             return Err(format!("L: surplus node {index} stays"));
@@ -36,12 +36,12 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
         }
         return Ok(());
     }
-    // The first creation of a fleet is complete by what is observed, without a plan.
+    // The first creation of a fleet completes by observation, without a plan.
     let filling = fleet.completed == NO_VERSION && fleet.rejected.is_none();
     if fleet.rollout.is_some() || filling { is_held(world, state, nodes) } else { is_done(state, nodes) }
 }
 
-/// What must be so while a rollout stands still.
+/// Checks a blocked rollout.
 fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
     let fleet = &state.fleet;
     let kept = if fleet.completed == NO_VERSION { 0 } else { usize::from(fleet.partition) };
@@ -96,7 +96,7 @@ fn is_held(world: &World, state: &State, nodes: &[Node]) -> Result<(), String> {
     Ok(())
 }
 
-/// What must be so where no rollout is active.
+/// Checks a state without an active rollout.
 fn is_done(state: &State, nodes: &[Node]) -> Result<(), String> {
     let fleet = &state.fleet;
     match fleet.rejected {
@@ -120,7 +120,7 @@ fn is_done(state: &State, nodes: &[Node]) -> Result<(), String> {
         if matches!(fleet.rejected, Some((_, Outcome::RolledBack))) && child.version != fleet.completed {
             return Err(format!("L: rolled back, node {index} elsewhere"));
         }
-        // One whose pod had just gone as somebody aborted goes back through its hook, which may never answer.
+        // A node whose pod was deleted just before an abort passes its hook again, which may never answer.
         if !node.may_serve() || state.is_broken(child.granted) || child.is_at_hook() {
             continue;
         }

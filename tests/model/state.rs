@@ -1,5 +1,5 @@
-//! The abstract world: one fleet, up to three nodes, and everything that stands between them. Small enough
-//! to be hashed, and large enough for the rules of grants.
+//! The abstract state: one fleet, up to three nodes, and everything in between. Small enough to be hashed, and
+//! complete enough for the rules of grants.
 
 use windlass::api::{HookPoint, OnHookFailure};
 
@@ -10,7 +10,7 @@ pub const NO_VERSION: u8 = 3;
 /// A template that somebody edited by hand.
 pub const EDITED: u8 = 7;
 
-/// The names of pod template hashes, by number: nothing, each version under each of two operators, an edit.
+/// The names of pod template hashes, by number: none, each version under each of two operators, an edit.
 pub const HASHES: [&str; 8] = ["", "v1", "v1'", "v2", "v2'", "v3", "v3'", "edited"];
 /// The names of revisions, by version.
 pub const REVISIONS: [&str; 4] = ["r1", "r2", "r3", ""];
@@ -22,33 +22,33 @@ pub fn hash_of(version: u8, operator: u8) -> u8 {
     1 + version * 2 + operator
 }
 
-/// The number of a named thing.
+/// The number of a name.
 pub fn number(names: &[&str], name: &str) -> u8 {
     names.iter().position(|n| *n == name).expect("a name of the model") as u8
 }
 
-/// The name of a StatefulSet's revision: the hash of its template, and whether it has moved by itself since.
+/// The name of a StatefulSet's revision: its template's hash, and whether it has changed by itself since.
 pub fn revision_name(hash: u8, moved: bool) -> String {
     let moves = if moved && hash != 0 { "~" } else { "" };
     format!("{}{moves}", HASHES[hash as usize])
 }
 
-/// The bit of a revision among those that a status knows.
+/// The bit of a revision in the set of those that a status knows.
 pub fn revision_bit(name: &str) -> u16 {
     let (hash, moved) = name.strip_suffix('~').map_or((name, 0), |hash| (hash, 8));
     1 << (number(&HASHES, hash) + moved)
 }
 
-/// How far a hook of a plan is.
+/// The state of a plan's hook.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum HookState {
     /// The plan has none.
     #[default]
     None,
-    /// It is asked, or is to be, and has not answered.
+    /// It is running or about to, and has not answered.
     Due,
     Failed,
-    /// It succeeded, or it goes on without it.
+    /// It succeeded, or was skipped.
     Over,
 }
 
@@ -58,21 +58,21 @@ impl HookState {
     }
 }
 
-/// What a node's executor is doing.
+/// The plan of a node's executor.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Doing {
     #[default]
     Nothing,
-    /// A plan of the recipe NodeUpdate.
+    /// A plan with the recipe NodeUpdate.
     Update { target: u8, task: u8 },
-    /// A plan of the recipe RestartNode.
+    /// A plan with the recipe RestartNode.
     Restart { target: u8, task: u8 },
-    /// A plan of the recipe MarkReady.
+    /// A plan with the recipe MarkReady.
     Mark,
 }
 
 impl Doing {
-    /// Whether the plan may replace the pod.
+    /// True if the plan may replace the pod.
     pub fn is_rolling(self) -> bool {
         matches!(self, Self::Update { .. } | Self::Restart { .. })
     }
@@ -84,31 +84,31 @@ pub struct Child {
     pub exists: bool,
     pub version: u8,
     pub granted: u8,
-    /// The grant was converged to.
+    /// The grant is spent.
     pub spent: bool,
-    /// An abort gave the grant back.
+    /// The grant was reset by an abort.
     pub pinned: bool,
-    /// The status has not seen the spec.
+    /// The status is of an older spec.
     pub behind: bool,
     /// `status.podTemplateHash`.
     pub hash: u8,
     /// Its condition Ready.
     pub available: bool,
-    /// It has been so for `minReadySeconds`.
+    /// It has been Ready for `minReadySeconds`.
     pub waited: bool,
     pub ever: bool,
     pub failed: bool,
-    /// Its status says that its sidecar cannot be reached.
+    /// Its status has the sidecar as unreachable.
     pub unreachable: bool,
     pub doing: Doing,
-    /// The hook before its pod goes; only in worlds that have one.
+    /// The hook before its pod is deleted; only in worlds with one.
     pub hook: HookState,
-    /// The revisions that its status knows to be of templates that Windlass wrote, by their bits; only in worlds in which
-    /// revisions move.
+    /// The revisions that its status knows as made from Windlass's templates, as bits; only in worlds in which
+    /// revisions change by themselves.
     pub knows: u16,
 }
 
-/// What a pod does.
+/// The state of a pod.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Pod {
     #[default]
@@ -119,60 +119,60 @@ pub enum Pod {
     Stuck,
 }
 
-/// Whether a StatefulSet is there.
+/// The state of a StatefulSet.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Set {
     #[default]
     Missing,
     Live,
-    /// Its node is gone; the garbage collector has not come by.
+    /// Its node is gone, and the garbage collector has not deleted it yet.
     Leaving,
 }
 
-/// A node and all that belongs to it.
+/// A node and its objects.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Node {
     pub child: Child,
-    /// What the orchestrator knows of it, while that is older.
+    /// The orchestrator's cached object, while it is stale.
     pub known: Option<Child>,
-    /// The spec as the executor knows it (version, granted hash, spent), while that is older.
+    /// The executor's cached spec (version, granted hash, spent), while it is stale.
     pub old_spec: Option<(u8, u8, bool)>,
     pub set: Set,
     pub template: u8,
     /// The operator's process remembers that it wrote this template.
     pub remembered: bool,
-    /// The node's status records that we wrote this template.
+    /// The node's status records that Windlass wrote this template.
     pub recorded: bool,
-    /// The StatefulSet controller has seen the template.
+    /// The StatefulSet controller has observed the template.
     pub observed: bool,
-    /// The revision, by its bit, that the operator's process saw to be of the template that it wrote.
+    /// The revision, as a bit, that the operator's process observed for its own template.
     pub seen: u16,
-    /// What the StatefulSet controller makes pods of.
+    /// The revision for new pods.
     pub update_revision: u8,
-    /// The revision of the template moved by itself: Kubernetes was upgraded, or admission adds to it.
+    /// The template's revision changed by itself: Kubernetes was upgraded, or admission changes it.
     pub moved: bool,
     pub pod: Pod,
     pub pod_revision: u8,
-    /// The pod was made at the revision that moved.
+    /// The pod was made at the changed revision.
     pub pod_moved: bool,
     pub terminating: bool,
-    /// The pod belongs to a StatefulSet that is gone.
+    /// The pod's StatefulSet is gone.
     pub orphan: bool,
-    /// The pod is the one that the status speaks of.
+    /// The pod is the one in the status.
     pub same_pod: bool,
-    /// Its status knows since when this pod is Ready; of no account without `minReadySeconds`.
+    /// The status has the time since which this pod is Ready; only matters with `minReadySeconds`.
     pub told_ready: bool,
-    /// The machine is dead.
+    /// The machine is lost.
     pub dead: bool,
-    /// The sidecar cannot be reached.
+    /// The sidecar is unreachable.
     pub mute: bool,
     /// Somebody disturbed it since its last grant.
     pub disturbed: bool,
     /// Windlass took its serving pod down, and it has not served since.
     pub taken_down: bool,
-    /// Its grant was given because it was broken anyway.
+    /// Its grant did not count in the wave, because it was down anyway.
     pub given_freely: bool,
-    /// `maxUnavailable` when it was granted.
+    /// `maxUnavailable` at the time of its grant.
     pub granted_under: u8,
 }
 
@@ -181,23 +181,23 @@ pub struct Node {
 pub struct Fleet {
     pub wanted: u8,
     pub replicas: u8,
-    /// Nodes, or a percentage of them where the world says so.
+    /// A number of nodes, or a percentage if the world says so.
     pub max_unavailable: u8,
     pub partition: u8,
     pub paused: bool,
     pub completed: u8,
-    /// The active rollout: nothing, to a version, or each node at its own.
+    /// The active rollout: none, to a version, or each node at its own.
     pub rollout: Option<Goal>,
     /// The hook before that rollout.
     pub hook: HookState,
-    /// The version that is not tried again, and how it ended.
+    /// The rejected version, and how its rollout ended.
     pub rejected: Option<(u8, Outcome)>,
     pub abort_asked: bool,
     pub retry_asked: bool,
     pub operator: u8,
 }
 
-/// Where a rollout goes.
+/// The target of a rollout.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Goal {
     Version(u8),
@@ -211,7 +211,7 @@ pub enum Outcome {
     RolledBack,
 }
 
-/// How often each thing may still happen.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Budget {
     pub spec: u8,
@@ -219,7 +219,7 @@ pub struct Budget {
     pub scale: u8,
     pub abort: u8,
     pub retry: u8,
-    /// Hooks that a person goes on without.
+    /// Skips of a hook by a person.
     pub skip: u8,
     pub child_deleted: u8,
     pub pod_deleted: u8,
@@ -231,20 +231,20 @@ pub struct Budget {
     /// Changes of `maxUnavailable`.
     pub wave: u8,
     pub partition: u8,
-    /// A version that ran does so no longer.
+    /// A version that ran stops running.
     pub breaks: u8,
-    /// A sidecar cannot be reached, or can again.
+    /// A sidecar becomes unreachable or reachable.
     pub mute: u8,
-    /// A StatefulSet's revision moves by itself.
+    /// A StatefulSet's revision changes by itself.
     pub drift: u8,
-    /// A write is decided on by a leader that is none any more.
+    /// A write was decided by a replica that no longer leads.
     pub late: u8,
 }
 
-/// A write that an old leader has decided on. It lands only on the object that it was decided on, unchanged.
+/// A late write of an old leader. It succeeds only if its object is unchanged.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Late {
-    /// A version and its hash, for a node that was observed so.
+    /// A version and its hash, for a node that was observed like this.
     Grant {
         pinned: bool,
         node: u8,
@@ -252,14 +252,14 @@ pub enum Late {
         granted: u8,
         wave: u8,
     },
-    /// A new node.
+    /// Creates a node.
     Create {
         node: u8,
         version: u8,
         granted: u8,
         wave: u8,
     },
-    /// A node goes.
+    /// Removes a node.
     Remove {
         node: u8,
     },
@@ -274,31 +274,31 @@ pub enum Late {
         node: u8,
         template: u8,
     },
-    /// A node's status.
+    /// Writes a node's status.
     Status {
         node: u8,
         child: Child,
         same_pod: bool,
         recorded: bool,
     },
-    /// The fleet's status.
+    /// Writes the fleet's status.
     Fleet {
         fleet: Fleet,
     },
 }
 
-/// Everything.
+/// A state.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct State {
     pub fleet: Fleet,
     pub nodes: [Node; MAX_NODES],
     pub left: Budget,
-    /// A bit for each version that does not run.
+    /// The versions that do not run, as bits.
     pub broken: u8,
     pub late: Option<Late>,
 }
 
-/// What does not change within a world.
+/// The constants of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     pub name: &'static str,
@@ -308,24 +308,24 @@ pub struct World {
     /// `max_unavailable` is a percentage.
     pub percent: bool,
     pub partition: u8,
-    /// A node is available only some time after it is Ready.
+    /// A node becomes available some time after it is Ready.
     pub min_ready: bool,
-    /// Nodes are looked at in every order, not from the highest ordinal.
+    /// Nodes are examined in every order, not only from the highest ordinal.
     pub any_order: bool,
     /// When a late write may land.
     pub lands: Lands,
     /// The versions that do not run.
     pub broken: &'static [u8],
-    /// They run, and never become ready.
+    /// They run, but never become ready.
     pub broken_runs: bool,
     pub sidecar: bool,
     pub rollback: bool,
-    /// Where hooks stand, and what the failure of each leads to.
+    /// The points of hooks, and the effect of each one's failure.
     pub hooks: &'static [(HookPoint, OnHookFailure)],
     /// Nothing exists and nothing has completed.
     pub new: bool,
     pub budget: Budget,
-    /// A situation that the world is there for.
+    /// The situation that the world is meant to cover.
     pub meets: fn(&State) -> bool,
 }
 
@@ -334,24 +334,25 @@ pub struct World {
 pub enum Lands {
     /// Within the request's time-out, which a new leader waits for.
     InTime,
-    /// At any time: the process slept between its look at the lease and the write.
+    /// At any time: the process was suspended between checking the lease and the write.
     Whenever,
 }
 
 impl State {
-    /// Whether a template with this hash does not run.
+    /// True if a template with this hash does not run.
     pub fn is_broken(&self, hash: u8) -> bool {
         is_broken(self.broken, hash)
     }
 }
 
-/// Whether a template with this hash is of one of the versions that do not run.
+/// True if a template with this hash is of a version that does not run.
 pub fn is_broken(broken: u8, hash: u8) -> bool {
     hash != 0 && hash != EDITED && broken & (1 << ((hash - 1) / 2)) != 0
 }
 
 impl World {
-    /// Whether revisions move here; elsewhere nothing is kept of what pods say that they were made for.
+    /// True if revisions change by themselves in this world; elsewhere the records of what pods were made for are not
+    /// modelled.
     pub fn drifts(&self) -> bool {
         self.budget.drift > 0
     }
@@ -400,17 +401,17 @@ impl World {
 }
 
 impl Node {
-    /// What the orchestrator knows of it.
+    /// The orchestrator's view of it.
     pub fn view(&self) -> Child {
         self.known.unwrap_or(self.child)
     }
 
-    /// The spec that the executor knows: version, granted hash, spent.
+    /// The executor's view of the spec: version, granted hash, spent.
     pub fn spec(&self) -> (u8, u8, bool) {
         self.old_spec.unwrap_or((self.child.version, self.child.granted, self.child.spent))
     }
 
-    /// Changes the object; the orchestrator may go on knowing what was before.
+    /// Changes the object; the orchestrator's cache may stay stale.
     pub fn write(&mut self, change: impl FnOnce(&mut Child)) {
         let before = self.child;
         change(&mut self.child);
@@ -422,7 +423,7 @@ impl Node {
         }
     }
 
-    /// The object goes, and with it, some time later, all that belongs to it.
+    /// Removes the object and, some time later, its dependents.
     pub fn remove(&mut self) {
         self.write(|child| *child = Child::default());
         self.old_spec = None;
@@ -443,7 +444,7 @@ impl Node {
         }
     }
 
-    /// Whether nothing that Windlass has no say in keeps it from serving.
+    /// True if nothing outside of Windlass's control keeps it from serving.
     pub fn may_serve(&self) -> bool {
         !self.dead && !self.mute
     }
@@ -452,13 +453,13 @@ impl Node {
         self.pod == Pod::Ready && !self.terminating
     }
 
-    /// Where a node is available only some time later, it counts as taken down until then.
+    /// With `minReadySeconds` it counts as taken down until they have passed.
     pub fn becomes_ready(&mut self, min_ready: bool) {
         self.pod = Pod::Ready;
         self.taken_down &= min_ready;
     }
 
-    /// It has been Ready for `minReadySeconds`, by what the orchestrator knows of it or by the object itself.
+    /// `minReadySeconds` have passed, in the orchestrator's view or also for the object itself.
     pub fn time_passes(&mut self, object_too: bool) {
         let wait = |child: Child| Child { waited: child.available, ..child };
         self.known = self.known.map(wait);
@@ -471,7 +472,7 @@ impl Node {
         }
     }
 
-    /// Somebody breaks it. What served until then is down by them, not by Windlass.
+    /// Somebody breaks it. If it served until then, Windlass did not take it down.
     pub fn disturb(&mut self, change: impl FnOnce(&mut Self)) {
         self.taken_down &= !self.serves();
         change(self);

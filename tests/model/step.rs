@@ -1,4 +1,4 @@
-//! Everything that may happen next in a state, and the safety properties of what Windlass does.
+//! The possible next steps of a state, and the safety properties of Windlass's steps.
 
 use crate::executor::{Effect, Executor};
 use crate::orchestrator::{Orchestrator, child_facts};
@@ -8,22 +8,22 @@ use crate::state::{
 };
 use crate::{faults, hooks, late};
 
-/// Who did it.
+/// The author of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Who {
-    /// Windlass or Kubernetes: it happens by itself.
+    /// Windlass or Kubernetes: spontaneous.
     System,
     /// A person or a fault: it need not happen.
     World,
 }
 
-/// A thing that may happen next.
+/// A possible next step.
 pub struct Edge {
     pub who: Who,
     pub what: &'static str,
     pub node: usize,
     pub next: State,
-    /// The write that it is, where a leader may go to sleep before it.
+    /// The write of the step, before which a leader may be suspended.
     pub write: Option<Late>,
 }
 
@@ -34,7 +34,7 @@ pub struct Operator {
     pub orchestrator: Orchestrator,
 }
 
-/// What may happen next, and what of it must never happen.
+/// The possible next steps, and the violations among them.
 #[derive(Default)]
 pub struct Steps {
     pub edges: Vec<Edge>,
@@ -55,7 +55,7 @@ impl Steps {
     }
 }
 
-/// Which version a node is to run, as far as the orchestrator knows.
+/// The version that a node should run, as far as the orchestrator knows.
 fn wanted_version(state: &State, child: &Child) -> u8 {
     match state.fleet.rollout {
         Some(Goal::Version(version)) => version,
@@ -65,7 +65,7 @@ fn wanted_version(state: &State, child: &Child) -> u8 {
 
 pub fn steps(world: &World, state: &State, operator: &mut Operator) -> Steps {
     let mut steps = Steps::default();
-    // A new leader does nothing before the old one's last request is over.
+    // A new leader does nothing until the old one's last request is over.
     let leads = world.lands == Lands::Whenever || state.late.is_none();
     if leads {
         orchestrate(world, state, operator, &mut steps);
@@ -86,7 +86,7 @@ pub fn views(state: &State) -> [Child; MAX_NODES] {
     state.nodes.each_ref().map(Node::view)
 }
 
-/// The API server tells the orchestrator's cache of its own write at once.
+/// The orchestrator's cache has its own write at once.
 fn own_write(node: &mut Node, change: impl FnOnce(&mut Child)) {
     change(&mut node.child);
     node.known = None;

@@ -1,4 +1,4 @@
-//! Fleets as the operator made them in a simulated cluster whose time is its own: the same to the second each time.
+//! Fleets that the operator made in a simulated cluster with its own time: equal to the second in each run.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use windlass_sim::{Cluster, ClusterClock, Image, Options};
 
 pub const NAMESPACE: &str = "shop";
 
-/// The cluster, and what its clock shows.
+/// The cluster and its time.
 pub struct Scene {
     pub image: Image,
     pub now: DateTime<Utc>,
 }
 
-/// Plays it. Blocks; what takes minutes there takes a second here.
+/// Plays the scene. Blocks for about a second, which is minutes of the cluster's time.
 pub fn played() -> Scene {
     let play = || {
         let runtime =
@@ -60,7 +60,7 @@ async fn play() -> Scene {
         make(&fleets, name, replicas, strategy).await;
     }
     sleep(Duration::from_mins(5)).await;
-    // One waits for a person, one cannot go on, and one is half way.
+    // One waits for a person, one is blocked, and one is half done.
     set_image(&fleets, "web", "web:1.1").await;
     sleep(Duration::from_mins(2)).await;
     set_image(&fleets, "db", "db:1.1-nope").await;

@@ -1,4 +1,4 @@
-//! A real terminal: tmux, and in it the shipped program, for which time stands still (libfaketime). Both are Debian's.
+//! A real terminal: the shipped program in tmux, with its time frozen by libfaketime. Both are Debian's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +9,13 @@ use chrono::{DateTime, Utc};
 
 use crate::debian;
 
-/// Longer than any screen takes, on a machine with much else to do.
+/// The time limit of a screen on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How many servers of terminals this process has started.
+/// The number of tmux servers that this process has started.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// A server of terminals.
+/// A tmux server.
 pub struct Terminals {
     tmux: PathBuf,
     faketime: PathBuf,
@@ -23,7 +23,7 @@ pub struct Terminals {
     count: AtomicU32,
 }
 
-/// What a terminal is like.
+/// The properties of a terminal.
 #[derive(Clone, Copy)]
 pub struct Like {
     pub columns: u32,
@@ -41,7 +41,7 @@ pub struct Terminal<'a> {
 }
 
 impl Terminals {
-    /// Nothing where it cannot be had here, which is told in one line.
+    /// `None`, with a message, if tmux is unavailable.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed =
@@ -53,7 +53,7 @@ impl Terminals {
         let folder = std::env::temp_dir().join(format!("windlass-screens-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let terminals = Self { tmux, faketime, folder, count: AtomicU32::new(0) };
-        // Without a session the server would end.
+        // The server would end without a session.
         terminals.tmux(&["new-session", "-d", "-s", "keep", "cat"]);
         Some(terminals)
     }
@@ -72,7 +72,7 @@ impl Terminals {
         text(&output.stdout)
     }
 
-    /// Runs the program in a terminal, at this time of the wall.
+    /// Runs the program in a terminal, at this time.
     pub fn run(&self, like: Like, now: DateTime<Utc>, kubeconfig: &Path, words: &str) -> Terminal<'_> {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
         let ended = self.folder.join(format!("{name}-ended"));
@@ -93,12 +93,12 @@ impl Terminals {
         Terminal { of: self, name, ended, colours: like.colours }
     }
 
-    /// A bash that knows nothing of who runs it, in which time goes on.
+    /// A bash without configuration, with running time.
     pub fn bash(&self) -> Terminal<'_> {
         self.shell("PS1='$ ' bash --norc --noprofile")
     }
 
-    /// A zsh, as somebody has set it up who wants completion; nothing where it cannot be had here.
+    /// A zsh with completion enabled; `None` if unavailable.
     pub fn zsh(&self) -> Option<Terminal<'_>> {
         let zsh = debian::program_with_libraries("zsh", "bin/zsh")?;
         let root = zsh.parent().unwrap().display();
@@ -110,16 +110,16 @@ impl Terminals {
         Some(self.shell(&format!("ZDOTDIR='{}' {} -d -i", self.folder.display(), zsh.display())))
     }
 
-    /// A fish; nothing where it cannot be had here.
+    /// A fish; `None` if unavailable.
     pub fn fish(&self) -> Option<Terminal<'_>> {
         let fish = debian::program_with_libraries("fish", "usr/bin/fish")?;
-        // It looks for its functions beside itself where its settings are there, too.
+        // A relocated fish finds its functions only if its configuration folder exists next to it.
         std::fs::create_dir_all(fish.parent().unwrap().join("usr/etc/fish")).unwrap();
         let settings = r#"function fish_prompt; echo -n "\$ "; end; set fish_greeting; set fish_autosuggestion_enabled 0"#;
         Some(self.shell(&format!("{} -C '{settings}'", fish.display())))
     }
 
-    /// A shell with the shipped program on its path, and a home of its own.
+    /// A shell with the shipped program on its path, and its own home folder.
     fn shell(&self, shell: &str) -> Terminal<'_> {
         let name = format!("t{}", self.count.fetch_add(1, Ordering::Relaxed));
         let ended = self.folder.join(format!("{name}-ended"));
@@ -145,13 +145,13 @@ impl Drop for Terminals {
 }
 
 impl Terminal<'_> {
-    /// Waits until the program has ended. Answers with its exit code.
+    /// Waits until the program has ended. Returns its exit code.
     pub fn end(&self) -> i32 {
         let code = || std::fs::read_to_string(&self.ended).ok()?.trim().parse().ok();
         self.until("the program ends", code)
     }
 
-    /// Waits until the screen says something.
+    /// Waits until the screen contains the words.
     pub fn says(&self, words: &str) {
         self.until(words, || self.captured(&["-p"]).contains(words).then_some(()));
     }
@@ -172,19 +172,19 @@ impl Terminal<'_> {
         self.of.tmux(&["send-keys", "-t", &self.name, key]);
     }
 
-    /// Types words as they are.
+    /// Types words literally.
     pub fn type_in(&self, words: &str) {
         self.of.tmux(&["send-keys", "-t", &self.name, "-l", words]);
     }
 
-    /// What is on the screen; `\e` stands for what begins a colour.
+    /// The screen; `\e` stands for the start of an escape sequence.
     pub fn screen(&self) -> String {
         let text = self.captured(if self.colours { &["-p", "-e"] } else { &["-p"] });
         let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
         (lines.join("\n") + "\n").replace('\x1b', "\\e")
     }
 
-    /// The lines that the terminal itself broke, as they were written: those that were too long for it.
+    /// The lines that were too long for the terminal, unwrapped.
     pub fn wrapped(&self) -> Vec<String> {
         let (seen, joined) = (self.captured(&["-p"]), self.captured(&["-p", "-J"]));
         let seen: Vec<&str> = seen.lines().map(str::trim_end).collect();

@@ -1,4 +1,4 @@
-//! A fleet that is as it should be: what is lost of its records comes back without a restart, and nobody is asked anything.
+//! A fleet at rest: lost records are restored without a restart, and without requests.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn uids(w: &World) -> Vec<Value> {
 
 #[test]
 fn a_stateful_set_whose_recorded_hash_is_gone_is_recorded_again_without_a_restart() {
-    // By a hand while the operator looks on, and while it is away.
+    // By a person while the operator runs, and while it does not.
     for away in [false, true] {
         play(|w| async move {
             w.serve(in_place(3)).await;

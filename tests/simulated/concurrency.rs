@@ -1,4 +1,4 @@
-//! `--concurrency`: how many objects of a kind are reconciled at the same time.
+//! `--concurrency`: how many objects of a kind are reconciled at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use windlass_sim::Options;
 
 use super::stage::{furnished, paused};
 
-/// How many are in there now, and how many were at most.
+/// The current and the greatest number of reconciles.
 #[derive(Clone, Default)]
 struct Room(Arc<Mutex<(usize, usize)>>);
 

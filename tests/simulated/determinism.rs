@@ -13,7 +13,7 @@ use windlass_sim::Options;
 
 use super::stage::{create_set, furnished, paused, until_available};
 
-/// Sets made, rolled and deleted, with watches open: every request and every object, as text.
+/// Creates, rolls and deletes sets, with open watches: every request and every object, as text.
 fn trace(seed: u64) -> String {
     paused(async {
         let cluster = furnished(Options::seeded(seed));

@@ -118,7 +118,7 @@ fn a_delayed_request_is_late_on_the_clusters_clock() {
     });
 }
 
-/// Does one thing to the events of objects of one name.
+/// The fate of events of objects with one name.
 struct OnEvent(&'static str, WatchFate, Arc<Mutex<usize>>);
 
 impl FaultPlan for OnEvent {
@@ -132,7 +132,7 @@ impl FaultPlan for OnEvent {
     }
 }
 
-/// What a reflector knows of the value of `one`, over time, under a fate of its first event.
+/// The values of `one` in a reflector over time, under a fate of its first event.
 fn known_under(fate: WatchFate) -> Vec<String> {
     paused(async {
         let cluster = furnished(Options::seeded(1));
@@ -159,7 +159,7 @@ fn watches_drop_delay_and_break_as_told_and_come_back() {
     assert_eq!(known_under(WatchFate::Show), ["2", "3", "3"]);
     assert_eq!(known_under(WatchFate::Drop), ["1", "3", "3"]);
     assert_eq!(known_under(WatchFate::Later(Duration::from_secs(10))), ["1", "1", "3"]);
-    // Nobody here has a time-out.
+    // Nothing here has a time-out.
     assert_eq!(known_under(WatchFate::Silent), ["1", "1", "1"]);
     assert_eq!(known_under(WatchFate::Cut).last().unwrap(), "3");
     assert_eq!(known_under(WatchFate::Gone).last().unwrap(), "3");

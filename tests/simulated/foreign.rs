@@ -1,5 +1,5 @@
-//! A node's pod, or its claim, has a name that belongs to something else: that is said, it is not touched, and the
-//! other nodes go on.
+//! The name of a node's pod or claim belongs to another object: it is reported and not touched, and the other nodes
+//! continue.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn said_of(status: &Value, type_: &str) -> String {
     text(&found, "message").to_owned()
 }
 
-/// Holds that node db-1 is refused because of an object, that the fleet says so, and that the others run.
+/// Asserts that node db-1 is refused because of an object, that the fleet reports it, and that the others run.
 async fn is_refused(w: &World, object: &str) {
     let refused = |s: &Value| condition(s, "UpToDate") == "False/InvalidSpec" && s["readyReplicas"] == 2;
     let status = w.until("it is refused", refused).await;
@@ -80,7 +80,7 @@ fn a_foreign_claim_of_a_nodes_name_is_said_and_taken_only_when_a_person_says_so(
 #[test]
 fn a_name_that_belongs_to_another_fleet_is_said_and_the_other_nodes_go_on() {
     play(|w| async move {
-        // The Service in front of fleet db-1 has the name of the one of node db-1, of fleet db.
+        // The Service of fleet db-1 has the same name as that of node db-1 of fleet db.
         let mut other = in_place(1);
         other["metadata"]["name"] = json!("db-1");
         w.create(other).await;
@@ -107,7 +107,7 @@ fn a_name_that_belongs_to_another_fleet_is_said_and_the_other_nodes_go_on() {
             "True/Applied",
             "nor is the other one touched"
         );
-        // It goes on once the name is free.
+        // It continues once the name is free.
         let none = kube::api::Patch::Merge(json!({"spec": {"service": null}}));
         w.fleets().patch("db-1", &kube::api::PatchParams::default(), &none).await.unwrap();
         w.until("it has its Service", is_up_to_date).await;

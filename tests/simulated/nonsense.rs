@@ -1,4 +1,4 @@
-//! An annotation that names a plan which this fleet never had: that is said once, and nothing else comes of it.
+//! An annotation that names a plan which the fleet never had: it is reported once, and has no effect.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn an_abort_and_a_retry_of_no_plan_of_the_fleet_are_said_once_and_change_nothing
             ("windlass.dev/abort", "nonsense"),
             ("windlass.dev/retry", "0123456789"),
             ("windlass.dev/abort", "nonsense"),
-            // Its own, which is over.
+            // Its own plan, which is over.
             ("windlass.dev/abort", own.as_str()),
             ("windlass.dev/retry", own.as_str()),
         ] {

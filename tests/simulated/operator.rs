@@ -190,10 +190,10 @@ fn two_nodes_never_run_on_one_claim_and_who_comes_second_says_whose_it_is() {
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
             serde_json::from_value::<DynamicObject>(fleet).unwrap()
         };
-        // Both claims would be called a-e-e-0-0.
+        // Both claims would have the name a-e-e-0-0.
         for (name, template, retention) in [("e", "a-e", "Delete"), ("e-e", "a", "Retain")] {
             fleets.create(&PostParams::default(), &with_claim(name, template, retention)).await.unwrap();
-            // Of two that are made within a second nobody can tell which came first.
+            // Timestamps in seconds do not order two objects created within one.
             tokio::time::sleep(Duration::from_millis(1100)).await;
         }
         let ready = |fleet: &Value| fleet["status"]["phase"] == "Ready";
@@ -208,7 +208,7 @@ fn two_nodes_never_run_on_one_claim_and_who_comes_second_says_whose_it_is() {
         stage.until("NodeDeployment", "e-e", "the second is refused", refused).await;
         let sets = stage.api("apps", "v1", "StatefulSet");
         assert!(sets.get_opt("e-e-0").await.unwrap().is_none(), "nothing runs on another's claim");
-        // Once the name is free, and its claim with it, the second goes on by itself.
+        // Once the name and its claim are free, the second continues by itself.
         fleets.delete("e", &kube::api::DeleteParams::default()).await.unwrap();
         stage.until("NodeDeployment", "e-e", "the second runs", ready).await;
     });

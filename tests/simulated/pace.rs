@@ -1,4 +1,4 @@
-//! How fast the cluster is, and how slow it can be made.
+//! The speed of the cluster, and its configurable latencies.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn an_idle_day_takes_well_under_a_second() {
     });
     let took = started.elapsed();
     println!("an idle day took {took:?}");
-    // Unoptimised, and next to other tests: five times what it takes alone.
+    // Unoptimized, and next to other tests: five times what it takes alone.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
@@ -123,7 +123,7 @@ fn the_clock_jumps_and_stands_still() {
     });
 }
 
-/// A thousand sets are made and rolled: what a large fleet asks of the cluster.
+/// Creates and rolls a thousand sets, the load of a large fleet.
 #[test]
 #[ignore = "a measurement: cargo test --release --test simulated thousand -- --ignored --nocapture"]
 fn a_thousand_sets_are_made_and_rolled() {

@@ -1,5 +1,5 @@
-//! What a platform does beneath those who use it: its admission rewrites what is written, its StatefulSet controller writes
-//! revisions down anew, its watches fall silent.
+//! Actions of the platform: admission rewrites objects, the StatefulSet controller re-serializes revisions, watches
+//! become silent.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_policy_for_templates_has_its_way_with_any_write_of_a_set_and_with_dry_runs(
         assert_eq!(after.metadata.generation, Some(2));
         let revision = |set: &StatefulSet| set.status.clone().unwrap().update_revision;
         assert_ne!(revision(&before), revision(&after));
-        // With OnDelete the pod stays where it was.
+        // With OnDelete the pod keeps its revision.
         let pod = pod(&client, "s-0").await.unwrap();
         assert_eq!(Some(label(&pod, "controller-revision-hash").to_owned()), revision(&before));
 
@@ -109,7 +109,7 @@ fn a_revision_that_is_written_down_anew_moves_without_a_change_of_generation() {
         let revision = |set: &StatefulSet| set.status.clone().unwrap().update_revision;
         assert_ne!(revision(&before), revision(&after));
         assert_eq!(pod(&client, "s-0").await.unwrap().uid(), uid);
-        // Once more, and it is the first one's bytes again.
+        // Once more, and the bytes are the first ones again.
         cluster.reserialise_revisions();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(revision(&until_available(&client, "s", 1).await), revision(&before));

@@ -1,4 +1,4 @@
-//! Pods that the API server refuses: why is known from one watch of events, whoever waits and however long.
+//! Pods that the API server refuses: one watch of events provides the reason to all who wait.
 
 use serde_json::json;
 use windlass_sim::{AuditEntry, Before, Failure, FaultPlan, NoFaults, RequestInfo};
@@ -8,7 +8,7 @@ use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
 const EVENTS: &str = "events.events.k8s.io";
 const NODES: usize = 6;
 
-/// Lets the operator ask for no events.
+/// Forbids the operator to read events.
 struct NoEvents;
 
 impl FaultPlan for NoEvents {

@@ -1,4 +1,4 @@
-//! A ControllerRevision that somebody deletes although nodes are still to run it.
+//! Somebody deletes a ControllerRevision that nodes still need.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn the_current_revision_is_made_again_from_what_nodes_still_hold() {
         assert!(
             after["revision"].as_i64() < w.get(REVISION, text(&held, "updateRevision"))["revision"].as_i64()
         );
-        // The node that held it may be gone by the time that it is missed.
+        // The node that had it may be gone by the time it is missed.
         let uid = w.get(NODE, "db-0")["metadata"]["uid"].clone();
         w.kill_operator();
         w.delete(REVISION, &current).await;
@@ -59,7 +59,7 @@ fn a_revision_that_is_made_again_takes_its_place_among_the_others() {
             w.rest(10).await;
             assert_eq!((number(current), number(wanted)), (Some(1), Some(2)), "{deleted:?}");
         }
-        // On the way back what last completed is the newer of the two.
+        // In a rollback the last completed revision is the newer one.
         w.change(json!({"updateStrategy": {"inPlace": {"partition": 0}}})).await;
         w.until("it is over", is_up_to_date).await;
         w.change(json!({"updateStrategy": {"inPlace": {"partition": 2}}})).await;

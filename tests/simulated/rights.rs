@@ -1,4 +1,4 @@
-//! What the API server does not allow is said, and holds up nothing that does not rest on it.
+//! Forbidden requests are reported, and block nothing that does not depend on them.
 
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
@@ -8,7 +8,7 @@ use super::sets::world::{NODE, World, blue_green, condition, fleet, is_up_to_dat
 const CLAIMS: &str = "persistentvolumeclaims";
 const REVISIONS: &str = "controllerrevisions.apps";
 
-/// Fails what the operator asks of one kind of object.
+/// Fails the operator's requests for one kind of object.
 struct Denied(&'static str, &'static str, Failure);
 
 impl FaultPlan for Denied {
@@ -22,7 +22,7 @@ fn deny(w: &World, verb: &'static str, resource: &'static str) {
     w.cluster.set_faults(Box::new(Denied(verb, resource, Failure::Forbidden("no right".to_owned()))));
 }
 
-/// What a condition says, where it is so.
+/// The message of a condition with this status.
 fn said(status: &Value, type_: &str, state: &str) -> String {
     let list = status["conditions"].as_array().cloned().unwrap_or_default();
     let found = list.iter().find(|c| c["type"] == type_).cloned().unwrap_or_default();
@@ -116,7 +116,7 @@ fn a_template_that_the_api_server_cannot_be_asked_about_is_not_settled_and_holds
         assert!(message.contains("not known yet"), "{status:#}");
         assert_eq!(condition(&status, "Reconciling"), "True/Progressing");
         assert_eq!(condition(&status, "Stalled"), "False/Progressing");
-        // A StatefulNode is made again meanwhile; one too many stays as long as that is down.
+        // A StatefulNode is recreated meanwhile; a surplus one stays as long as that is down.
         w.delete(NODE, "db-1").await;
         w.change(json!({"replicas": 2})).await;
         let told = |s: &Value| {

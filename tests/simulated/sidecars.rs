@@ -1,4 +1,4 @@
-//! Sidecars that nobody can reach: what is sent to them is dropped.
+//! Unreachable sidecars: requests to them are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use windlass_sim::Options;
 
 use super::stage::{furnished, paused};
 
-/// How often the simulated cluster is looked at. A look at a thousand nodes takes its time.
+/// The polling interval. Reading a thousand nodes takes a while.
 const OFTEN: Duration = Duration::from_millis(100);
 const SELDOM: Duration = Duration::from_secs(5);
 
@@ -76,7 +76,7 @@ async fn until(what: &str, pace: Duration, holds: impl AsyncFn() -> bool) {
     panic!("waited in vain until {what}");
 }
 
-/// How long a fleet of three takes to be rolled beside so many nodes whose sidecars are cut off.
+/// How long the rollout of a fleet of three takes next to this many nodes with unreachable sidecars.
 fn rolled_beside(cut_off: usize) -> Duration {
     paused(async {
         let cluster = furnished(Options::seeded(11));

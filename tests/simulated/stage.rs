@@ -1,4 +1,4 @@
-//! A furnished cluster, and what the tests put on it.
+//! A furnished cluster for tests.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use windlass_sim::kubelet::Kubelet;
 use windlass_sim::{Cluster, Options};
 
-/// Runs a test on a runtime of its own whose time is paused.
+/// Runs a test in a runtime with paused time.
 pub fn paused<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(test)
 }
 
-/// A cluster with a node, a namespace and a played kubelet. Must be called within a runtime.
+/// A cluster with a node, a namespace and a simulated kubelet. Call it within a runtime.
 pub fn furnished(options: Options) -> Cluster {
     let cluster = Cluster::start(options);
     let room = json!({"cpu": "10000", "memory": "100Ti", "pods": "100000"});
@@ -52,7 +52,7 @@ pub async fn create_set(client: &Client, name: &str, image: &str, replicas: i32)
     sets.create(&PostParams::default(), &set(name, image, replicas)).await.unwrap();
 }
 
-/// Waits until a set has so many available pods.
+/// Waits until a set has this many available pods.
 pub async fn until_available(client: &Client, name: &str, count: i32) -> StatefulSet {
     let sets: Api<StatefulSet> = Api::namespaced(client.clone(), "test");
     for _ in 0..3000 {

@@ -26,7 +26,7 @@ use crate::controlplane::{ControlPlane, Error, Namespace, Options, STORAGE_CLASS
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_mins(2);
 
-/// The control plane, its kubelet and the images there are.
+/// The control plane, its kubelet and the images.
 pub struct Cluster {
     pub cp: ControlPlane,
     pub images: Images,
@@ -51,14 +51,14 @@ impl Cluster {
         Self::start_with(Options::default()).await
     }
 
-    /// One whose control plane is otherwise as said here.
+    /// A cluster whose control plane has these options.
     pub async fn start_with(options: Options) -> Result<Self, Error> {
         let options = Options { kubelets: false, nodes: false, ..options };
         let cp = ControlPlane::start(options).await?;
         let images = Images::new();
         let background =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        // Its folder goes with the control plane's.
+        // The folder is deleted with the control plane's.
         let (client, folder) = (cp.kubeconfig().to_owned(), cp.folder().join("kubelet"));
         let known = images.clone();
         let kubelet = background.spawn(async move {
@@ -94,14 +94,14 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether a fleet has completed what its spec now wants.
+/// True if a fleet is up to date with its spec.
 pub fn applied(fleet: &Value) -> bool {
     let conditions = fleet["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let current = fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"];
     current && conditions.iter().any(|c| c["type"] == "UpToDate" && c["status"] == "True")
 }
 
-/// How many of a fleet's nodes the rollout has brought to what it goes to.
+/// The number of nodes at the rollout's target.
 pub fn updated(fleet: &Value) -> u64 {
     fleet["status"]["rollout"]["nodes"]["updated"].as_u64().unwrap_or_default()
 }
@@ -120,13 +120,13 @@ impl Place<'_> {
         Api::namespaced_with(self.client.clone(), &self.ns, &resource)
     }
 
-    /// An object as JSON; null when it does not exist.
+    /// An object as JSON; null if it does not exist.
     pub async fn get(&self, api_version: &str, kind: &str, name: &str) -> Result<Value, Error> {
         let found = self.api(api_version, kind).get_opt(name).await?;
         Ok(found.map(serde_json::to_value).transpose()?.unwrap_or_default())
     }
 
-    /// Waits until something holds for an object.
+    /// Waits until `holds` is true for an object.
     pub async fn until(
         &self,
         (api_version, kind, name): (&str, &str, &str),
@@ -147,7 +147,7 @@ impl Place<'_> {
         }
     }
 
-    /// Waits until a pod is ready, and another than the one with this UID.
+    /// Waits until a pod with another UID is ready.
     pub async fn until_ready(&self, pod: &str, not: &Value) -> Result<Value, Error> {
         let ready = |seen: &Value| {
             let conditions = seen["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -163,7 +163,7 @@ impl Place<'_> {
         if said.code == Some(0) { Ok(said.stdout) } else { Err(said.stderr.into()) }
     }
 
-    /// What a container writes until it is gone.
+    /// The log of a container until its end.
     pub fn followed(&self, pod: &str, container: &str) -> Result<JoinHandle<io::Result<Output>>, Error> {
         let following = Command::new(self.cluster.cp.bin().join("kubectl"))
             .args(["-n", &*self.ns, "logs", "-f", pod, "-c", container])
@@ -182,7 +182,7 @@ impl Place<'_> {
         self.kubectl(&["apply", "--validate=strict", "-f", &path]).await.map(drop)
     }
 
-    /// Starts the operator for this namespace, under the rights that it is deployed with.
+    /// Starts the operator for this namespace, with its deployed rights.
     pub async fn operator(&self, program: impl Into<PathBuf>) -> Result<Child, Error> {
         for rights in ["one-namespace", "hook-jobs-one-namespace"] {
             let file = format!("{}/deploy/rbac/{rights}.yaml", env!("CARGO_MANIFEST_DIR"));

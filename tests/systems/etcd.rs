@@ -1,4 +1,4 @@
-//! A client of etcd's JSON gateway, of what a writer and its judge need.
+//! A client of etcd's JSON gateway, for writers and checks.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::writer::Store;
 
-/// Keys are read back so many at a time.
+/// The page size of reads.
 const PAGE: usize = 1000;
 
-/// A client that asks one member, and another one after a failure.
+/// A client of one member, which switches to another one after a failure.
 #[derive(Clone)]
 pub struct Etcd {
     http: reqwest::Client,
@@ -20,7 +20,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Of members at these addresses.
+    /// For members at these addresses.
     pub fn new(addresses: impl IntoIterator<Item = String>) -> Self {
         let members = addresses.into_iter().map(|address| format!("http://{address}:2379")).collect();
         Self { http: reqwest::Client::new(), members, at: 0 }
@@ -35,7 +35,7 @@ impl Etcd {
         if status.is_success() { Ok(said) } else { Err(format!("{url}: {status}: {said}")) }
     }
 
-    /// What each member says of itself; None of one that does not answer.
+    /// The status of each member; `None` if it does not answer.
     pub async fn members(&self) -> Vec<Option<Member>> {
         let mut all = Vec::new();
         for member in 0..self.members.len() {
@@ -50,7 +50,7 @@ impl Etcd {
         all
     }
 
-    /// All that is there under `w/`, read through the quorum.
+    /// All keys under `w/`, read through the quorum.
     pub async fn written(&self) -> Result<BTreeMap<String, String>, String> {
         let mut all = BTreeMap::new();
         let mut from = b"w/".to_vec();
@@ -69,7 +69,7 @@ impl Etcd {
         }
     }
 
-    /// Which of these numbers are not there.
+    /// The numbers whose values are missing.
     pub async fn lost(&self, acknowledged: &BTreeMap<u64, String>) -> Result<BTreeSet<u64>, String> {
         let written = self.written().await?;
         let is_there = |number: u64, key: &String| written.get(key) == Some(&number.to_string());
@@ -78,7 +78,7 @@ impl Etcd {
     }
 }
 
-/// A member as it describes itself.
+/// The status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub version: String,
@@ -90,7 +90,7 @@ impl Store for Etcd {
     async fn write(&mut self, number: u64) -> Result<String, String> {
         let key = format!("w/{number:010}");
         let member = self.at;
-        // If this is not heard to its end, the next one asked is another.
+        // If this future is dropped, the next request goes to another member.
         self.at = (self.at + 1) % self.members.len();
         let bytes = |text: String| ByteString(text.into_bytes());
         let body = json!({"key": bytes(key.clone()), "value": bytes(number.to_string())});

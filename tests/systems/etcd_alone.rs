@@ -1,4 +1,4 @@
-//! etcd as a plain StatefulSet: what its members go through without Windlass.
+//! etcd as a plain StatefulSet, for comparison with Windlass.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,18 +45,18 @@ async fn three_members_agree_on_a_leader_and_survive_each_pods_deletion() -> Res
         place.kubectl(&["delete", "pod", pod, "--wait=false"]).await?;
         let after = place.until_ready(pod, &before["metadata"]["uid"]).await?;
         assert_eq!(after["status"]["podIP"], before["status"]["podIP"]);
-        // A member that came back with an empty folder would be refused by the others: it is the one that was.
+        // The others would refuse a member with an empty folder: it kept its identity.
         let told = place.kubectl(&["logs", pod]).await?;
         assert!(told.contains("restarting local member"), "{told}");
     }
     assert_eq!(etcd.lost(&written).await?, BTreeSet::new());
-    // What was never written is missed, and so is what is there with another value.
+    // An unwritten key counts as missing, and so does one with another value.
     written.extend([(20, "w/never".to_owned()), (21, written[&0].clone())]);
     assert_eq!(etcd.lost(&written).await?, BTreeSet::from([20, 21]));
     Ok(())
 }
 
-/// Rolls the set to an image, and says the longest time in which nothing was acknowledged.
+/// Rolls out an image, and returns the longest time without an acknowledged write.
 pub async fn rolled(place: &Place<'_>, image: &str, writer: &Writer) -> Result<Duration, Error> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     writer.forget_gaps();

@@ -1,5 +1,5 @@
-//! etcd rolled from one patch version to the next by Windlass, with the hooks of the sample fleet, under a writer that never
-//! stops.
+//! Windlass rolls etcd from one patch version to the next, with the hooks of the sample fleet, under a continuous
+//! writer.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::{
     writer::{Tally, Writer, judge_tally},
 };
 
-/// No quorum is lost in a rollout, so nobody has to wait longer than for an election.
+/// The longest acceptable gap: a rollout loses no quorum, so a gap is at most an election.
 const BEARABLE: Duration = Duration::from_secs(5);
-/// With a member killed beside the one that goes there is none until one of them is back.
+/// The same with another member killed: there is no quorum until one of them is back.
 const BEARABLE_KILLED: Duration = Duration::from_mins(1);
-/// Fails unless all that was acknowledged is there, everybody runs this version and nobody had to wait long.
+/// Fails unless all acknowledged writes exist, every member runs this version and no gap was too long.
 pub async fn judge(
     what: &str,
     version: &str,
@@ -38,7 +38,7 @@ pub async fn judge(
     Ok(())
 }
 
-/// The sample fleet with three ready members, and the way to them.
+/// The sample fleet with three ready members, and a client.
 async fn fleet(namespace: &str) -> Result<(Fleet, Etcd), Error> {
     let fleet = Fleet::new(namespace, "etcd", add_etcd).await?;
     let etcd = Etcd::new(fleet.addresses());
@@ -49,7 +49,7 @@ fn template(image: &str) -> Value {
     json!({"image": image})
 }
 
-/// Rolls to an image and says the longest time in which nothing was acknowledged.
+/// Rolls out an image and returns the longest time without an acknowledged write.
 async fn rolled(fleet: &Fleet, image: &str, writer: &Writer) -> Result<Duration, Error> {
     fleet.rolled(&template(image), writer, async || Ok(())).await
 }
@@ -74,7 +74,7 @@ async fn windlass_rolls_etcd_with_hooks_and_loses_nothing() -> Result<(), Error>
         assert_eq!(states(&node, "run-job"), ["Complete"], "{:#}", node["status"]["plan"]);
         assert_eq!(states(&node, "call-http"), ["Complete"], "{:#}", node["status"]["plan"]);
     }
-    // Whoever led when its turn came has handed that on, and nobody went before the others were asked.
+    // The leader handed over before its turn, and no member was replaced before the others were checked.
     let mut said = String::new();
     let jobs =
         fleet.place.kubectl(&["get", "jobs", "-l", "windlass.dev/hook=hand-over", "-o", "name"]).await?;

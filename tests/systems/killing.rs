@@ -1,4 +1,4 @@
-//! Kills what this process's kubelet runs, as the kernel would.
+//! Kills processes of this process's kubelet, like the kernel would.
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
 use std::{fs, time::Duration};
@@ -7,17 +7,17 @@ use windlass::clock::monotonic;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Sends SIGKILL to the containers' processes whose command lines have all of this in them; says how many there were.
+/// Sends SIGKILL to the containers' processes whose command lines contain all marks; returns how many there were.
 pub fn kill(marks: &[&str]) -> usize {
     let found = processes(marks);
     for pid in &found {
-        // One that has ended by itself meanwhile is not reaped by anybody else: its number is still its own.
+        // A process that has ended meanwhile is not reaped yet: its ID is not reused.
         let _ = std::process::Command::new("kill").args(["-KILL", pid]).status();
     }
     found.len()
 }
 
-/// Kills as soon as there is something to kill.
+/// Kills as soon as there is a process.
 pub async fn kill_one(marks: &[&str]) {
     let until = monotonic() + PATIENCE;
     while kill(marks) == 0 {
@@ -26,7 +26,7 @@ pub async fn kill_one(marks: &[&str]) {
     }
 }
 
-/// The numbers of the processes that this one has started. Another test's are never among them.
+/// The IDs of the processes that this one has started, never those of another test.
 fn processes(marks: &[&str]) -> Vec<String> {
     let own = std::process::id().to_string();
     let all = fs::read_dir("/proc").into_iter().flatten();
@@ -42,6 +42,6 @@ fn processes(marks: &[&str]) -> Vec<String> {
 
 fn parent(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program stands in brackets, and may have any of its own.
+    // The name of the program stands in parentheses, and may contain any characters.
     stat.rsplit_once(") ")?.1.split(' ').nth(1).map(str::to_owned)
 }

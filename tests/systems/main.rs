@@ -1,4 +1,4 @@
-//! Real servers, as processes under a real control plane: what they go through when their pods do.
+//! Real servers, as processes under a real control plane, during the replacement of their pods.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod cluster;

@@ -1,4 +1,4 @@
-//! Windlass's own sidecar, as a process in the pod: what it is asked and answers is real.
+//! Windlass's own sidecar, as a process in the pod, with real requests and answers.
 
 use serde_json::{Value, json};
 use windlass_process_kubelet::Image;
@@ -54,7 +54,7 @@ async fn a_node_serves_once_its_own_sidecar_was_told_and_again_after_the_sidecar
     );
     let at = format!("{}:7777", before["status"]["podIP"].as_str().unwrap_or_default());
     assert_eq!(kill(&[&at]), 1, "the sidecar is a process");
-    // It has forgotten that the node was marked, and says so by its probe until the operator has marked it again.
+    // It has forgotten that the node was marked, and its probe fails until the operator has marked it again.
     let again = |node: &Value| {
         let plan = &node["status"]["plan"];
         plan["recipe"] == "MarkReady" && plan["state"] == "Complete"

@@ -1,4 +1,4 @@
-//! A client of NATS of what a writer and its judge need: requests, and JetStream by requests.
+//! A client of NATS for writers and checks: requests, and JetStream by requests.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use std::{
@@ -15,38 +15,38 @@ use tokio::{
 
 use crate::writer::Store;
 
-/// A stream's name; what is written goes to the subject of the same name.
+/// A stream's name, which is also its subject.
 const STREAM: &str = "writes";
-/// Who asks for a stream that nobody leads just then may wait for ever: JetStream drops such requests.
+/// The time-out: JetStream drops requests for a stream without a leader.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often what is there is asked for, a while apart, before it counts as lost.
+/// How often a message is requested before it counts as lost.
 const TRIES: u32 = 50;
 
-/// A client of one server, and of another one after a failure.
+/// A client of one server, which switches to another one after a failure.
 pub struct Nats {
     servers: Vec<String>,
     at: usize,
-    /// None after a request that was given up: its answer may still come.
+    /// `None` after a request that timed out: its answer may still come.
     connection: Option<Connection>,
 }
 
 struct Connection {
     stream: BufReader<TcpStream>,
     requests: u64,
-    /// The server has said that it goes: whoever can is to turn to another one.
+    /// The server announced its shutdown: clients should switch.
     goes: bool,
 }
 
 impl Nats {
-    /// Of servers at these addresses.
+    /// For servers at these addresses.
     pub fn new(addresses: impl IntoIterator<Item = String>) -> Self {
         Self { servers: addresses.into_iter().collect(), at: 0, connection: None }
     }
 
-    /// Sends a request to whoever answers it.
+    /// Sends a request.
     pub async fn request(&mut self, subject: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
         let server = self.at;
-        // If this is not heard to its end, the next one asked is another.
+        // If this future is dropped, the next request goes to another server.
         self.at = (self.at + 1) % self.servers.len();
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -61,7 +61,7 @@ impl Nats {
         answer.ok_or_else(|| format!("nobody answers {subject}"))
     }
 
-    /// A request of JetStream's.
+    /// A request to JetStream.
     pub async fn stream(&mut self, what: &str, body: &Value) -> Result<Value, String> {
         let answer =
             self.request(&format!("$JS.API.STREAM.{what}.{STREAM}"), body.to_string().as_bytes()).await?;
@@ -69,7 +69,7 @@ impl Nats {
         if answer["error"].is_null() { Ok(answer) } else { Err(answer["error"].to_string()) }
     }
 
-    /// The message at a place; None if the stream says that there is none.
+    /// The message at a position; `None` if the stream says that there is none.
     async fn message(&mut self, place: u64) -> Result<Option<Vec<u8>>, String> {
         let mut last = String::new();
         for _ in 0..TRIES {
@@ -86,13 +86,13 @@ impl Nats {
         Err(last)
     }
 
-    /// Makes a stream of three replicas in files.
+    /// Creates a stream with three file-based replicas.
     pub async fn make_stream(&mut self) -> Result<(), String> {
         let stream = json!({"name": STREAM, "subjects": [STREAM], "num_replicas": 3, "storage": "file"});
         self.stream("CREATE", &stream).await.map(drop)
     }
 
-    /// Which of these numbers are not there.
+    /// The numbers whose messages are missing.
     pub async fn lost(&mut self, acknowledged: &BTreeMap<u64, String>) -> Result<BTreeSet<u64>, String> {
         let mut lost = BTreeSet::new();
         for (number, place) in acknowledged {
@@ -122,14 +122,14 @@ impl Connection {
         let mut connection = Self { stream, requests: 0, goes: false };
         let mut info = String::new();
         connection.stream.read_line(&mut info).await?;
-        // Without headers nobody could say that nobody answers.
+        // Without headers, missing responders are not reported.
         let hello =
             "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB _INBOX.w.* 1\r\n";
         connection.stream.write_all(hello.as_bytes()).await?;
         Ok(connection)
     }
 
-    /// The answer; None if there is nobody to give one.
+    /// The answer; `None` if there are no responders.
     async fn request(&mut self, subject: &str, payload: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         self.requests += 1;
         let inbox = format!("_INBOX.w.{}", self.requests);

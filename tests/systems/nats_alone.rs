@@ -1,4 +1,4 @@
-//! NATS JetStream as a plain StatefulSet: what its servers go through without Windlass.
+//! NATS JetStream as a plain StatefulSet, for comparison with Windlass.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 /// Elections of a stream and of JetStream itself take seconds.
 const BEARABLE: Duration = Duration::from_secs(30);
 
-/// Three ready servers of a StatefulSet, and where they are.
+/// Three ready servers of a StatefulSet, and their addresses.
 pub async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
     let cluster = Cluster::shared().await;
     let images = cluster.images.clone();
@@ -30,7 +30,7 @@ pub async fn three(name: &str) -> Result<(Place<'static>, Vec<String>), Error> {
     Ok((place, servers))
 }
 
-/// Asks until it is answered: JetStream elects its own leader after the servers are up.
+/// Retries until it succeeds: JetStream elects its leader after the servers are up.
 pub async fn made(nats: &mut Nats) -> Result<(), Error> {
     let mut last = Ok(());
     for _ in 0..150 {
@@ -78,7 +78,7 @@ async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> 
     judge("NATS, each pod deleted", writer.stop().await, &mut nats).await
 }
 
-/// Rolls the set to another template, and says the longest time in which nothing was acknowledged.
+/// Rolls out another template, and returns the longest time without an acknowledged write.
 pub async fn rolled(
     place: &Place<'_>,
     nats: &mut Nats,
@@ -110,11 +110,11 @@ async fn a_rolling_update_of_the_set_loses_no_message() -> Result<(), Error> {
     judge("NATS, StatefulSet, RollingUpdate", writer.stop().await, &mut nats).await
 }
 
-/// Fails unless all that was acknowledged is there and nobody had to wait long.
+/// Fails unless all acknowledged writes exist and no gap was too long.
 pub async fn judge(what: &str, mut tally: Tally, nats: &mut Nats) -> Result<(), Error> {
     let lost = nats.lost(&tally.acknowledged).await?;
     judge_tally(what, &tally, &lost, BEARABLE);
-    // What was never written is missed, and so is what is there with another value.
+    // An unwritten message counts as missing, and so does one with another value.
     let first = tally.acknowledged.values().next().cloned().unwrap_or_default();
     tally.acknowledged = [(u64::MAX, first), (u64::MAX - 1, u64::MAX.to_string())].into();
     assert_eq!(nats.lost(&tally.acknowledged).await?.len(), 2);

@@ -1,4 +1,4 @@
-//! NATS JetStream as a fleet, rolled by Windlass with the hooks of the sample fleet under a writer that never stops.
+//! Windlass rolls NATS JetStream, with the hooks of the sample fleet, under a continuous writer.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     writer::Writer,
 };
 
-/// Three servers of the sample fleet with a stream in sync, and the way to it.
+/// Three servers of the sample fleet with a stream in sync, and a client.
 async fn fleet(namespace: &str) -> Result<(Fleet, Nats), Error> {
     let fleet = Fleet::new(namespace, "nats", add_nats).await?;
     let mut nats = Nats::new(fleet.addresses());
@@ -24,18 +24,18 @@ async fn fleet(namespace: &str) -> Result<(Fleet, Nats), Error> {
     Ok((fleet, nats))
 }
 
-/// Another template: this annotation of the pods is all that differs.
+/// Another template, which differs in an annotation only.
 fn template(round: usize) -> Value {
     json!({"podTemplate": {"metadata": {"annotations": {"example.com/round": round.to_string()}}}})
 }
 
-/// Rolls once, and says the longest time in which nothing was acknowledged.
+/// Rolls once, and returns the longest time without an acknowledged write.
 async fn rolled(fleet: &Fleet, nats: &mut Nats, round: usize, writer: &Writer) -> Result<Duration, Error> {
-    // The hook after each node is what waits for this: it is so already.
+    // The hook after each node waits for this, so it holds already.
     fleet.rolled(&template(round), writer, async || in_sync(nats).await.map(drop)).await
 }
 
-/// The lines that the last container of a server's pod wrote.
+/// The log of the last container of a server's pod.
 async fn logs(fleet: &Fleet, pod: &str) -> Result<String, Error> {
     fleet.place.kubectl(&["logs", pod, "-c", "nats"]).await
 }
@@ -46,7 +46,7 @@ async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error>
     let (fleet, mut nats) = fleet("nats-fleet").await?;
     let before = fleet.place.until_ready("nats-2-0", &Value::Null).await?;
     let writer = Writer::start(Nats::new(fleet.addresses()));
-    // What a server says while it goes is read before its pod is gone.
+    // Follow the log: it is gone with the pod.
     let ended = fleet.place.followed("nats-2-0", "nats")?;
     rolled(&fleet, &mut nats, 1, &writer).await?;
     assert_ne!(fleet.place.get("v1", "Pod", "nats-2-0").await?["metadata"]["uid"], before["metadata"]["uid"]);
@@ -65,7 +65,7 @@ async fn killing_the_operator_a_server_and_a_hooks_peer_loses_no_message() -> Re
     let writer = Writer::start(Nats::new(fleet.addresses()));
     tokio::time::sleep(CALM).await;
     fleet.want(&template(1)).await?;
-    // The first to go is killed in the middle of going.
+    // The first server is killed during its shutdown.
     let servers = fleet.addresses();
     let peers: Vec<String> = servers.iter().map(|server| format!("--listen={server}:8223")).collect();
     let first = draining(&servers).await;
@@ -81,7 +81,7 @@ async fn killing_the_operator_a_server_and_a_hooks_peer_loses_no_message() -> Re
     judge("NATS, killed in between", writer.stop().await, &mut nats).await
 }
 
-/// The first server that is on its way down.
+/// The first server that is shutting down.
 async fn draining(servers: &[String]) -> usize {
     let client = reqwest::Client::new();
     for _ in 0..3000 {

@@ -1,11 +1,11 @@
-//! The servers that run in pods, built from pinned Go modules and kept as the control plane's binary is.
+//! The servers in pods, built from pinned Go modules and cached like the control plane's binary.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use windlass_process_kubelet::{Image, Images};
 
 use crate::controlplane::{Error, GoProgram};
 
-/// The image of etcd that a rollout begins at, and the one that it goes to.
+/// The images of etcd before and after a rollout.
 pub const ETCD: [&str; 2] = ["registry.example/etcd:3.6.15", "registry.example/etcd:3.6.16"];
 
 const BEFORE: GoProgram = GoProgram {
@@ -26,7 +26,7 @@ pub fn add_etcd(images: &Images) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds Windlass itself, which is the sidecar of the sample fleets: the program at this path.
+/// Adds Windlass itself, which is the sidecar of the sample fleets, at this path.
 pub fn add_windlass(images: &Images, path: impl Into<std::path::PathBuf>) {
     images.add("registry.example/windlass:0.1.0", Image::of("windlass", path));
 }
@@ -48,7 +48,7 @@ const LAMEDUCK: GoProgram = GoProgram {
     ..SERVER
 };
 
-/// Adds the NATS server, and what takes it into lame duck mode.
+/// Adds the NATS server, and the command for its lame duck mode.
 pub fn add_nats(images: &Images) -> Result<(), Error> {
     images.add(NATS, Image::of("nats-server", SERVER.path()?).program("lameduck", LAMEDUCK.path()?));
     Ok(())

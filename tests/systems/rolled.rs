@@ -1,4 +1,4 @@
-//! A sample fleet of `examples/` that Windlass rolls, and the operator that does.
+//! A sample fleet of `examples/`, and the operator that rolls it.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     writer::Writer,
 };
 
-/// What is measured is measured alone.
+/// Serializes measurements.
 pub static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// How long is written before and after what is measured.
+/// How long the writer runs before and after a measurement.
 pub const CALM: Duration = Duration::from_secs(2);
 
-/// A fleet, and the operator that works there.
+/// A fleet, and its operator.
 pub struct Fleet {
     pub place: Place<'static>,
     name: &'static str,
@@ -27,7 +27,8 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// The sample fleet of this name in a namespace of its own, all of its nodes ready. `programs` has what its pods run built.
+    /// The sample fleet of this name in a namespace of its own, with all nodes ready. `programs` adds the programs of
+    /// its pods.
     pub async fn new(
         namespace: &str,
         name: &'static str,
@@ -51,19 +52,19 @@ impl Fleet {
         (0..3).map(of).collect()
     }
 
-    /// Asks for another template, by a merge patch of it.
+    /// Merge-patches the template.
     pub async fn want(&self, template: &Value) -> Result<(), Error> {
         let patch = json!({"spec": {"template": {"spec": template}}}).to_string();
         self.place.kubectl(&["patch", "nd", self.name, "--type=merge", "-p", &patch]).await.map(drop)
     }
 
-    /// Waits until something holds for the fleet.
+    /// Waits until `holds` is true for the fleet.
     pub async fn until(&self, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         self.place.until(("windlass.dev/v1alpha1", "NodeDeployment", self.name), holds).await
     }
 
-    /// Rolls to another template under a writer, to the end and what `after` waits for, and says the longest time in which
-    /// nothing was acknowledged.
+    /// Rolls out another template under a writer, and waits for its end and for `after`; returns the longest time
+    /// without an acknowledged write.
     pub async fn rolled(
         &self,
         template: &Value,

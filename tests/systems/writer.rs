@@ -1,5 +1,4 @@
-//! A writer that never stops: it writes one thing after another, and knows which of them were acknowledged and how long
-//! none was.
+//! A continuous writer, which records the acknowledged writes and the longest gap between them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,27 +9,27 @@ use std::{
 use tokio::{task::JoinHandle, time::Instant};
 use windlass::clock::monotonic;
 
-/// A write that takes longer has failed.
+/// The time-out of a write.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two writes, so that the writer does not measure how much this machine can do.
+/// The pause between two writes, so that the machine's throughput does not matter.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What can be written to.
+/// A store for writes.
 pub trait Store: Send + 'static {
-    /// Writes one thing; what is answered says where it can be found again. Called again with another number after a
-    /// failure, so it has to turn to somebody else by then.
+    /// Writes one item; returns where it can be found. Called with another number after a failure, so it has to
+    /// switch to another server by then.
     fn write(&mut self, number: u64) -> impl Future<Output = Result<String, String>> + Send;
 }
 
-/// What a writer has seen so far.
+/// The record of a writer.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Where each number that was acknowledged is to be found. One that was not may be there all the same.
+    /// The location of each acknowledged number. Others may exist all the same.
     pub acknowledged: BTreeMap<u64, String>,
     pub failed: u64,
-    /// The longest time in which nothing was acknowledged, since it was last forgotten.
+    /// The longest gap since the last reset.
     pub longest_gap: Duration,
-    /// The longest of all, whatever was forgotten.
+    /// The longest gap of all.
     #[allow(dead_code, reason = "of the tests; examples only show what is going on")]
     pub longest_of_all: Duration,
     pub last_failure: String,
@@ -58,7 +57,7 @@ impl Tally {
     }
 }
 
-/// Says what a writer has seen, and fails unless all that was acknowledged is there and nobody had to wait long.
+/// Prints a writer's record, and fails unless all acknowledged writes exist and no gap was too long.
 #[allow(dead_code, reason = "of the tests; examples only show it")]
 pub fn judge_tally(what: &str, tally: &Tally, lost: &BTreeSet<u64>, bearable: Duration) {
     eprintln!(
@@ -79,7 +78,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins, and goes on until it is stopped.
+    /// Starts, and runs until it is stopped.
     pub fn start(mut store: impl Store) -> Self {
         let tally = Tally {
             acknowledged: BTreeMap::new(),
@@ -102,14 +101,14 @@ impl Writer {
         Self { tally, task }
     }
 
-    /// What it has seen so far, a gap that still lasts included.
+    /// The record so far, including a current gap.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
         tally.mind_gap();
         tally
     }
 
-    /// Forgets the gaps so far: what is measured begins now.
+    /// Resets the gaps: a measurement starts now.
     pub fn forget_gaps(&self) {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.mind_gap();
@@ -117,7 +116,7 @@ impl Writer {
         tally.last = monotonic();
     }
 
-    /// Stops it. A write that is under way is neither acknowledged nor failed.
+    /// Stops it. A write under way is neither acknowledged nor failed.
     pub async fn stop(self) -> Tally {
         let tally = self.tally();
         self.task.abort();

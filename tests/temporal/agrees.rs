@@ -1,4 +1,4 @@
-//! The real Temporal does what the played one does: the cases that both have to agree in.
+//! The real Temporal passes the cases that it shares with the fake one.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ struct Real {
 }
 
 impl Real {
-    /// The ID of a workflow, of which there are others on the same server.
+    /// A workflow ID that is unique on the server.
     fn id(&self, id: &str) -> String {
         format!("{}-{id}", self.stage.name)
     }

@@ -1,4 +1,4 @@
-//! Replicas that are left to somebody else.
+//! Replicas under an autoscaler.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn replicas_that_are_not_said_are_never_written_but_for_a_version_that_is_
     assert_eq!(farm.end("on-v1").await?, v1);
     farm.until("v1 is gone", |seen| version(seen, &v1).is_none()).await?;
     assert_eq!(farm.deployments().await?, all);
-    // One that is over was scaled to none, and one that serves is an autoscaler's to scale to none.
+    // A retired version was scaled to zero, and an active one may be by its autoscaler.
     farm.patch(json!({"metadata": {"labels": {"seen": "yes"}}})).await?;
     assert_eq!(farm.until_current().await?, v2);
     farm.end_all().await?;

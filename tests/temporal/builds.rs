@@ -1,4 +1,4 @@
-//! Build IDs that are set by hand, on a real Temporal with real workers.
+//! Fixed build IDs, on a real Temporal with real workers.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn under_one_id_workers_are_updated_where_they_are_and_another_id_is_anoth
     let container = &first["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["envFrom"], json!([{"secretRef": {"name": "workers-own"}}]));
 
-    // The same ID: the template changes in place, nothing is rolled out, and the workflow survives it.
+    // The same ID: the template changes in place without a rollout, and the workflow survives it.
     farm.set_image("2").await?;
     farm.until("the spec was looked at", |seen| {
         seen["status"]["observedGeneration"] == seen["metadata"]["generation"]
@@ -59,7 +59,7 @@ async fn under_one_id_workers_are_updated_where_they_are_and_another_id_is_anoth
     let ramps = plan.as_array().into_iter().flatten().filter(|task| task["type"] == "ramp").count();
     assert_eq!(ramps, 0, "{plan:#}");
 
-    // None any more: one that is made of the image's tag and the template's hash.
+    // Without one: it is generated from the image's tag and the template's hash.
     farm.patch(json!({"spec": {"unsafeCustomBuildID": null}})).await?;
     let generated = farm.until_current().await?;
     assert!(generated.starts_with("2-"), "{generated}");

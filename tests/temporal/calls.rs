@@ -1,4 +1,4 @@
-//! Each call of the port, answered by a real server.
+//! Each call of the port, against a real server.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn gate(stage: &Stage, id: &str, input: Option<serde_json::Value>) -> GateStart 
     }
 }
 
-/// Starts a gate as soon as the version is known everywhere, and waits until it is no more than this.
+/// Starts a gate as soon as the version accepts pinned workflows, and waits for its end.
 async fn ended(stage: &Stage, start: &GateStart) -> GateState {
     stage
         .until("the gate is taken", async || match stage.port.start_gate(start).await {

@@ -1,4 +1,4 @@
-//! TLS, certificates and API keys, at a real server behind ports that ask for them.
+//! TLS, certificates and API keys, with a real server behind ports that require them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     stage::PlayedSecrets,
 };
 
-/// What the server answers about a deployment that it does not know, which is enough to have been let in.
+/// The server's error for an unknown deployment, which shows that the credentials were accepted.
 async fn asked(secrets: &PlayedSecrets, connection: &Connection) -> TemporalError {
     let connections = GrpcConnections::new(Arc::new(secrets.clone()));
     let port = match connections.connect("shop", connection).await {
@@ -42,14 +42,14 @@ async fn certificates_and_keys_let_in_and_each_fault_has_its_own_name() {
     let secrets = PlayedSecrets::default();
     secrets.put("ca", &[("ca.crt", &server.pem("ca.crt"))]);
     secrets.put("cert", &[("tls.crt", &server.pem("client.crt")), ("tls.key", &server.pem("client.key"))]);
-    // The authority is one that signed nothing here.
+    // An authority that signed nothing here.
     secrets.put("other-ca", &[("ca.crt", &server.pem("client.crt"))]);
     secrets.put("key", &[("api-key", API_KEY)]);
     secrets.put("wrong-key", &[("api-key", "close-sesame")]);
     let named = |name: &str| Some(name.to_owned());
     let tls = Tls { ca_secret: named("ca"), cert_secret: None, server_name: named(SERVER_NAME) };
 
-    // By a certificate.
+    // With a certificate.
     let by_certificate = |tls: &Tls| connection(server.by_certificate(), tls.clone());
     let with_cert = Tls { cert_secret: named("cert"), ..tls.clone() };
     let answer = asked(&secrets, &by_certificate(&with_cert)).await;
@@ -64,7 +64,7 @@ async fn certificates_and_keys_let_in_and_each_fault_has_its_own_name() {
     let answer = asked(&secrets, &by_certificate(&Tls { cert_secret: named("gone"), ..with_cert })).await;
     assert!(matches!(answer, TemporalError::SecretNotFound { .. }), "{answer:?}");
 
-    // By an API key.
+    // With an API key.
     let by_key = |name: &str| Connection {
         api_key_secret: Some(ApiKeySecret { name: name.to_owned(), key: "api-key".to_owned() }),
         ..connection(server.by_key(), tls.clone())
@@ -76,14 +76,14 @@ async fn certificates_and_keys_let_in_and_each_fault_has_its_own_name() {
     let answer = asked(&secrets, &connection(server.by_key(), tls.clone())).await;
     assert!(matches!(answer, TemporalError::CredentialsInvalid { .. }), "no key: {answer:?}");
 
-    // Plain text where TLS is spoken, and the other way round.
+    // Plain text to a TLS port, and the reverse.
     let plain = Connection { tls: None, ..connection(server.by_certificate(), tls.clone()) };
     let answer = asked(&secrets, &plain).await;
     assert!(matches!(answer, TemporalError::Unreachable { .. }), "{answer:?}");
     let answer = asked(&secrets, &connection(&server.address(), tls)).await;
     assert!(matches!(answer, TemporalError::Unreachable { .. }), "{answer:?}");
 
-    // A namespace that is not there is not a deployment that is not there.
+    // A missing namespace differs from a missing deployment.
     let elsewhere =
         Connection { address: server.address(), namespace: "no-such".to_owned(), ..Connection::default() };
     let answer = asked(&secrets, &elsewhere).await;

@@ -1,4 +1,5 @@
-//! How a `WorkerDeployment` goes, under each policy: never over workflows, unless that is said, and never in a deadlock.
+//! The deletion of a `WorkerDeployment` under each policy: never with running workflows, unless requested, and never
+//! stuck.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn a_deleted_one_gives_its_tasks_back_and_goes_when_its_workflows_have_end
     farm.set_image("2").await?;
     let v2 = farm.until_current().await?;
     farm.begin("on-v2").await?;
-    // A workflow is on its build once its first task is done.
+    // A workflow is pinned once its first task is done.
     farm.until("v1 drains", |seen| {
         crate::farm::version(seen, &v1).is_some_and(|v1| v1["state"] == "Draining")
     })
@@ -81,7 +82,7 @@ async fn one_that_is_deleted_now_waits_neither_for_workflows_nor_for_somebody_el
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;
     farm.begin("on-v1").await?;
-    // Who polls as this version, and is none of ours: Temporal does not forget the version while it does.
+    // Another client polls as this version: Temporal keeps the version meanwhile.
     let queues = farm.queue();
     let stranger = Worker::start(farm.server, &farm.deployment(), &v1, &[("TASK_QUEUES", &queues)]).await?;
     farm.delete().await?;

@@ -1,4 +1,4 @@
-//! A namespace with the shipped operator under its own rights, real pods of the Deployment controller, and a real Temporal.
+//! A namespace with the shipped operator and its rights, real pods of the Deployment controller, and a real Temporal.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use std::{process::Stdio, time::Duration};
@@ -20,7 +20,7 @@ use crate::{
 pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
 /// The name of each test's `WorkerDeployment`.
 pub const NAME: &str = "orders";
-/// The images that there are. The gate of `bad` fails.
+/// The tags of all images. The gate of `bad` fails.
 const TAGS: [&str; 6] = ["1", "2", "3", "4", "5", "bad"];
 pub const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -29,7 +29,7 @@ pub fn image(tag: &str) -> String {
     format!("registry.example/orders:{tag}")
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub struct Typed {
     pub code: i32,
@@ -37,9 +37,9 @@ pub struct Typed {
     pub stderr: String,
 }
 
-/// One `WorkerDeployment` and all that it needs.
+/// A `WorkerDeployment` and its environment.
 pub struct Farm<'a> {
-    // First, since it is dropped first: with the namespace workers go.
+    // First, so that it is dropped before the namespace and its workers.
     running: Running,
     pub place: Place<'a>,
     pub server: &'a Server,
@@ -78,7 +78,7 @@ impl<'a> Farm<'a> {
         Ok(farm)
     }
 
-    /// Starts the operator, if it does not run.
+    /// Starts the operator, unless it runs.
     pub fn start_operator(&mut self) -> Result<(), Error> {
         let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
         let operator = Command::new(&self.binary)
@@ -101,7 +101,7 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// Has a person type something, with an administrator's rights, and answers with what was said.
+    /// Runs a command with an administrator's rights; returns its output.
     pub async fn typed(&self, words: &[&str]) -> Result<Typed, Error> {
         let said = Command::new(&self.binary)
             .args(words)
@@ -115,13 +115,13 @@ impl<'a> Farm<'a> {
         Ok(Typed { code, stdout: text(&said.stdout), stderr: text(&said.stderr) })
     }
 
-    /// The same of something that goes well: what was printed.
+    /// Runs a command that must succeed; returns its standard output.
     pub async fn windlass(&self, words: &[&str]) -> Result<String, Error> {
         let said = self.typed(words).await?;
         if said.code == 0 { Ok(said.stdout) } else { Err(format!("windlass {words:?}: {said:?}").into()) }
     }
 
-    /// Types the same until it prints something that holds.
+    /// Repeats a command until `holds` is true for its output.
     pub async fn until_told(&self, words: &[&str], holds: impl Fn(&str) -> bool) -> Result<String, Error> {
         let until = monotonic() + PATIENCE;
         loop {
@@ -136,7 +136,7 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// The spec of workers at an image, with quick steps and sunsets. They poll one task queue of this namespace.
+    /// The spec of workers with an image, with quick steps and sunsets. They poll one task queue of this namespace.
     pub fn spec(&self, tag: &str) -> Value {
         json!({
             "replicas": 1,
@@ -185,7 +185,7 @@ impl<'a> Farm<'a> {
         Ok(())
     }
 
-    /// Another image, and so another version.
+    /// Sets another image, and so another version.
     pub async fn set_image(&self, tag: &str) -> Result<(), Error> {
         let containers = self.spec(tag)["template"]["spec"]["containers"].clone();
         self.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await
@@ -195,7 +195,7 @@ impl<'a> Farm<'a> {
         self.place.get(KIND.0, KIND.1, NAME).await
     }
 
-    /// Has the API server delete it, as a person would.
+    /// Deletes it, as a person would.
     pub async fn delete(&self) -> Result<(), Error> {
         self.place.api(KIND.0, KIND.1).delete(NAME, &kube::api::DeleteParams::default()).await?;
         Ok(())
@@ -214,7 +214,7 @@ impl<'a> Farm<'a> {
         Ok(())
     }
 
-    /// Waits until something holds for the object, whose latest state the failure tells.
+    /// Waits until `holds` is true for the object; a failure shows its latest state.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let until = monotonic() + PATIENCE;
         loop {
@@ -229,7 +229,7 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// Waits until what the spec wants is the current version, and answers with its build ID.
+    /// Waits until the target is the current version; returns its build ID.
     pub async fn until_current(&self) -> Result<String, Error> {
         let seen = self
             .until("the target is current", |seen| is_seen(seen) && condition(seen, "UpToDate").0 == "True")
@@ -247,8 +247,8 @@ impl<'a> Farm<'a> {
         .await
     }
 
-    /// Starts a workflow that needs its build once a second until it is let go, and answers with the build that it is pinned
-    /// to: Temporal pins it when its first task is done, and not when it is started.
+    /// Starts a workflow that runs on its build once a second until it is released; returns the build that it is
+    /// pinned to. Temporal pins it when its first task is done, not at its start.
     pub async fn begin(&self, id: &str) -> Result<String, Error> {
         let workflow = self.workflow(id);
         self.person.start("Beat", &workflow, &self.queue(), None).await?;
@@ -265,13 +265,13 @@ impl<'a> Farm<'a> {
         }
     }
 
-    /// The same, as the first one on a version that takes tasks: that is the build.
+    /// The same for the first workflow on a version that takes tasks, which is its build.
     pub async fn begin_on(&self, build: &str) -> Result<(), Error> {
         assert_eq!(self.begin(&format!("on-{build}")).await?, build);
         Ok(())
     }
 
-    /// Lets it go, and answers with the build that it ended on, which has to be the one that it began on.
+    /// Releases it, and returns the build that it ended on, which has to be the one that it started on.
     pub async fn end(&self, id: &str) -> Result<String, Error> {
         let began = self.running.over(id).ok_or_else(|| format!("nothing was begun as {id}"))?;
         self.person.let_go(&self.workflow(id)).await?;
@@ -280,7 +280,7 @@ impl<'a> Farm<'a> {
         Ok(ended)
     }
 
-    /// The same of all that run.
+    /// The same for all running ones.
     pub async fn end_all(&self) -> Result<(), Error> {
         for id in self.running.all() {
             self.end(&id).await?;
@@ -288,7 +288,7 @@ impl<'a> Farm<'a> {
         Ok(())
     }
 
-    /// Has its workers go although it runs.
+    /// Stops checking that it has workers.
     pub fn give_up(&self, id: &str) {
         self.running.give_up(id);
     }
@@ -297,7 +297,7 @@ impl<'a> Farm<'a> {
         format!("{}-{id}", self.place.ns)
     }
 
-    /// The Deployments of its versions, with how many pods each is to have.
+    /// The Deployments of its versions, with their replicas.
     pub async fn deployments(&self) -> Result<Vec<(String, i64)>, Error> {
         let list = self.place.api("apps/v1", "Deployment").list(&kube::api::ListParams::default()).await?;
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or_default();
@@ -324,7 +324,7 @@ pub fn message(object: &Value, type_: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether the status is about the spec as it is.
+/// True if the status is of the current spec.
 fn is_seen(object: &Value) -> bool {
     object["status"]["observedGeneration"] == object["metadata"]["generation"]
 }
@@ -350,7 +350,7 @@ async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
         if said.code != Some(0) {
             return Err(said.stderr);
         }
-        // An API server that has just taken a definition in may still say that its storage is being made ready.
+        // An API server that has just stored a definition may report for a while that its storage is not ready.
         let until = monotonic() + PATIENCE;
         loop {
             let said = cluster.cp.kubectl(&["get", "workerdeployments", "-A"]).await;

@@ -14,15 +14,15 @@ use std::{
 
 use crate::{controlplane::Error, programs};
 
-/// An address of loopback that is not 127.0.0.1: that is what a pod of the process kubelet calls itself.
+/// A loopback address other than 127.0.0.1, which is a pod's own address under the process kubelet.
 pub const HOST: &str = "127.72.33.1";
-/// The API key that one of the guarded ports asks for.
+/// The API key that one of the guarded ports requires.
 pub const API_KEY: &str = "open-sesame";
-/// The name in the certificate of the guarded ports.
+/// The server name in the certificate of the guarded ports.
 pub const SERVER_NAME: &str = "temporal.windlass.test";
 
-/// A version's whole life in 20 s, where the defaults make it minutes. A poller's history has to last longer than the long
-/// poll, or pollers that live would vanish.
+/// Shortens a version's life cycle from minutes to 20 s. A poller's history has to last longer than the long poll, or
+/// live pollers would vanish.
 const QUICK: [&str; 4] = [
     "matching.wv.VersionDrainageStatusVisibilityGracePeriod=1s",
     "matching.wv.VersionDrainageStatusRefreshInterval=1s",
@@ -30,16 +30,16 @@ const QUICK: [&str; 4] = [
     "matching.PollerHistoryTTL=5s",
 ];
 
-/// How a server is to be.
+/// The options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Keeps its state in a file, so that it can be started again.
+    /// Keeps its state in a file, so that it can be restarted.
     pub durable: bool,
-    /// Serves by TLS, too.
+    /// Serves with TLS, too.
     pub guarded: bool,
-    /// With the waits of production.
+    /// Uses the waits of production.
     pub default_waits: bool,
-    /// More of the dynamic configuration, as `key=value`.
+    /// More dynamic configuration, as `key=value`.
     pub settings: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Builds it, on first use, and starts it.
+    /// Builds it on first use, and starts it.
     pub async fn start(options: Options) -> Result<Self, Error> {
         tokio::task::spawn_blocking(move || {
             static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -77,12 +77,12 @@ impl Server {
         format!("{HOST}:{}", self.port)
     }
 
-    /// Host and port where a client's certificate is asked for.
+    /// Host and port that require a client certificate.
     pub fn by_certificate(&self) -> &str {
         &self.guarded[0]
     }
 
-    /// Host and port where the API key is asked for.
+    /// Host and port that require the API key.
     pub fn by_key(&self) -> &str {
         &self.guarded[1]
     }
@@ -99,7 +99,7 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// Starts it again after [`Server::kill`], at the same address, with what was in its file.
+    /// Restarts it after [`Server::kill`], at the same address, with the state in its file.
     pub async fn restart(&self) -> Result<(), Error> {
         assert!(self.options.durable, "all is lost of a server in memory");
         assert!(!self.options.guarded, "its guarded ports would be others");
@@ -111,12 +111,12 @@ impl Server {
         Ok(())
     }
 
-    /// Stops its process where it stands: its connections live, and nothing answers.
+    /// Suspends its process: its connections stay, and nothing answers.
     pub fn freeze(&self) {
         self.signal("STOP");
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         self.signal("CONT");
     }
@@ -149,7 +149,7 @@ fn spawn(binary: &Path, folder: &Path, port: u16, options: &Options) -> Result<(
         command.args(["-set", setting]);
     }
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("server.log"))?;
-    // It ends when its input closes, with whoever started it.
+    // It ends when its input closes, together with this process.
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().ok_or("its output is a pipe")?).read_line(&mut line)?;

@@ -18,7 +18,7 @@ use crate::{
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
-/// Who is asked by hooks.
+/// The peer of hooks.
 struct Peer {
     url: String,
     says: Arc<AtomicU16>,

@@ -1,5 +1,5 @@
-//! What stands between the operator and a real Temporal, and does not always tell the truth. Workers pass it as it is: only what
-//! an operator asks is answered otherwise.
+//! A proxy between the operator and a real Temporal that falsifies answers. Workers pass unchanged: only the
+//! operator's own requests are affected.
 
 use std::{
     convert::Infallible,
@@ -26,7 +26,7 @@ use crate::{
     frontend::{HOST, Server},
 };
 
-/// What is asked by operators alone.
+/// A method that only operators call.
 const DESCRIBE: &str = "DescribeWorkerDeployment";
 const ASKED: [&str; 5] = [
     DESCRIBE,
@@ -36,19 +36,19 @@ const ASKED: [&str; 5] = [
     "SetWorkerDeploymentRampingVersion",
 ];
 
-/// How it answers.
+/// A falsification.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Lie {
-    /// As Temporal does.
+    /// None.
     #[default]
     None,
-    /// A deployment has no versions.
+    /// Deployments have no versions.
     Empty,
-    /// Nobody knows the deployment.
+    /// Deployments are unknown.
     Unknown,
-    /// After so long.
+    /// A delay.
     Slow(Duration),
-    /// It has had enough.
+    /// Rate limiting.
     Limits,
 }
 
@@ -58,7 +58,7 @@ struct State {
     described: Mutex<Vec<tokio::time::Instant>>,
 }
 
-/// A proxy. Dropping it closes its port.
+/// A proxy, closed on drop.
 pub struct Liar {
     address: String,
     state: Arc<State>,
@@ -66,7 +66,7 @@ pub struct Liar {
 }
 
 impl Liar {
-    /// One before a server, which tells the truth.
+    /// A proxy to a server, without falsification.
     pub async fn before(server: &Server) -> Result<Self, Error> {
         let listener = TcpListener::bind((HOST, 0)).await?;
         let address = listener.local_addr()?.to_string();
@@ -88,12 +88,12 @@ impl Liar {
         &self.address
     }
 
-    /// Has it answer so from now on.
+    /// Sets the falsification.
     pub fn tells(&self, lie: Lie) {
         *self.state.lie.lock().unwrap() = lie;
     }
 
-    /// When a deployment was asked to be described.
+    /// When deployments were described.
     pub fn described(&self) -> Vec<tokio::time::Instant> {
         self.state.described.lock().unwrap().clone()
     }
@@ -130,7 +130,7 @@ async fn answer(channel: Channel, state: &State, request: Request) -> Result<Res
     Ok(answered)
 }
 
-/// An answer of gRPC that is nothing but a status.
+/// A gRPC response with a status only.
 fn refused(status: u8, sentence: &'static str) -> Response {
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -140,12 +140,12 @@ fn refused(status: u8, sentence: &'static str) -> Response {
     response
 }
 
-/// The same answer, in which the deployment has no versions.
+/// The same answer without the deployment's versions.
 async fn without_versions(answered: Response) -> Response {
     let (parts, body) = answered.into_parts();
     let whole = axum::body::to_bytes(body, 16 << 20).await.expect("a whole answer");
     if whole.len() < 5 {
-        // It is a refusal.
+        // An error response.
         return Response::from_parts(parts, Body::from(whole));
     }
     let mut message = DescribeWorkerDeploymentResponse::decode(&whole[5..]).expect("a description");
@@ -159,7 +159,7 @@ async fn without_versions(answered: Response) -> Response {
     Response::from_parts(parts, Body::new(Told { data: Some(bytes.freeze()), trailers: Some(trailers) }))
 }
 
-/// A body of one piece, and what comes after it.
+/// A body of one piece, with its trailers.
 struct Told {
     data: Option<Bytes>,
     trailers: Option<HeaderMap>,

@@ -1,4 +1,4 @@
-//! Answers that are not so, or late: nothing is scaled down or deleted over them, and a rollout goes on after them.
+//! Wrong or late answers: nothing is scaled down or deleted because of them, and a rollout continues afterwards.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
-/// A farm whose way to Temporal leads by a liar.
+/// A farm whose connection to Temporal passes a falsifying proxy.
 async fn farm(name: &str) -> Result<(Farm<'static>, Liar, Value), Error> {
     let server = server().await;
     let farm = Farm::new(Cluster::shared().await, server, OPERATOR, name).await?;
@@ -44,7 +44,7 @@ async fn a_temporal_that_lists_nothing_or_knows_nothing_takes_nothing_from_anybo
         liar.tells(lie);
         let seen = farm.until_reason("UpToDate", reason).await?;
         assert!(!seen["status"]["temporalLostAt"].is_null(), "{lie:?}: since when");
-        // Delays of 0 s: whatever was believed to be drained would go in this time.
+        // Delays of 0 s: a version believed to be drained would be retired in this time.
         tokio::time::sleep(Duration::from_secs(12)).await;
         assert_eq!(farm.deployments().await?, before, "{lie:?}: nothing goes");
         let told: Vec<Value> =

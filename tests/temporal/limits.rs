@@ -1,4 +1,4 @@
-//! What keeps a version from being made, or from taking tasks: limits, and task queues that it lacks.
+//! What keeps a version from being created or from taking tasks: limits, and missing task queues.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ async fn at_the_servers_limit_a_version_that_never_appears_is_said_to_be_so() ->
     let seen = farm.until_reason("UpToDate", "VersionLimitReached").await?;
     assert_eq!(seen["status"]["currentBuildID"], v1.as_str());
     assert!(!message(&seen, "UpToDate").is_empty());
-    // Back: the version that never appeared goes, and nothing of the one that serves.
+    // Back: the version that never appeared is removed, and the current one stays.
     farm.set_image("1").await?;
     assert_eq!(farm.until_current().await?, v1);
     assert_eq!(farm.end("on-v1").await?, v1);
@@ -66,7 +66,7 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
     let v1 = farm.until_current().await?;
     let held = format!("{queue}-held");
     farm.person.start("Hold", &held, &more, None).await?;
-    // It is on v1 once its first task is done, and only what runs there makes the task queue one that counts.
+    // It is on v1 once its first task is done, and only running workflows make the task queue count.
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     farm.set_image("2").await?;
     let seen = farm.until_reason("UpToDate", "MissingTaskQueues").await?;
@@ -81,7 +81,7 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
     farm.person.let_go(&held).await?;
     assert_eq!(farm.person.result(&held).await, v1);
 
-    // Where nothing is to poll it any more a person says so to Temporal, and the rollout takes that up.
+    // If nothing will poll it any more, a person tells Temporal so, and the rollout continues.
     let held = format!("{queue}-left");
     farm.person.start("Hold", &held, &more, None).await?;
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
@@ -110,7 +110,7 @@ async fn a_template_that_the_api_server_refuses_is_said_to_be_so_and_touches_not
     let seen = farm.until_reason("UpToDate", "InvalidSpec").await?;
     assert_eq!(condition(&seen, "Stalled"), ("True".to_owned(), "InvalidSpec".to_owned()));
     assert!(message(&seen, "UpToDate").contains("imagePullPolice"), "{}", message(&seen, "UpToDate"));
-    // A refusal that names the object has the name that the API server made up for the dry run: another one each time.
+    // A refusal that names the object contains the generated name of the dry run, which differs each time.
     let mut containers = farm.spec("2")["template"]["spec"]["containers"].clone();
     containers[0]["volumeMounts"] = json!([{"name": "nowhere", "mountPath": "/data"}]);
     farm.patch(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await?;

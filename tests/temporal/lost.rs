@@ -1,4 +1,4 @@
-//! A server that is gone, stands still, comes back, or has had enough.
+//! A server that is gone, hangs, comes back, or limits the rate.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn a_server_that_has_had_enough_says_so() {
     let port = client(&server.address()).await;
     let name = DeploymentName::new("shop/limited");
     let mut limited = 0;
-    // It lets ten seconds' worth go at once.
+    // The limiter allows a burst of ten seconds.
     for _ in 0..40 {
         match port.describe_deployment(&name).await {
             Err(TemporalError::RateLimited { .. }) => limited += 1,

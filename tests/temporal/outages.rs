@@ -1,4 +1,4 @@
-//! A Temporal that is not there, and credentials that are not: nothing is scaled down or deleted, and each has its reason.
+//! A missing Temporal, and wrong credentials: nothing is scaled down or deleted, and each has its reason.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn while_temporal_is_gone_nothing_goes_and_after_it_the_rollout_goes_on() 
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;
     assert_eq!(farm.begin("on-v1").await?, v1);
-    // Its connections live, and nobody answers.
+    // Its connections stay, and nothing answers.
     server.freeze();
     farm.set_image("2").await?;
     let seen = farm.until_reason("UpToDate", "TemporalUnreachable").await?;

@@ -1,4 +1,4 @@
-//! How often Temporal is asked: soon while something moves, seldom at rest.
+//! The rate of requests to Temporal: high during changes, low at rest.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{cluster::Cluster, controlplane::Error, farm::Farm, liar::Liar, stage
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
-/// What passed from each description to the next, of those after a moment.
+/// The intervals between descriptions after a time.
 fn between(liar: &Liar, after: tokio::time::Instant) -> Vec<f64> {
     let all: Vec<_> = liar.described().into_iter().filter(|at| *at > after).collect();
     all.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect()
@@ -41,7 +41,7 @@ async fn a_deployment_is_described_every_few_seconds_while_it_moves_and_every_ha
     let v2 = farm.until_current().await?;
     farm.begin_on(&v2).await?;
     farm.end(&format!("on-{v1}")).await?;
-    // Every 5 s for two minutes after a version's state changed, the last of which is that the old one is drained.
+    // Every 5 s for two minutes after a version's state changed, the last being that the old one is drained.
     tokio::time::sleep(Duration::from_secs(150)).await;
     let began = windlass::clock::monotonic();
     tokio::time::sleep(Duration::from_secs(125)).await;

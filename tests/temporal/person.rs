@@ -1,4 +1,4 @@
-//! A person with Temporal's command line: starts workflows, signals them, reads what became of them.
+//! A person with Temporal's command line: starts workflows, signals them, reads their results.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use std::time::Duration;
@@ -34,13 +34,13 @@ pub struct Person {
 }
 
 impl Person {
-    /// Who speaks with this frontend.
+    /// A person with this frontend.
     pub fn at(address: &str) -> Self {
         let endpoint = Channel::from_shared(format!("http://{address}")).expect("an address");
         Self { service: WorkflowServiceClient::new(endpoint.timeout(Duration::from_secs(30)).connect_lazy()) }
     }
 
-    /// Starts a workflow of a type on a task queue, pinned to a version where one is named.
+    /// Starts a workflow, pinned to a version if one is named.
     pub async fn start(
         &self,
         kind: &str,
@@ -70,7 +70,7 @@ impl Person {
         self.service.clone().start_workflow_execution(request).await.map(drop)
     }
 
-    /// The build that carried out a workflow's latest task and, where it is pinned, holds it; none before its first is done.
+    /// The build of a workflow's latest task, to which it is pinned; `None` before its first task is done.
     pub async fn build_of(&self, id: &str) -> Result<Option<String>, Status> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: "default".to_owned(),
@@ -81,7 +81,7 @@ impl Person {
         Ok(versioning.and_then(|versioning| versioning.deployment_version).map(|version| version.build_id))
     }
 
-    /// Lets a workflow that waits for it end.
+    /// Lets a waiting workflow end.
     pub async fn let_go(&self, id: &str) -> Result<(), Status> {
         let request = SignalWorkflowExecutionRequest {
             namespace: "default".to_owned(),
@@ -92,10 +92,9 @@ impl Person {
         self.service.clone().signal_workflow_execution(request).await.map(drop)
     }
 
-    /// What a workflow answered with, once it has ended: the build that carried out its last step.
+    /// The result of a workflow: the build of its last step.
     ///
-    /// # Panics
-    /// If it ends otherwise, or not within a minute.
+    /// # Panics If it fails, or does not end within a minute.
     pub async fn result(&self, id: &str) -> String {
         let until = monotonic() + Duration::from_mins(1);
         loop {
@@ -124,7 +123,7 @@ impl Person {
         let answer = self.service.clone().get_workflow_execution_history(request).await.ok()?;
         let event = answer.into_inner().history?.events.pop()?;
         let attributes = event.attributes?;
-        // One that still runs has its latest event there.
+        // A running workflow's latest event is there.
         matches!(
             attributes,
             Attributes::WorkflowExecutionCompletedEventAttributes(_)
@@ -136,7 +135,7 @@ impl Person {
         .then_some(attributes)
     }
 
-    /// Makes this identity the manager of a deployment, whoever is; an empty one: nobody.
+    /// Makes this identity the manager of a deployment; empty: removes the manager.
     pub async fn take_over(&self, deployment: &str, identity: &str) -> Result<(), Status> {
         let request = SetWorkerDeploymentManagerRequest {
             namespace: "default".to_owned(),
@@ -148,7 +147,7 @@ impl Person {
         self.service.clone().set_worker_deployment_manager(request).await.map(drop)
     }
 
-    /// Makes a version current by hand that lacks task queues, under the identity that the deployment's manager has.
+    /// Makes a version without all task queues current, with the identity of the deployment's manager.
     pub async fn make_current(&self, deployment: &str, build: &str, identity: &str) -> Result<(), Status> {
         let request = SetWorkerDeploymentCurrentVersionRequest {
             namespace: "default".to_owned(),
@@ -161,7 +160,7 @@ impl Person {
         self.service.clone().set_worker_deployment_current_version(request).await.map(drop)
     }
 
-    /// Sets the ramp by hand, under the identity that the deployment's manager has.
+    /// Sets the ramp, with the identity of the deployment's manager.
     pub async fn ramp(
         &self,
         deployment: &str,

@@ -1,4 +1,4 @@
-//! The server and the worker, built from pinned Go modules and kept as the control plane's binary is.
+//! The server and the worker, built from pinned Go modules and cached like the control plane's binary.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use crate::controlplane::GoProgram;

@@ -1,4 +1,4 @@
-//! Versions whose workers were taken, and that are needed again; and versions that never took tasks.
+//! Retired versions that are needed again, and versions that never took tasks.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::{
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
-/// How many workers a version is to have; none: it has no Deployment.
+/// The replicas of a version; `None` without a Deployment.
 async fn replicas(farm: &Farm<'_>, build: &str) -> Result<Option<i64>, Error> {
     let all = farm.deployments().await?;
     Ok(all.into_iter().find(|(name, _)| name.ends_with(build)).map(|(_, replicas)| replicas))
@@ -66,7 +66,7 @@ async fn a_version_that_never_took_tasks_goes_once_no_workflow_runs_on_it() -> R
     let v2 = seen["status"]["targetBuildID"].as_str().unwrap_or_default().to_owned();
     let pinned = format!("{}-pinned", farm.queue());
     farm.person.start("Hold", &pinned, &farm.queue(), Some((&farm.deployment(), &v2))).await?;
-    // Nobody wants it any more, but a workflow is pinned to it.
+    // It is obsolete, but a workflow is pinned to it.
     farm.windlass(&["rollback", "wwd/orders"]).await?;
     assert_eq!(farm.until_current().await?, v1);
     farm.until("it is counted", |seen| version(seen, &v2).is_some_and(|v2| v2["runningWorkflows"] == 1))

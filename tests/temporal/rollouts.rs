@@ -1,5 +1,5 @@
-//! Rollouts with the shipped operator, real pods and a real Temporal. A workflow runs on every version all the time, and
-//! each ends on the build that it began on.
+//! Rollouts with the shipped operator, real pods and a real Temporal. A workflow runs on every version all the time,
+//! and each ends on the build that it started on.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -120,7 +120,7 @@ async fn manual_never_promotes_and_what_lives_takes_over_at_once() -> Result<(),
     assert_ne!(v1, v2);
     farm.begin("on-v2").await?;
 
-    // Back, by steps that take an hour: what lives needs none of them.
+    // Back, although the steps take an hour: a version with workers skips them.
     let slow = json!({"strategy": "Progressive", "steps": [{"percent": 5, "pauseSeconds": 3600}]});
     farm.patch(json!({"spec": {"rollout": slow}})).await?;
     farm.set_image("1").await?;
@@ -152,7 +152,7 @@ async fn a_hand_at_the_ramp_is_undone_and_a_new_target_takes_the_ramp_back() -> 
         farm.until("the ramp is taken back", |seen| seen["status"]["rampingBuildID"].is_null()).await?;
     assert_eq!(seen["status"]["currentBuildID"], v1.as_str());
 
-    // Somebody else's deployment is left alone.
+    // Another manager's deployment is not changed.
     farm.person.take_over(&farm.deployment(), "another operator").await?;
     farm.patch(json!({"spec": {"rollout": {"steps": [{"percent": 30, "pauseSeconds": 1}]}}})).await?;
     farm.set_image("3").await?;
@@ -169,7 +169,7 @@ async fn a_hand_at_the_ramp_is_undone_and_a_new_target_takes_the_ramp_back() -> 
     Ok(())
 }
 
-/// Who manages the deployment.
+/// The manager of the deployment.
 async fn manager(farm: &Farm<'_>) -> Result<String, Error> {
     let port = crate::stage::client(&farm.server.address()).await;
     let name = windlass_temporal::port::DeploymentName::new(farm.deployment());
@@ -198,7 +198,7 @@ async fn an_operator_that_is_killed_again_and_again_loses_no_workflow_and_makes_
     farm.begin("on-v1").await?;
     farm.set_image("2").await?;
     let mut builds = BTreeSet::from([v1.clone()]);
-    // Between whatever writes there are: at another moment each time.
+    // At different moments between the writes.
     for wait_ms in [150, 450, 900, 1_300, 1_700, 2_300, 700, 3_100] {
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         farm.kill_operator().await;

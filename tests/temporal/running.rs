@@ -1,4 +1,4 @@
-//! The workflows of a test, and whether each has had workers of its own build at every moment since it began.
+//! The running workflows of a test, and a check that each has had workers of its build all the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,15 +10,14 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-/// The build that each workflow began on; of those that are watched.
+/// The build that each watched workflow started on.
 #[derive(Clone, Default)]
 struct Builds {
     watched: BTreeMap<String, String>,
     given_up: BTreeMap<String, String>,
 }
 
-/// The workflows that run, each with the build that it began on. Dropping it fails the test if one of them was ever without
-/// workers.
+/// The running workflows, each with its build. Dropping it fails the test if one of them was ever without workers.
 pub struct Running {
     on: Arc<Mutex<Builds>>,
     lost: Arc<Mutex<BTreeSet<String>>>,
@@ -33,18 +32,18 @@ impl Running {
         Self { on, lost, watch }
     }
 
-    /// One has begun on this build.
+    /// Adds a workflow on this build.
     pub fn begun(&self, id: &str, build: &str) {
         locked(&self.on).watched.insert(id.to_owned(), build.to_owned());
     }
 
-    /// One is let go; the build that it began on.
+    /// Removes a released workflow; returns its build.
     pub fn over(&self, id: &str) -> Option<String> {
         let mut on = locked(&self.on);
         on.watched.remove(id).or_else(|| on.given_up.remove(id))
     }
 
-    /// The workers of one are to go although it runs.
+    /// Stops checking a workflow's workers.
     pub fn give_up(&self, id: &str) {
         let mut on = locked(&self.on);
         if let Some(build) = on.watched.remove(id) {
@@ -62,7 +61,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.watch.abort();
         let lost = locked(&self.lost);
-        // A test that has failed already says why.
+        // A failed test already has its message.
         assert!(lost.is_empty() || std::thread::panicking(), "workflows lost their workers: {lost:?}");
     }
 }
@@ -79,7 +78,7 @@ async fn watch(deployments: Api<DynamicObject>, on: Arc<Mutex<Builds>>, lost: Ar
             build.filter(|_| lives)
         };
         let builds: BTreeSet<String> = list.items.iter().filter_map(serves).collect();
-        // One that was let go meanwhile needs no workers any more.
+        // A workflow that was released meanwhile needs no workers any more.
         let after = locked(&on).watched.clone();
         let without = before.iter().filter(|(id, build)| after.contains_key(*id) && !builds.contains(*build));
         locked(&lost).extend(without.map(|(id, build)| format!("{id} on {build}")));

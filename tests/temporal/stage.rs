@@ -1,4 +1,4 @@
-//! A server that tests share, the client that they are about, and deployments of a test's own.
+//! The tests' shared server, a client of it, and separate deployments.
 #![allow(dead_code, reason = "each test and example uses its own part of this")]
 
 use std::{
@@ -35,7 +35,7 @@ pub async fn server() -> &'static Server {
     SHARED.get_or_init(start).await
 }
 
-/// Secrets as a test wants them, in the namespace `shop`.
+/// Fake Secrets in the namespace `shop`.
 #[derive(Clone, Default)]
 pub struct PlayedSecrets(Arc<Mutex<HashMap<String, Secret>>>);
 
@@ -64,7 +64,7 @@ pub async fn client(address: &str) -> Arc<dyn Temporal> {
     connections.connect("shop", &connection).await.expect("a client")
 }
 
-/// A deployment of one test's own.
+/// A test's own deployment.
 pub struct Stage {
     pub server: &'static Server,
     pub port: Arc<dyn Temporal>,
@@ -80,7 +80,7 @@ impl Stage {
         Self { server, port, person, name: DeploymentName::new(format!("shop/{name}")) }
     }
 
-    /// A worker of a version, which Temporal knows once this returns.
+    /// Starts a worker of a version, and waits until Temporal knows it.
     pub async fn worker(&self, build: &str) -> Worker {
         self.worker_with(build, &[]).await
     }
@@ -98,12 +98,12 @@ impl Stage {
         self.port.describe_deployment(&self.name).await.expect("a known deployment")
     }
 
-    /// The guard that an answer asks for, under the identity of these tests.
+    /// The guard for a write that is decided on this description, with the tests' identity.
     pub fn guard(described: &DescribedDeployment) -> Guard {
         Guard { token: described.conflict_token.clone(), identity: identity() }
     }
 
-    /// Changes the routing by what is described now, and waits until all task queues know of it.
+    /// Changes the routing with a fresh token, and waits until it is settled.
     pub async fn route(&self, write: &RoutingWrite) {
         let guard = Self::guard(&self.describe().await);
         self.port.set_routing(&self.name, write, &guard).await.expect("the routing is changed");
@@ -114,7 +114,7 @@ impl Stage {
         self.route(&RoutingWrite::Current(Some(BuildId::new(build)))).await;
     }
 
-    /// How a version stands; none: Temporal does not know it.
+    /// The status of a version; `None`: Temporal does not know it.
     pub async fn status(&self, build: &str) -> Option<VersionStatus> {
         match self.port.describe_version(&self.name, &BuildId::new(build)).await {
             Ok(described) => Some(described.summary.status),
@@ -130,7 +130,7 @@ impl Stage {
         .await;
     }
 
-    /// Asks until there is an answer.
+    /// Polls until there is an answer.
     pub async fn until<T>(&self, what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
         let until = monotonic() + PATIENCE;
         loop {
@@ -143,12 +143,12 @@ impl Stage {
     }
 }
 
-/// Who these tests are to Temporal.
+/// The identity of the tests.
 pub fn identity() -> Identity {
     Identity::new("windlass/tests")
 }
 
-/// What Temporal says of the deployment of a farm.
+/// Temporal's description of a farm's deployment.
 pub async fn described(farm: &Farm<'_>) -> Result<DescribedDeployment, TemporalError> {
     let port = client(&farm.server.address()).await;
     port.describe_deployment(&DeploymentName::new(farm.deployment())).await

@@ -1,4 +1,4 @@
-//! What a person is shown of a `WorkerDeployment` in the terminal, from the shipped binary.
+//! The terminal output of a `WorkerDeployment`, from the shipped binary.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
 
     columns(&farm, &v1).await?;
 
-    // In the list of all, and by data.
+    // In the list of all, and as data.
     for words in [["status"].as_slice(), &["status", "wwd"], &["status", "wwd/orders", "--exit-status"]] {
         let said = farm.typed(words).await?;
         assert!(
@@ -75,7 +75,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     assert_eq!(list["items"][0]["name"], "orders");
     assert_eq!(farm.windlass(&["status", "-o", "name"]).await?, "workerdeployment.windlass.dev/orders\n");
 
-    // One that stands: a watch of it ends, and so does a wait, both by 1.
+    // A blocked one: its watch and wait both end with 1.
     farm.set_image("bad").await?;
     let said = farm.typed(&["status", "wwd/orders", "-w", "--exit-status"]).await?;
     assert_eq!(said.code, 1, "{said:?}");
@@ -105,17 +105,17 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
         assert!(told.contains(words), "{words}: {told}");
     }
 
-    // The revisions with their versions, which a rollback goes back to, and the plans that ended.
+    // The revisions with their versions, for a rollback, and the ended plans.
     let told = farm.windlass(&["history", "wwd/orders"]).await?;
     for words in ["last completed", "wanted", "Current", "orders:bad", "WorkerRollout", "Complete"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 
-    // What is for fleets alone says so.
+    // Commands for fleets only say so.
     let said = farm.typed(&["plan", "wwd/orders"]).await?;
     assert!(said.code != 0 && said.stderr.contains("plan is for a NodeDeployment"), "{said:?}");
 
-    // A pod that does not come up is named, with the kubelet's words.
+    // A pod that does not start is named, with the kubelet's message.
     farm.patch(json!({"spec": {"rollout": {"gate": null}}})).await?;
     farm.set_image("missing").await?;
     farm.until("its pod waits", |seen| message(seen, "UpToDate").contains("workers")).await?;

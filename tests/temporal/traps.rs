@@ -1,4 +1,4 @@
-//! What a client of Temporal falls into. Each was seen on a real server; these tests notice when a new one is otherwise.
+//! Pitfalls for clients of Temporal, as seen on a real server; these tests fail when a new version differs.
 
 use windlass_temporal::port::{
     BuildId, Guard, Identity, Percent, RampTarget, RoutingWrite, TaskQueue, TaskQueueKind, TemporalError,
@@ -62,7 +62,7 @@ async fn a_version_that_lacks_a_task_queue_of_the_current_one_is_refused() {
         })
         .await;
     stage.make_current("v1").await;
-    // One that nothing runs on any more does not count.
+    // A task queue on which nothing runs any more does not count.
     let pinned = Some((stage.name.as_str(), "v1"));
     stage.person.start("Hold", "lacking-1", &more.name, pinned).await.expect("a workflow");
     let _v2 = stage.worker("v2").await;
@@ -173,7 +173,7 @@ async fn a_ramp_by_hand_is_seen_as_it_is() {
     let ramp = stage.describe().await.routing.ramp.expect("a ramp");
     assert_eq!((ramp.to, ramp.percent), (RampTarget::Version(BuildId::new("v2")), Percent(12.5)));
     assert_eq!(stage.describe().await.last_modifier, Some(Identity::new("a person")));
-    // To workers without a version, as only a hand does.
+    // To workers without a version, which only people set.
     stage.person.ramp(stage.name.as_str(), "", 30.0, "a person").await.expect("a ramp");
     let ramp = stage.describe().await.routing.ramp.expect("a ramp");
     assert_eq!((ramp.to, ramp.percent), (RampTarget::Unversioned, Percent(30.0)));

@@ -1,5 +1,4 @@
-//! The waits of production, which all other tests shorten: minutes, so this test has a name of its own and runs when it is asked
-//! for by `-- --ignored waits`.
+//! The waits of production, which all other tests shorten: minutes, so this test only runs with `-- --ignored waits`.
 
 use std::time::Duration;
 

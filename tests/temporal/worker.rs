@@ -9,7 +9,7 @@ use crate::{controlplane::Error, frontend::Server, programs};
 pub struct Worker(Child);
 
 impl Worker {
-    /// Starts one for a version, with more of its environment.
+    /// Starts a worker of a version, with additional environment variables.
     pub async fn start(
         server: &Server,
         deployment: &str,

@@ -1,5 +1,5 @@
-//! What a hand does to the objects that a fleet is made of, each kind of them: deletes, edits, strips labels, annotations,
-//! finalizers and owners, and loses fields of statuses. What only the hand itself can put right it owes.
+//! Damage by a person to every kind of object of a fleet: deletes, edits, removed labels, annotations, finalizers and
+//! owners, and lost fields of statuses. What Windlass cannot repair, the person repairs later.
 
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
@@ -10,17 +10,17 @@ use crate::hand::{Answer, FLEET, Hand, name};
 use crate::schema::one;
 use crate::steps::Done;
 
-/// What a hand has to put right itself before the fleet can come to rest.
+/// A repair that the person owes before the fleet can come to rest.
 #[derive(Clone, Debug)]
 pub enum Debt {
-    /// A merge patch of an object, if it is still the one.
+    /// A merge patch of an object, unless it was replaced.
     Patch { kind: &'static str, name: String, uid: Value, patch: Value },
-    /// A pod that nobody owns any more is in the way of the next one.
+    /// An orphaned pod that blocks the next one.
     OrphanPod(String),
 }
 
 impl Debt {
-    /// Puts it right.
+    /// Carries it out.
     pub async fn settle(&self, hand: &Hand) {
         match self {
             Self::Patch { kind, name, uid, patch } => {
@@ -42,7 +42,7 @@ impl Debt {
 
 const HELD: &str = "walk.test/held";
 
-/// Does some damage. What it owes is added to the debts.
+/// Does some damage, and adds the owed repairs.
 pub async fn damage(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> Done {
     let kind = *one(
         &[
@@ -60,7 +60,7 @@ pub async fn damage(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> 
         random,
     );
     let mut objects = hand.list(kind).await;
-    // Revisions of StatefulSets are theirs alone.
+    // StatefulSets manage their own revisions.
     objects.retain(|o| {
         kind != "ControllerRevision" || o["metadata"]["labels"]["windlass.dev/deployment"] == FLEET
     });
@@ -96,7 +96,7 @@ impl Target<'_> {
         self.done(&format!("{what} {patch} of"), self.hand.patch(self.kind, &self.name, &patch).await)
     }
 
-    /// The same of this object and no other that has its name by now: what is owed for it is owed to this one.
+    /// Patches this object, but not another one with its name.
     async fn patch_this(&self, what: &str, patch: Value) -> Done {
         let mut of_this = patch.clone();
         of_this["metadata"]["uid"] = self.object["metadata"]["uid"].clone();
@@ -112,7 +112,7 @@ impl Target<'_> {
         debts.push(Debt::Patch { kind: self.kind, name: self.name.clone(), uid, patch });
     }
 
-    /// One label, annotation or other entry of the metadata that there is.
+    /// Removes a label, annotation or other entry of the metadata.
     async fn strip(&self, of: &str, random: &mut Random, debts: &mut Vec<Debt>) -> Done {
         let keys: Vec<String> = self.object["metadata"][of]
             .as_object()
@@ -128,24 +128,24 @@ impl Target<'_> {
         self.patch("strips", json!({"metadata": {of: {key: null}}})).await
     }
 
-    /// What has no owner is not Windlass's to touch, and it says so: only who took it off can put it back.
+    /// Windlass does not touch an object without an owner, and reports it: only the person can restore it.
     async fn disown(&self, debts: &mut Vec<Debt>) -> Done {
         let owners = &self.object["metadata"]["ownerReferences"];
-        // Who took it off before owes it.
+        // Otherwise the repair is owed already.
         if owners.as_array().is_some_and(|list| !list.is_empty()) {
             self.owes(json!({"metadata": {"ownerReferences": owners}}), debts);
         }
         self.patch_this("strips", json!({"metadata": {"ownerReferences": null}})).await
     }
 
-    /// Under `deletionPolicy: Retain` this annotation is all that says whose an object is.
+    /// Under `deletionPolicy: Retain` this annotation is the only owner reference.
     async fn disown_by_word(&self, key: &str, debts: &mut Vec<Debt>) -> Done {
         let owner = &self.object["metadata"]["annotations"][key];
         self.owes(json!({"metadata": {"annotations": {key: owner}}}), debts);
         self.patch_this("strips", json!({"metadata": {"annotations": {key: null}}})).await
     }
 
-    /// Holds an object up by a finalizer, for a while.
+    /// Adds a finalizer, for a while.
     async fn hold(&self, debts: &mut Vec<Debt>) -> Done {
         let list = self.object["metadata"]["finalizers"].clone();
         let mut held = list.as_array().cloned().unwrap_or_default();
@@ -159,7 +159,7 @@ impl Target<'_> {
         self.delete(&DeleteParams::background(), "holds and deletes").await
     }
 
-    /// A field of the status, or all of it.
+    /// Removes a field of the status, or all of it.
     async fn lose(&self, random: &mut Random) -> Done {
         let fields: Vec<String> =
             self.object["status"].as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
@@ -232,7 +232,7 @@ impl Target<'_> {
             2 => self.delete(&DeleteParams::default().grace_period(0), "deletes by force").await,
             3 => self.done("evicts", self.hand.evict(&self.name).await),
             4 => {
-                // Nobody gives a pod its labels twice.
+                // Nothing restores a pod's labels.
                 self.owes(json!({"metadata": {"labels": self.object["metadata"]["labels"]}}), debts);
                 debts.push(Debt::OrphanPod(self.name.clone()));
                 self.strip("labels", random, debts).await

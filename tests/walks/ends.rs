@@ -1,4 +1,4 @@
-//! What a walk has to come to: what a fresh fleet of its last spec comes to.
+//! The expected end of a walk: that of a fresh fleet with its last spec.
 
 use serde_json::{Value, json};
 use windlass::api::names::place_of;
@@ -9,8 +9,8 @@ use crate::oracles::End;
 /// The names of claim templates that walks use.
 const CLAIMS: [&str; 2] = ["data", "wal"];
 
-/// An end with its nodes named by their ordinals, whichever set serves, and without the claims of nodes that left:
-/// those are kept on purpose.
+/// An end with its nodes named by ordinal, in any set, and without claims of removed nodes, which are retained on
+/// purpose.
 pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
     let wanted: Vec<String> =
         spec["template"]["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten().map(name).collect();
@@ -21,29 +21,29 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
         if kind == "PersistentVolumeClaim" && !is_used(name, active, &wanted, replicas) {
             continue;
         }
-        // What a hand has cut loose is nobody's.
+        // An object without an owner.
         if kind == "Pod" && value["owned"] == false {
             continue;
         }
         let mut value = roles(value, active);
         if kind == "StatefulNode" {
             image_in_its_place(&mut value["spec"]);
-            // A sidecar whose resources are `{}` has none, and nobody writes a node for that.
+            // A sidecar with empty resources has none, and nodes are not rewritten for that.
             let sidecar = value["spec"]["sidecar"].as_object_mut();
             if let Some(sidecar) = sidecar.filter(|sidecar| sidecar.get("resources") == Some(&json!({}))) {
                 sidecar.remove("resources");
             }
         }
         if let Some(set) = value["spec"].as_object_mut().filter(|_| kind == "StatefulSet") {
-            // Windlass asks for none, and leaves what somebody adds.
+            // Windlass does not set it, and keeps what a person adds.
             set.remove("minReadySeconds");
         }
         if let Some(labels) = value["labels"].as_object_mut().filter(|_| kind == "Pod") {
-            // What a hand adds to a pod is gone with the pod.
+            // A label that a person adds to a pod is lost with the pod.
             labels.remove("by");
         }
         if kind == "PersistentVolumeClaim" {
-            // A claim outlives what made it, and nobody gives it its other labels twice.
+            // A claim outlives its creator, and its other labels are not restored.
             value["labels"] = json!({"windlass.dev/node": value["labels"]["windlass.dev/node"]});
         }
         all.insert(format!("{kind} {}", role(name, active).unwrap_or_else(|| name.to_owned())), value);
@@ -51,7 +51,7 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
     all
 }
 
-/// An image beside the template is the main container's: the same content in other words.
+/// Moves the shorthand image into the main container: the content is the same.
 fn image_in_its_place(spec: &mut Value) {
     let Some(map) = spec.as_object_mut() else { return };
     let image = map.remove("image").filter(|image| image.as_str().is_some_and(|text| !text.is_empty()));
@@ -78,7 +78,7 @@ fn is_used(claim: &str, active: &str, wanted: &[String], replicas: i64) -> bool 
     })
 }
 
-/// The name of what belongs to a node of the set that serves, by its ordinal.
+/// The name of an object of the active set, by ordinal.
 fn role(name: &str, active: &str) -> Option<String> {
     let place = |node: &str| {
         let (set, ordinal) = place_of(FLEET, node)?;

@@ -1,4 +1,4 @@
-//! The hands of a person at a cluster, simulated or real: what is asked may be refused, and that is no mistake.
+//! A person's actions on a cluster, simulated or real; refusals are fine.
 
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, ListParams, Patch,
@@ -7,10 +7,10 @@ use kube::api::{
 use serde_json::{Value, json};
 use windlass::clock::SharedClock;
 
-/// The fleet that walks are about.
+/// The fleet of walks.
 pub const FLEET: &str = "db";
 
-/// The kinds that a fleet is made of.
+/// The kinds of a fleet's objects.
 pub const KINDS: [(&str, &str); 6] = [
     ("windlass.dev/v1alpha1", "NodeDeployment"),
     ("windlass.dev/v1alpha1", "StatefulNode"),
@@ -20,7 +20,7 @@ pub const KINDS: [(&str, &str); 6] = [
     ("v1", "PersistentVolumeClaim"),
 ];
 
-/// What became of something that was asked: nothing, or why it was refused.
+/// The result of an action: done, or the refusal.
 pub type Answer = Result<(), String>;
 
 /// A person in a namespace.
@@ -29,7 +29,7 @@ pub struct Hand {
     pub client: kube::Client,
     pub namespace: String,
     pub clock: SharedClock,
-    /// Whether what is asked for is cut to what a real cluster does in seconds, and can do here.
+    /// True to restrict changes to what a real cluster does in seconds.
     pub quick: bool,
 }
 
@@ -64,7 +64,7 @@ impl Hand {
         answer(api.create(&PostParams::default(), &object).await)
     }
 
-    /// Merges a change into an object.
+    /// Merge-patches an object.
     pub async fn patch(&self, kind: &str, name: &str, patch: &Value) -> Answer {
         let patch = self.cut(kind, patch);
         answer(self.of(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)
@@ -78,12 +78,12 @@ impl Hand {
         asked
     }
 
-    /// Merges a change into an object's status.
+    /// Merge-patches an object's status.
     pub async fn patch_status(&self, kind: &str, name: &str, patch: &Value) -> Answer {
         answer(self.of(kind).patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await)
     }
 
-    /// Puts a whole spec in the place of the fleet's.
+    /// Replaces the fleet's spec.
     pub async fn replace_spec(&self, spec: &Value) -> Answer {
         let spec = self.cut("NodeDeployment", &json!({"spec": spec}))["spec"].take();
         let patch = serde_json::from_value(json!([{"op": "replace", "path": "/spec", "value": spec}]));
@@ -91,7 +91,7 @@ impl Hand {
         answer(self.of("NodeDeployment").patch(FLEET, &PatchParams::default(), &patch).await)
     }
 
-    /// Merges a change into the fleet.
+    /// Merge-patches the fleet.
     pub async fn patch_fleet(&self, patch: &Value) -> Answer {
         self.patch("NodeDeployment", FLEET, patch).await
     }
@@ -106,12 +106,12 @@ impl Hand {
         self.delete_so(kind, name, &DeleteParams::background()).await
     }
 
-    /// Deletes an object in a certain way.
+    /// Deletes an object with these parameters.
     pub async fn delete_so(&self, kind: &str, name: &str, how: &DeleteParams) -> Answer {
         answer(self.of(kind).delete(name, how).await)
     }
 
-    /// Asks a pod to leave its machine.
+    /// Evicts a pod.
     pub async fn evict(&self, pod: &str) -> Answer {
         let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         answer(api.evict(pod, &EvictParams::default()).await)
@@ -136,7 +136,7 @@ impl Hand {
             .into_iter()
             .map(|object| {
                 let mut object = json!(object);
-                // Items of a list of some servers do not say what they are.
+                // Some servers omit the kind of list items.
                 object["kind"] = kind.into();
                 object
             })

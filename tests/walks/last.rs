@@ -1,5 +1,5 @@
-//! The end of a walk: a last spec that can be carried out from where things stand, and the person who does what the docs
-//! ask of a person until it is.
+//! The end of a walk: a last spec that can be carried out from the current state, and a person who acts as the docs
+//! ask.
 
 use serde_json::{Value, json};
 use windlass_sim::Random;
@@ -9,10 +9,10 @@ use crate::oracles::condition;
 use crate::schema::one;
 use crate::values;
 
-/// How often a person asks for another try.
+/// The most retries of a person.
 const RETRIES: u32 = 4;
 
-/// Replaces the spec by a last one; answers with it, or with why the API server took none.
+/// Sets the last spec; returns it, or the API server's refusal.
 pub async fn ask(hand: &Hand, random: &mut Random) -> Result<Value, String> {
     let fleet = hand.fleet().await.ok_or("the fleet is gone")?;
     let nodes = hand.list("StatefulNode").await;
@@ -22,8 +22,8 @@ pub async fn ask(hand: &Hand, random: &mut Random) -> Result<Value, String> {
         fit(&mut spec, &fleet, &nodes, type_);
         match hand.replace_spec(&spec).await {
             Ok(()) => {
-                // An older wish of a restart is none of the last spec. Where single nodes were restarted, all of them are, and
-                // are alike again.
+                // An old restart request is not part of the last spec. If single nodes were restarted, all are, so
+                // that they are equal again.
                 let restarted =
                     |node: &Value| node["metadata"]["annotations"]["windlass.dev/restartedAt"].is_string();
                 let at = if nodes.iter().any(restarted) { json!(later(hand, &fleet)) } else { Value::Null };
@@ -40,7 +40,7 @@ pub async fn ask(hand: &Hand, random: &mut Random) -> Result<Value, String> {
     Err(format!("no last spec is taken: {why:?}"))
 }
 
-/// Now or, where a restart from the future was obeyed, just after that one.
+/// Now or, if a future restart was obeyed, just after that one.
 fn later(hand: &Hand, fleet: &Value) -> String {
     let obeyed =
         fleet["status"]["restartedAt"].as_str().and_then(|at| chrono::DateTime::parse_from_rfc3339(at).ok());
@@ -48,10 +48,10 @@ fn later(hand: &Hand, fleet: &Value) -> String {
     crate::steps::time(hand, after.max(0))
 }
 
-/// Strategies in the order in which they are tried.
+/// The strategies to try, in order.
 fn preferred(fleet: &Value, nodes: &[Value], random: &mut Random) -> Vec<&'static str> {
     let serving: Vec<&Value> = of_set(nodes, fleet["status"]["activeSet"].as_str().unwrap_or("first"));
-    // Whoever is to halt has to have somebody who is asked: the docs say to roll a sidecar out first.
+    // A halt needs a sidecar: the docs say to roll one out first.
     let can_halt =
         !serving.is_empty() && serving.iter().all(|node| node["spec"]["sidecar"]["image"].is_string());
     let mut all = vec!["InPlace", "BlueGreen"];
@@ -63,7 +63,7 @@ fn preferred(fleet: &Value, nodes: &[Value], random: &mut Random) -> Vec<&'stati
         && status["plan"]["state"] != "Active"
         && nodes.iter().all(|node| condition(node, "Ready").0 == "True");
     let first = match *one(&all, random) {
-        // Nodes that are still on their way may have no sidecar, or say nothing.
+        // Nodes that are being updated may have no sidecar, or no answer.
         "HardFork" if !settled => "BlueGreen",
         first => first,
     };
@@ -76,12 +76,12 @@ fn of_set<'a>(nodes: &'a [Value], set: &str) -> Vec<&'a Value> {
     nodes.iter().filter(is_of).collect()
 }
 
-/// Immutable things stay: claims where nodes are updated in place.
+/// Keeps immutable fields: claims, if nodes are updated in place.
 fn fit(spec: &mut Value, fleet: &Value, nodes: &[Value], type_: &str) {
     let status = &fleet["status"];
     let active = status["activeSet"].as_str().unwrap_or("first");
     let rollout = &status["rollout"];
-    // What is promoted serves before anything else begins.
+    // The promoted set serves before anything else starts.
     let promoting = rollout["stage"] == "Promoting";
     let set = if promoting { rollout["entrantSet"].as_str().unwrap_or(active) } else { active };
     let serving = of_set(nodes, set);
@@ -101,29 +101,29 @@ fn fit(spec: &mut Value, fleet: &Value, nodes: &[Value], type_: &str) {
     }
 }
 
-/// Who follows the last spec.
+/// A person who follows the last spec.
 #[derive(Default)]
 pub struct Person {
     retries: u32,
     promoted: Option<Value>,
-    /// Whether a status was changed or lost by others, or two operators wrote: then the fleet may ask what a set is for.
+    /// True if a status was damaged, or two operators wrote: then the fleet may ask what a set is for.
     decides: bool,
-    /// Whether a hand deleted a node, which may have been made again without the sidecar that it had.
+    /// True if a person deleted a node, which may have been recreated without its sidecar.
     skips: bool,
 }
 
 impl Person {
-    /// Who may be asked what a set of nodes is for.
+    /// A person who may be asked what a set is for.
     pub fn who_decides(decides: bool) -> Self {
         Self { decides, ..Self::default() }
     }
 
-    /// The same who, if a hand deleted a node, sees to it that one without a sidecar has halted.
+    /// The same person, who, if nodes were deleted, makes sure that one without a sidecar has halted.
     pub fn who_skips(self, skips: bool) -> Self {
         Self { skips, ..self }
     }
 
-    /// Does what the fleet says that it waits for. Answers with what was done.
+    /// Does what the fleet waits for. Returns what was done.
     pub async fn look(&mut self, hand: &Hand) -> Option<String> {
         let fleet = hand.fleet().await?;
         let status = &fleet["status"];
@@ -131,7 +131,7 @@ impl Person {
         if reason == "ReadyToPromote" {
             let wanted = status["requestedRolloutHash"].clone();
             if self.promoted.as_ref() == Some(&wanted) && fleet["spec"]["forcePromote"] == wanted {
-                // What was used once is spent until the field was another.
+                // A used value is spent until the field had another one.
                 self.promoted = None;
                 drop(hand.patch_fleet(&json!({"spec": {"forcePromote": ""}})).await);
             } else {
@@ -167,7 +167,7 @@ impl Person {
     }
 }
 
-/// The task that waits for nodes without a sidecar to halt: the fleet asks a person to skip it once they have.
+/// The task that waits for nodes without a sidecar to halt: a person skips it once they have.
 fn halt_to_skip(fleet: &Value) -> Option<&str> {
     let rollout = &fleet["status"]["rollout"];
     let message = rollout["message"].as_str().filter(|_| rollout["stage"] == "Promoting")?;
@@ -175,7 +175,7 @@ fn halt_to_skip(fleet: &Value) -> Option<&str> {
     Some(task)
 }
 
-/// Where nothing says any more what a set is for, the fleet names the nodes that are to be deleted if nobody wants them.
+/// If the purpose of a set is unknown, the fleet names the nodes to delete if they are not needed.
 async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
     let (_, reason, message) = condition(fleet, "UpToDate");
     let (_, rest) = message.split_once("delete the StatefulNodes with the label windlass.dev/set=")?;
@@ -188,7 +188,7 @@ async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
     Some(format!("deletes the nodes of set {set}"))
 }
 
-/// A hand took the owner off what is left of a set: the fleet names it, and says to delete it.
+/// A person removed the owner of the rest of a set: the fleet names the objects to delete.
 async fn remove_loose(hand: &Hand, fleet: &Value) -> Option<String> {
     let message = fleet["status"]["rollout"]["message"].as_str()?;
     let (before, _) = message.split_once(" (it has no owner any more: delete it)")?;
@@ -198,8 +198,8 @@ async fn remove_loose(hand: &Hand, fleet: &Value) -> Option<String> {
     Some(format!("deletes {kind} {name}"))
 }
 
-/// What is promoted cannot be taken back: where it does not run, it is made to run. A hard fork asks only for a height, so
-/// its nodes may serve and never have been Ready; what is rolled over them then waits for them.
+/// A promotion cannot be rolled back: if it does not run, it is repaired. A hard fork only needs a height, so its
+/// nodes may serve without ever being Ready; a later rollout waits for them.
 async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
     let rollout = &fleet["status"]["rollout"];
     let nodes = hand.list("StatefulNode").await;

@@ -1,5 +1,5 @@
-//! Random walks over the whole surface of a fleet, on the simulated cluster: see `docs/dev/walks.md` for what is walked and how a
-//! failure is replayed. The world, the faults and the oracles of single changes are the catalogue's own.
+//! Random walks over all features of a fleet, on the simulated cluster: `docs/dev/walks.md` has the details and how
+//! to replay a failure. World, faults and oracles are the catalogue's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../controlplane/mod.rs"]
@@ -60,7 +60,7 @@ use std::time::Duration;
 use walk::{Report, Walk};
 use windlass::clock::on_the_wall;
 
-/// A run is made of small maps and texts.
+/// A run consists of small maps and strings.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -72,7 +72,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     variable(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// Walks of these seeds that failed, by seed.
+/// Walks these seeds; returns the failed ones.
 fn walks(seeds: std::ops::Range<u64>, within: Duration) -> (u64, Vec<(Walk, Report)>) {
     let (next, walked) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
@@ -100,7 +100,7 @@ fn walks(seeds: std::ops::Range<u64>, within: Duration) -> (u64, Vec<(Walk, Repo
     (walked.into_inner(), failed)
 }
 
-/// Shrinks what failed, a few of them, and says how each is walked again.
+/// Shrinks some of the failures, and prints how to replay each.
 fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
     use std::fmt::Write as _;
 
@@ -115,7 +115,7 @@ fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
     assert!(failed.is_empty(), "{} of {walked} walks failed\n{text}", failed.len());
 }
 
-/// As many as were seen to pass so far; more by `WINDLASS_WALKS`.
+/// The number of walks that pass so far; `WINDLASS_WALKS` sets more.
 #[test]
 fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
     let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 25 } else { 1_000 });
@@ -127,7 +127,7 @@ fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
     assert_none(walked, &failed);
 }
 
-/// What a walk comes to does not hang on what is walked before it and beside it in this process.
+/// A walk does not depend on other walks in this process.
 #[test]
 fn a_walk_is_the_same_walk_alone_and_among_others() {
     let first = number("WINDLASS_WALK_SEED", 1);
@@ -148,7 +148,7 @@ fn a_walk_is_the_same_walk_alone_and_among_others() {
     }
 }
 
-/// Walks from a seed on, for so long.
+/// Walks from a seed on, for a given time.
 #[test]
 fn nightly() {
     let Some(seconds) = variable("WINDLASS_NIGHTLY_SECONDS") else { return };

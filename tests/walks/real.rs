@@ -1,5 +1,5 @@
-//! Walks on the real control plane: the same steps and the same last specs, by the real clock, without the trouble that only
-//! a simulation can make. Many of them at the same time, each in a namespace of its own, by one operator.
+//! Walks on the real control plane: the same steps and last specs, by the real clock, without faults that need a
+//! simulation. Many at once, each in a namespace of its own, with one operator.
 
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
@@ -19,14 +19,14 @@ use crate::steps::{self, Done};
 use crate::walk::{FIRST, LAST, Walk, fleet};
 use crate::{ends, values};
 
-/// Walks at the same time.
+/// The number of concurrent walks.
 const AT_ONCE: usize = 8;
-/// How long the last spec, and a fresh fleet of it, may take.
+/// The time limit of the last spec, and of a fresh fleet with it.
 const PATIENCE: Duration = Duration::from_mins(4);
-/// How long nothing changes before all is looked at.
+/// How long nothing changes before the end is compared.
 const STILL: u32 = 4;
 
-/// Walks these seeds. Answers with what failed, a sentence with the way for each.
+/// Walks these seeds. Returns the failures, each with its walk.
 pub async fn walks(seeds: std::ops::Range<u64>, watched: Duration) -> Vec<String> {
     let cp = ControlPlane::shared().await;
     let mut operator = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
@@ -96,7 +96,7 @@ struct Way {
 }
 
 impl Way {
-    /// Takes the steps and asks for the last spec, until that is carried out.
+    /// Takes the steps and sets the last spec, until that is carried out.
     async fn arrive(&mut self) -> Result<Value, String> {
         let mut random = self.walk.random(FIRST);
         let type_ = *one(&["InPlace", "InPlace", "BlueGreen"], &mut random);
@@ -125,7 +125,7 @@ impl Way {
     }
 }
 
-/// What a fresh fleet of a spec comes to.
+/// The end of a fresh fleet with a spec.
 async fn fresh_end(hand: &Hand, spec: &Value) -> Result<End, String> {
     hand.create(&fleet(spec)).await.map_err(|why| format!("the last spec is refused anew: {why}"))?;
     until_well(hand, &mut Person::default()).await.map_err(|why| format!("no fresh fleet: {why}"))?;
@@ -172,8 +172,7 @@ async fn end_of(hand: &Hand) -> End {
     oracles::end::end_of_these(objects(hand).await)
 }
 
-/// Without what two fleets of a real cluster do not have in common: names of volumes that admission drew, and that one was
-/// restarted by its own time.
+/// Removes what differs between two fleets of a real cluster: volume names from admission, and the time of a restart.
 fn comparable(end: End) -> End {
     end.into_iter().map(|(key, value)| (key, without_what_is_drawn(value))).collect()
 }

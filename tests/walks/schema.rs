@@ -1,5 +1,5 @@
-//! Every field of a fleet's spec, as the definition in `deploy/crds` has it, and values for each: good ones, those at the
-//! edges of what is allowed, and those beyond. A field that a later version adds is walked without a line here.
+//! Every field of a fleet's spec, from the definition in `deploy/crds`, with values for each: valid ones, those at
+//! the limits, and invalid ones. Fields of later versions need no change here.
 
 use std::sync::LazyLock;
 
@@ -8,29 +8,29 @@ use windlass_sim::Random;
 
 use crate::values;
 
-/// A field of the spec: its name with dots, from below `spec`, and its schema.
+/// A field of the spec: its path below `spec`, and its schema.
 pub struct Field {
     pub path: String,
     pub schema: Value,
 }
 
-/// How a value is to be.
+/// The class of a value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Taste {
     Good,
-    /// At the edge of what the schema allows.
+    /// At a limit of the schema.
     Edge,
-    /// Beyond what the schema allows, or of another type.
+    /// Beyond a limit of the schema, or of another type.
     Bad,
-    /// The field is left out.
+    /// Absent.
     Nothing,
 }
 
-/// The file that is installed in a cluster.
+/// The installed definition.
 const DEFINITION: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/crds/nodedeployments.windlass.dev.yaml");
 
-/// Every field, those that hold others among them.
+/// Every field, including objects.
 pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {
     let text = std::fs::read_to_string(DEFINITION).expect("deploy/crds is there");
     let definition: Value = serde_saphyr::from_str(&text).expect("a definition");
@@ -142,7 +142,7 @@ fn bad(schema: &Value, random: &mut Random) -> Value {
             }
             wrong
         }
-        // A number or a text.
+        // An int-or-string.
         _ => vec![json!([]), (-1).into(), 0.into(), "101%".into(), "0%".into(), "".into(), true.into()],
     };
     one(&wrong, random).clone()

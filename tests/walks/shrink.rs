@@ -1,11 +1,11 @@
-//! The shortest form of a walk that fails: steps are left out, by halves and then one by one, as long as it still fails.
+//! Shrinks a failing walk: removes steps, by halves and then one by one, as long as it still fails.
 
 use crate::walk::{Walk, play};
 
-/// How many walks a search may take.
+/// The most walks of a search.
 const TRIES: u32 = 120;
 
-/// A shorter walk that fails as this one does. `fails` says whether one does.
+/// A shorter walk that fails in the same way. `fails` tests a walk.
 pub fn shortest(walk: &Walk, mut fails: impl FnMut(&Walk) -> bool) -> Walk {
     let mut kept = walk.steps();
     let mut size = kept.len().div_ceil(2).max(1);
@@ -34,7 +34,7 @@ pub fn shortest(walk: &Walk, mut fails: impl FnMut(&Walk) -> bool) -> Walk {
     }
 }
 
-/// The class of a failure: its first words, which do not change with names and numbers.
+/// The class of a failure: its first words, without names and numbers.
 pub fn class(failure: &str) -> String {
     let words = failure.split([':', '@', '{']).next().unwrap_or(failure);
     words
@@ -45,7 +45,7 @@ pub fn class(failure: &str) -> String {
         .join(" ")
 }
 
-/// The shortest form in which a walk fails the way it does, as its first failure says.
+/// The shortest walk with the same first failure.
 pub fn of_failure(walk: &Walk, failures: &[String]) -> Walk {
     let wanted = failures.first().map(|failure| class(failure)).unwrap_or_default();
     shortest(walk, |shorter| play(shorter, false).failures.iter().any(|failure| class(failure) == wanted))

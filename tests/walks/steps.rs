@@ -1,5 +1,5 @@
-//! One step of a walk: what a person asks of the fleet. What is drawn follows from the seed, the step's number and what the
-//! cluster shows then, so that a walk stays the same walk when other steps are left out.
+//! A step of a walk. It is drawn from the seed, the step's number and the state of the cluster, so that a walk stays
+//! the same when other steps are left out.
 
 use serde_json::{Value, json};
 use windlass_sim::Random;
@@ -9,24 +9,24 @@ use crate::hand::{Answer, Hand};
 use crate::schema::{self, FIELDS, Taste, one};
 use crate::values;
 
-/// What a step is about.
+/// The class of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Any one field of the spec.
+    /// Changes a field of the spec.
     Field,
-    /// What changes most: the image and the template.
+    /// Changes the image or the template.
     Image,
-    /// Another strategy.
+    /// Changes the strategy.
     Strategy,
-    /// A verb, with the right ID or a wrong one.
+    /// A verb, with a right or a wrong ID.
     Verb,
-    /// A hand does damage.
+    /// Damage by a person.
     Damage,
-    /// A fault, or what the platform does.
+    /// A fault, or an action of the platform.
     Trouble,
 }
 
-/// Draws what a step is about.
+/// Draws the class of a step.
 pub fn kind(random: &mut Random) -> Kind {
     match random.between(0, 99) {
         0..20 => Kind::Field,
@@ -38,7 +38,7 @@ pub fn kind(random: &mut Random) -> Kind {
     }
 }
 
-/// Takes the step that is drawn; none: it is trouble, which is for the world to make.
+/// Takes the drawn step; `None` for a fault, which the world injects.
 pub async fn take(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> Option<Done> {
     Some(match kind(random) {
         Kind::Field => field(hand, random).await,
@@ -50,21 +50,21 @@ pub async fn take(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> Op
     })
 }
 
-/// What a step did, in words, and whether the API server refused it.
+/// A description of a step, and whether the API server refused it.
 pub struct Done {
     pub words: String,
     pub refused: Option<String>,
 }
 
 impl Done {
-    /// Whether a fleet may ask afterwards what a set of nodes is for: its status lost a field, or a node was nobody's while
-    /// the fleet went on without it.
+    /// True if the fleet may ask afterwards what a set is for: its status lost a field, or a node was disowned
+    /// meanwhile.
     pub fn leaves_doubt(&self) -> bool {
         self.words.starts_with("loses ")
             || (self.words.contains(" of StatefulNode ") && self.words.contains("\"ownerReferences\":null"))
     }
 
-    /// Whether a node was deleted, in whichever way.
+    /// True if a node was deleted in any way.
     pub fn deletes_node(&self) -> bool {
         self.words.contains("deletes ") && self.words.contains("StatefulNode ")
     }
@@ -78,7 +78,7 @@ impl Done {
     }
 }
 
-/// Changes any one field of the spec.
+/// Changes any field of the spec.
 pub async fn field(hand: &Hand, random: &mut Random) -> Done {
     let field = one(&FIELDS, random);
     let taste = match random.between(0, 9) {
@@ -92,7 +92,7 @@ pub async fn field(hand: &Hand, random: &mut Random) -> Done {
     change(hand, schema::patch(&field.path, value), format!("{} := {shown}", field.path)).await
 }
 
-/// Changes the image, or the template under it.
+/// Changes the image or the template.
 pub async fn image(hand: &Hand, random: &mut Random) -> Done {
     let image = match random.between(0, 9) {
         0..6 => *one(&values::RUN, random),
@@ -107,7 +107,7 @@ pub async fn image(hand: &Hand, random: &mut Random) -> Done {
     change(hand, schema::patch("template.spec.image", image.into()), format!("image := {image}")).await
 }
 
-/// Goes over to another strategy.
+/// Changes the strategy.
 pub async fn strategy(hand: &Hand, random: &mut Random) -> Done {
     let type_ = *one(&["InPlace", "BlueGreen", "BlueGreen", "HardFork"], random);
     let mut strategy = values::strategy(type_, random);
@@ -124,10 +124,10 @@ pub async fn strategy(hand: &Hand, random: &mut Random) -> Done {
     change(hand, json!({"spec": spec}), format!("updateStrategy := {strategy}")).await
 }
 
-/// Merges a change into the spec.
+/// Merge-patches the spec.
 ///
-/// What cannot be taken back is never asked for: under `promotion: Immediately` the old nodes go before the new ones were
-/// seen to run, which the docs warn of, and a walk would only find out that it is so.
+/// Irreversible harm is avoided: under `promotion: Immediately` the old nodes go before the new ones were seen to
+/// run, which the docs warn of.
 async fn change(hand: &Hand, patch: Value, words: String) -> Done {
     let Some(fleet) = hand.fleet().await else { return Done::nothing(format!("no fleet for {words}")) };
     let mut wanted = fleet.clone();
@@ -138,14 +138,14 @@ async fn change(hand: &Hand, patch: Value, words: String) -> Done {
     Done::new(words, hand.patch_fleet(&patch).await)
 }
 
-/// Whether a spec promotes at once what may never run.
+/// True if a spec promotes at once what may never run.
 fn is_rash(spec: &Value) -> bool {
     let at_once = spec["updateStrategy"]["type"] == "BlueGreen"
         && spec["updateStrategy"]["blueGreen"]["promotion"] == "Immediately";
     at_once && !runs(spec)
 }
 
-/// Whether the pods of a spec run on the played machines, as far as images and machines go.
+/// True if the pods of a spec run on the simulated machines, as far as images and machines matter.
 fn runs(spec: &Value) -> bool {
     let node = &spec["template"]["spec"];
     let pod = &node["podTemplate"]["spec"];
@@ -164,19 +164,19 @@ fn runs(spec: &Value) -> bool {
         && node["sidecar"]["tokenSecret"].as_str().unwrap_or_default().is_empty()
 }
 
-/// A time as annotations have it.
+/// A time in the format of annotations.
 pub fn time(hand: &Hand, seconds: i64) -> String {
     let at = hand.clock.now() + chrono::Duration::seconds(seconds);
     at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
 }
 
-/// Asks for something by a verb.
+/// Runs a verb.
 pub async fn verb(hand: &Hand, random: &mut Random) -> Done {
     let Some(fleet) = hand.fleet().await else { return Done::nothing("no fleet for a verb") };
     let status = &fleet["status"];
     let history = status["history"].as_array().and_then(|list| list.first()).cloned().unwrap_or_default();
     let ids = [&status["plan"]["id"], &status["rejected"]["planID"], &history["planID"]];
-    // The right one, that of another plan, or none that ever was.
+    // The right one, that of another plan, or one that never existed.
     let id = |first: usize, random: &mut Random| match random.between(0, 5) {
         0 => json!("0123456789"),
         1 => ids[(first + 1) % ids.len()].clone(),
@@ -240,7 +240,7 @@ async fn restart_node(hand: &Hand, random: &mut Random) -> Done {
     Done::new(format!("restart of node {name}"), hand.patch("StatefulNode", &name, &patch).await)
 }
 
-/// The template of a revision that is kept.
+/// Sets the template of a stored revision.
 async fn roll_back(hand: &Hand, random: &mut Random) -> Done {
     let revisions = hand.list("ControllerRevision").await;
     let of_fleet = |r: &&Value| {

@@ -1,5 +1,5 @@
-//! The faults of the catalogue, between the steps of a walk: each strikes soon after it was drawn. What lasts is ended when
-//! the walk comes to its last spec.
+//! The faults of the catalogue, between the steps of a walk: each strikes soon after it was drawn. Lasting ones end
+//! with the last spec.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,21 +19,21 @@ use crate::schema::one;
 use crate::steps::Done;
 use crate::world::{Running, World};
 
-/// For ever, as far as a walk goes.
+/// Forever, within a walk.
 const NEVER: Duration = Duration::from_hours(400 * 24);
 /// Longer than any fault lasts by itself.
 const LASTS: Duration = Duration::from_mins(4);
-/// How many operators a walk may use up: their names are compared as texts.
+/// The most operators of a walk: their names are compared as strings.
 const OPERATORS: u32 = 8;
 
-/// Every fault that was drawn, asked in turn.
+/// The drawn faults, asked in turn.
 #[derive(Clone, Default)]
 struct Plan(Arc<Mutex<Struck>>);
 
 #[derive(Default)]
 struct Struck {
     injectors: Vec<Injector>,
-    /// Operators that are dead, or paused.
+    /// Operators that are dead or paused.
     dead: BTreeSet<String>,
 }
 
@@ -70,7 +70,7 @@ impl FaultPlan for Plan {
     }
 }
 
-/// What goes wrong in a walk, and the operator that it befalls.
+/// The faults of a walk, and its operator.
 pub struct Trouble {
     pub operator: Running,
     plan: Plan,
@@ -80,11 +80,11 @@ pub struct Trouble {
     still_until: Option<Instant>,
     ill: Vec<Illness>,
     operators: u32,
-    /// The faults that were drawn, by name.
+    /// The names of the drawn faults.
     pub drawn: Vec<String>,
 }
 
-/// Whether a fault is one of a walk's: what a person asks for and does to objects has steps of its own.
+/// True if walks draw this fault: actions of people have steps of their own.
 fn is_walked(entry: &Entry) -> bool {
     match &entry.fault {
         Fault::LostLease(_) => false,
@@ -95,7 +95,7 @@ fn is_walked(entry: &Entry) -> bool {
 }
 
 impl Trouble {
-    /// A first operator, and no trouble yet.
+    /// A first operator without faults.
     pub fn new(world: &mut World) -> Self {
         let (send, signals) = unbounded_channel();
         let plan = Plan::default();
@@ -114,7 +114,7 @@ impl Trouble {
         }
     }
 
-    /// Draws a fault, and lets it strike now or soon.
+    /// Draws a fault, which strikes now or soon.
     pub async fn strike(&mut self, world: &World, random: &mut Random) -> Done {
         let table = faults::table();
         let families: BTreeSet<&str> = table.iter().filter(|e| is_walked(e)).map(Entry::family).collect();
@@ -147,7 +147,7 @@ impl Trouble {
         Done::nothing(format!("{} {at}", entry.name))
     }
 
-    /// Lets so much time pass, and follows what the faults ask for.
+    /// Lets time pass, and handles the faults' signals.
     pub async fn wait(&mut self, world: &mut World, time: Duration) {
         let until = monotonic() + time;
         loop {
@@ -200,7 +200,7 @@ impl Trouble {
         std::mem::replace(&mut self.operator, next)
     }
 
-    /// Ends all that lasts. What has not struck yet does not any more.
+    /// Ends lasting faults, and drops those that have not struck.
     pub async fn end(&mut self, world: &mut World) {
         for illness in std::mem::take(&mut self.ill) {
             illness.end(world).await;
@@ -217,18 +217,18 @@ impl Trouble {
         self.wait(world, Duration::from_secs(1)).await;
     }
 
-    /// Whether no operator of before is left that may still write, and the clock goes.
+    /// True if no earlier operator may still write, and the clock runs.
     pub fn is_over(&self) -> bool {
         self.old.is_empty() && self.still_until.is_none()
     }
 
-    /// Whether the clock was set back by an hour: what was timed by it is due only then.
+    /// True if the clock was set back by an hour, which delays what it timed.
     pub fn set_back(&self) -> bool {
         self.drawn.iter().any(|fault| fault == "F9-back")
     }
 
-    /// Whether a status was written by another version or lost a field, or an old leader, or a request that nobody waited for
-    /// any longer, may have made a node of a set that was given up since.
+    /// True if a status was written by another version or lost a field, or if a late write may have created a node of
+    /// a set that was given up.
     pub fn may_leave_doubt(&self) -> bool {
         let leaves = ["F6-late", "F8-", "F12-", "F16-lost"];
         self.drawn.iter().any(|fault| leaves.iter().any(|family| fault.starts_with(family)))

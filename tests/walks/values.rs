@@ -1,17 +1,17 @@
-//! Values that mean something: what the schema alone cannot know. The names of containers, of claims and of images that
-//! the played kubelets understand.
+//! Meaningful values that the schema does not know: names of containers and claims, and images that the simulated
+//! kubelets understand.
 
 use serde_json::{Value, json};
 use windlass_sim::Random;
 
 use crate::schema::one;
 
-/// The most nodes that a walk asks for: what holds of four holds of ten thousand, and walks are many.
+/// The most nodes of a walk: what holds for four holds for ten thousand, and walks are many.
 pub const MOST_NODES: u64 = 4;
-/// The height that applications are asked to halt at: the played ones are at 500 before.
+/// The height of halts; fake applications are at 500 before.
 const HEIGHT: i64 = 1000;
 
-/// Images that run, and such as do not.
+/// Images of which some run and some do not.
 pub const RUN: [&str; 4] = ["db:1", "db:2", "db:3", "registry.test/shop/db:4"];
 pub const FAIL: [&str; 6] =
     ["db:5-nope", "db:6-crash", "db:7-unready", "db:8-slow", "db:9-crash-loop", "db:9-pull-loop"];
@@ -29,7 +29,7 @@ pub fn pod_template(random: &mut Random) -> Value {
     json!({"metadata": metadata(random), "spec": {"terminationGracePeriodSeconds": 1, "containers": containers}})
 }
 
-/// A pod's own labels and annotations; the second says where the played kubelet finds the sidecar's probe.
+/// A pod's own metadata, with the annotation for the sidecar's probe.
 fn metadata(random: &mut Random) -> Value {
     let mut annotations = json!({"windlass.test/sidecar-url": "http://{podIP}:7777"});
     if random.between(0, 3) == 0 {
@@ -46,7 +46,7 @@ pub fn claim(name: &str) -> Value {
     })
 }
 
-/// A good value of a field that the schema does not say enough about.
+/// A valid value of a field that the schema does not describe well enough.
 pub fn good(path: &str, random: &mut Random) -> Option<Value> {
     let last = path.rsplit('.').next().unwrap_or(path);
     Some(match path {
@@ -105,10 +105,10 @@ pub fn good(path: &str, random: &mut Random) -> Option<Value> {
     })
 }
 
-/// A value at the edge that the schema does not name.
+/// A value at a limit that the schema does not have.
 pub fn edge(path: &str, random: &mut Random) -> Option<Value> {
     Some(match path {
-        // 10,000 nodes are walked by no test of this kind.
+        // Walks never create 10,000 nodes.
         "replicas" => random.between(0, MOST_NODES + 2).into(),
         "template.spec.image" => {
             let mut images: Vec<String> = FAIL.iter().map(|image| (*image).to_owned()).collect();
@@ -171,13 +171,13 @@ fn max_unavailable(random: &mut Random) -> Value {
     one(&[json!(1), json!(1), json!(2), json!("50%"), json!("100%")], random).clone()
 }
 
-/// Whether walks draw hooks too. Not yet by default: 5,000 walks of them have not been seen to pass.
+/// True if walks draw hooks too. Not the default: 5,000 such walks have not passed yet.
 fn with_hooks() -> bool {
     std::env::var("WINDLASS_WALK_HOOKS").is_ok_and(|value| !value.is_empty())
 }
 
-/// Hooks at points that every strategy has, each of which is over by itself: a moment, a peer that does what it is asked, or
-/// a person who does not come, without whom it goes on.
+/// Hooks at points of every strategy, each of which ends by itself: a wait, a request to a working peer, or an
+/// approval that is skipped after its time-out.
 fn hooks(random: &mut Random) -> Value {
     let mut hooks = Vec::new();
     for at in ["BeforeRollout", "BeforeNode", "AfterNode", "AfterRollout", "BeforeRemove"] {
@@ -199,7 +199,7 @@ fn hooks(random: &mut Random) -> Value {
     hooks.into()
 }
 
-/// An update strategy of this type, with what it needs.
+/// An update strategy of this type, with its required fields.
 pub fn strategy(type_: &str, random: &mut Random) -> Value {
     let deadline = *one(&[30, 60, 120], random);
     let mut strategy = json!({
@@ -218,7 +218,7 @@ pub fn strategy(type_: &str, random: &mut Random) -> Value {
     strategy
 }
 
-/// A whole spec that can be carried out, of a strategy of this type.
+/// A complete spec that can be carried out, with this type of strategy.
 pub fn good_spec(type_: &str, random: &mut Random) -> Value {
     let yes = |random: &mut Random, of: u64| random.between(1, of) == 1;
     let mut node =
@@ -256,8 +256,8 @@ pub fn good_spec(type_: &str, random: &mut Random) -> Value {
     spec
 }
 
-/// Cuts what is asked of a fleet to what a real cluster does in seconds. Sidecars, and with them hard forks, are left out:
-/// played pods have no address at which one could be asked.
+/// Restricts a fleet to what a real cluster does in seconds, without sidecars and hard forks: simulated pods have no
+/// address for them.
 pub fn quicken(fleet: &mut Value) {
     let most = [
         ("/spec/minReadySeconds", 2),
@@ -278,7 +278,7 @@ pub fn quicken(fleet: &mut Value) {
     if let Some(node) = fleet.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
         node.remove("sidecar");
     }
-    // Nor is there a peer of hooks.
+    // There is no peer of hooks, either.
     if let Some(hooks) = fleet.pointer_mut("/spec/updateStrategy/hooks").and_then(Value::as_array_mut) {
         hooks.retain(|hook| hook["http"].is_null());
     }

@@ -1,5 +1,5 @@
-//! One walk on the simulated cluster: a fleet is made, seeded steps are taken, a last spec is asked for, and what that comes to
-//! is held against a fresh fleet of it.
+//! A walk on the simulated cluster: creates a fleet, takes seeded steps, sets a last spec, and compares the end with
+//! a fresh fleet.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,21 +23,21 @@ use crate::trouble::Trouble;
 use crate::values;
 use crate::world::World;
 
-/// How many steps a walk has.
+/// The number of steps: least and greatest.
 const STEPS: (u64, u64) = (5, 30);
-/// How long the last spec may take, in simulated time.
+/// The time limit of the last spec, in simulated time.
 const PATIENCE: Duration = Duration::from_mins(80);
-/// How long the end is watched for writes: longer than any deadline that is asked for, and an hour more where a clock was set
-/// back by one. Every tenth walk is watched for longer.
+/// How long the end is watched for writes: longer than any deadline, and an hour more if a clock was set back by one.
+/// Every tenth walk is watched for longer.
 const WATCHED: Duration = Duration::from_mins(11);
 const WATCHED_LONGER: Duration = Duration::from_mins(30);
 const SET_BACK: Duration = Duration::from_hours(1);
-/// How long nothing changes before all is looked at: more than any request takes that is refused for a while.
+/// How long nothing changes before the end is compared: longer than the back-off of a refused request.
 const STILL: u32 = 12;
-/// How often each object may be looked at in half an hour in which nothing happens.
+/// The most reconciles of each object in half an hour at rest.
 const LOOKS_AT_REST: u64 = 10;
 
-/// Which walk: its seed, and which of its steps are taken; none: all.
+/// A walk: its seed, and the selected steps; `None`: all.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Walk {
     pub seed: u64,
@@ -50,29 +50,29 @@ impl Walk {
         Self { seed, keep: None }
     }
 
-    /// How many steps the whole of it has.
+    /// The number of steps of the whole walk.
     pub fn length(&self) -> u64 {
         Random::new(self.seed).between(STEPS.0, STEPS.1)
     }
 
-    /// The steps that are taken.
+    /// The selected steps.
     pub fn steps(&self) -> Vec<u64> {
         self.keep.clone().unwrap_or_else(|| (0..self.length()).collect())
     }
 
-    /// The command that walks it again, with its trace.
+    /// The command that replays it, with its trace.
     pub fn command(&self) -> String {
         format!("WINDLASS_WALK=\"{self}\" cargo test --test walks replay -- --nocapture")
     }
 
-    /// What is random in one of its steps, whichever others are taken.
+    /// The random stream of a step, independent of the other steps.
     pub fn random(&self, step: u64) -> Random {
         let mut seeds = Random::new(self.seed.wrapping_mul(1_000_003).wrapping_add(step));
         Random::new(seeds.next_u64())
     }
 }
 
-/// The numbers of what is not one of the steps.
+/// The numbers of random streams that are not for steps.
 pub const FIRST: u64 = 1000;
 pub const LAST: u64 = 1001;
 
@@ -109,13 +109,13 @@ impl FromStr for Walk {
     }
 }
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Default)]
 pub struct Report {
     pub failures: Vec<String>,
-    /// What was done, in words, with the time at which it was.
+    /// What was done, with times.
     pub told: Vec<String>,
-    /// Every request, one line each, if it was asked for.
+    /// Every request, one line each, if requested.
     pub trace: Vec<String>,
     pub refused: u32,
     pub steps: u32,
@@ -125,7 +125,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
 }
 
-/// What the catalogue's oracles have to know of a world that walks.
+/// The catalogue's scenario for the oracles.
 fn scenario() -> Scenario {
     Scenario {
         name: "walk".to_owned(),
@@ -178,9 +178,9 @@ struct Way<'a> {
     hand: Hand,
     trouble: Trouble,
     debts: Vec<Debt>,
-    /// Whether a hand did what leaves a doubt about a set of nodes.
+    /// True if a person's damage leaves the purpose of a set unknown.
     lost: bool,
-    /// Whether a hand deleted a node.
+    /// True if a person deleted a node.
     deleted: bool,
     report: Report,
 }
@@ -231,7 +231,7 @@ impl<'a> Way<'a> {
             let refused = done.refused.map(|why| format!(" (refused: {why})")).unwrap_or_default();
             self.tell(&format!("{step}: {}{refused}", done.words));
             self.pause(&mut random).await;
-            // Who owes pays at once, or at the end.
+            // Repairs are made at once, or at the end.
             if random.between(0, 1) == 0 {
                 for debt in self.debts.split_off(before.min(self.debts.len())) {
                     debt.settle(&self.hand).await;
@@ -247,7 +247,7 @@ impl<'a> Way<'a> {
         std::mem::take(&mut self.report)
     }
 
-    /// What changed in the fleet's status, and at which version.
+    /// The changes of the fleet's status, with versions.
     fn statuses(&self) -> Vec<String> {
         let mut lines = Vec::new();
         self.world.cluster.replay(100, |step| {
@@ -267,13 +267,13 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// How long a person takes until the next step: no time at all, or until everything has come to rest.
+    /// How long a person waits before the next step: not at all, or until everything is at rest.
     async fn pause(&mut self, random: &mut Random) {
         let milliseconds = *one(&[0, 0, 20, 100, 500, 2_000, 7_000, 20_000, 60_000, 180_000], random);
         self.trouble.wait(&mut self.world, Duration::from_millis(milliseconds)).await;
     }
 
-    /// The last spec, and what it comes to.
+    /// Sets the last spec and waits for its end.
     async fn arrive(&mut self) {
         let mut random = self.walk.random(LAST);
         for debt in std::mem::take(&mut self.debts) {
@@ -341,7 +341,7 @@ impl<'a> Way<'a> {
         fleet["status"]["availableReplicas"] == fleet["spec"]["replicas"]
     }
 
-    /// Nobody writes any more, and nobody is busy.
+    /// Watches the end: no writes, and few reconciles.
     async fn rest(&mut self, watched: Duration) {
         let entries = self.world.cluster.audit_len();
         let before = oracles::reconciles(&self.trouble.operator.health);
@@ -360,7 +360,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// Revisions beyond what the spec asks for, and what belongs to nobody.
+    /// Checks for surplus revisions, and for objects without an owner.
     fn leftovers(&mut self, status: &Value) {
         let revisions = self.world.cluster.snapshot_of(NAMESPACE, &["ControllerRevision"]);
         let fleet = self.world.object().unwrap_or_default();
@@ -370,7 +370,7 @@ impl<'a> Way<'a> {
             labels["windlass.dev/deployment"] == FLEET && labels["windlass.dev/node"].is_null()
         });
         let count = of_fleet.count();
-        // What is wanted and what last completed are kept whatever the limit is.
+        // The target and the last completed revision are kept beyond the limit.
         if count > limit + 2 {
             self.fail(format!(
                 "{count} revisions are kept, and {limit} may be: {:#}",
@@ -379,7 +379,7 @@ impl<'a> Way<'a> {
         }
     }
 
-    /// What has to hold of every change on the way.
+    /// Runs the oracles over all changes.
     fn examine(&mut self, end: &End) {
         let strikes = self.trouble.drawn.iter().map(|fault| Strike { fault: fault.clone(), at: 1 }).collect();
         let point = Point { scenario: "walk".to_owned(), strikes, seed: self.walk.seed };
@@ -402,7 +402,7 @@ impl<'a> Way<'a> {
     }
 }
 
-/// What a fresh fleet of a spec comes to, restarted where the other one was.
+/// The end of a fresh fleet with a spec, restarted like the other one.
 async fn fresh(seed: u64, spec: &Value, restarted: &Value) -> Result<End, String> {
     let mut world = World::new(scenario(), seed);
     let operator = world.start_operator();

@@ -1,4 +1,4 @@
-//! The way back: what a rollout took along is given back at once, and nobody is asked before or after that.
+//! Rollback: nodes are restored at once, without hooks before or after.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_rollout_that_stalls_goes_back_without_hooks_of_the_fleet() {
         assert_eq!(of_fleet(&back["plan"]), [""; 0]);
         let over = w.until("it is back", |s| s["plan"]["state"] == "Complete").await;
         assert_eq!(of_fleet(&over["plan"]), [""; 0]);
-        // What is wanted after that is a rollout like any other.
+        // The next target is an ordinary rollout.
         w.image("db:3").await;
         let next = w.until("the next one", is_up_to_date).await;
         assert_eq!(of_fleet(&next["plan"]), ["before=Complete", "after=Complete"]);
@@ -49,14 +49,14 @@ fn an_abort_gives_back_what_was_granted_and_asks_nobody() {
         w.rest(60).await;
         assert_eq!(w.status()["plan"]["id"], aborted["plan"]["id"], "no plan follows");
         assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
-        // Back to what runs, by a person's hand: that is no way back, and a plan of its own.
+        // A person restores what runs: that is no rollback, and has a plan of its own.
         w.image("db:1").await;
         w.until("it is where it was", is_up_to_date).await;
         w.is_at_rest().await;
     });
 }
 
-/// What was lost comes back at what ran before, as long as what comes before the rollout is not done.
+/// Lost nodes come back at the old revision, as long as the hooks before the rollout are not done.
 #[test]
 fn a_node_that_is_lost_before_the_rollout_begins_comes_back_as_it_was() {
     play(|w| async move {

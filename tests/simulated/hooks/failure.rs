@@ -1,4 +1,4 @@
-//! What a hook's failure leads to, and what a person can do about it.
+//! The effects of a failed hook, and what a person can do.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
         assert_eq!(text(&failed["plan"], "id"), id, "in the same plan");
         w.is_at_rest().await;
         assert_eq!(w.events("HookFailed").len(), 2, "once for each attempt");
-        // The same once more is another wish.
+        // The same with a suffix is another request.
         w.annotate("windlass.dev/retry", &format!("{id}/2")).await;
         let mut running = Value::Null;
         w.until("it runs again", |s| {
@@ -72,7 +72,7 @@ fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_trie
         w.until("it is tried again", |_| task(&w.node_plan("db-3"), "drain")["attempt"] == 2).await;
         assert_eq!(text(&w.node_plan("db-3"), "id"), text(&plan, "id"), "in the same plan");
         w.until("it has failed again", |_| task(&w.node_plan("db-3"), "drain")["state"] == "Failed").await;
-        // Each is gone on without.
+        // Each is skipped.
         for node in ["db-3", "db-2", "db-1", "db-0"] {
             let plan = w.until_node_at(node, "drain", "Failed").await;
             w.annotate("windlass.dev/skip", text(task(&plan, "drain"), "id")).await;
@@ -165,7 +165,7 @@ fn a_failure_that_rolls_back_does_as_a_stall_would() {
             "{}",
             back["rejected"]
         );
-        // On the way back a person is waited for as well.
+        // A rollback may wait for a person, too.
         let entry = back["history"].as_array().unwrap().last().unwrap().clone();
         assert_eq!((text(&entry, "outcome"), text(&entry, "reason")), ("RolledBack", "HookFailed"));
         let plan = w.until_node_at("db-2", "look", "Running").await;

@@ -1,5 +1,5 @@
-//! Fleets with hooks on the simulated cluster, by the unmodified operator. The hooks here are times and people: a person who
-//! does not come is a hook that fails.
+//! Fleets with hooks on the simulated cluster, with the unmodified operator. The hooks here wait for a time or a
+//! person: an approval that never comes is a failed hook.
 
 mod back;
 mod failure;
@@ -33,7 +33,7 @@ fn in_place(replicas: i32, settings: Value, hooks: Value) -> Value {
     fleet(replicas, json!({"type": "InPlace", "inPlace": settings, "hooks": hooks}))
 }
 
-/// The tasks of a plan in a few words: a hook's name or the task's type, and its state where that is not Pending.
+/// The tasks of a plan: a hook's name or the task's type, and its state unless Pending.
 fn tasks(plan: &Value) -> Vec<String> {
     let word = |task: &Value| {
         let name = task["params"]["hook"].as_str().unwrap_or_else(|| text(task, "type"));
@@ -45,7 +45,7 @@ fn tasks(plan: &Value) -> Vec<String> {
     plan["tasks"].as_array().map(|tasks| tasks.iter().map(word).collect()).unwrap_or_default()
 }
 
-/// What a condition says.
+/// The message of a condition.
 fn message<'a>(status: &'a Value, type_: &str) -> &'a str {
     let list = status["conditions"].as_array().unwrap();
     text(list.iter().find(|c| c["type"] == type_).unwrap(), "message")

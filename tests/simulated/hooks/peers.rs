@@ -1,4 +1,4 @@
-//! Peers of hooks and Jobs that are dead, slow, lie, answer late, succeed and answer with an error; and the operator killed after
+//! Peers of hooks and Jobs that are dead, slow, wrong, late, or succeed with an error; and the operator killed after
 //! each of its writes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,20 +13,20 @@ use super::*;
 const JOB: (&str, &str) = ("batch/v1", "Job");
 const POD: (&str, &str) = ("v1", "Pod");
 
-/// How a peer answers.
+/// The behavior of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Dead,
     Slow,
     Lies,
-    /// It does what it is asked, and nobody hears of it the first time.
+    /// It does what it is asked, and the first answer is lost.
     Late,
-    /// It does what it is asked and says that it did not.
+    /// It does what it is asked and answers with an error.
     Errs,
     Drains,
 }
 
-/// Peers that drain: by task, how often each was asked, and what it drained.
+/// Draining peers: the requests and effects, by task.
 #[derive(Clone, Default)]
 pub struct Peers {
     manners: Arc<Mutex<Vec<Manner>>>,
@@ -78,13 +78,13 @@ fn backup(image: &str, more: &Value) -> Value {
 }
 
 impl World {
-    /// How many writes of the operator were answered since this many requests were logged.
+    /// The number of the operator's writes after this many audit entries.
     fn writes(&self, since: usize) -> usize {
         let entries = self.cluster.audit_after(since);
         entries.iter().filter(|e| e.user_agent == "windlass" && e.is_write()).count()
     }
 
-    /// When each Job was made that there ever was.
+    /// The creation times of all Jobs.
     fn made(&self) -> Vec<u64> {
         let entries = self.cluster.audit();
         let made = entries
@@ -93,8 +93,8 @@ impl World {
         made.map(|e| e.at_micros).collect()
     }
 
-    /// Rolls to another image, has the operator die after its `kill`th write, and waits until all is done. Whether it came
-    /// to that write at all.
+    /// Rolls out another image, kills the operator after its `kill`th write, and waits until everything is done.
+    /// False if there were fewer writes.
     async fn rolled_over_a_death(&self, kill: usize) -> bool {
         let since = self.cluster.audit_len();
         self.image("db:2").await;
@@ -241,7 +241,7 @@ fn a_job_that_a_hand_deletes_fails_or_never_starts_holds_the_rollout_and_says_wh
                     task["state"] == "Running" && words[1..].iter().all(|w| text(task, "message").contains(w))
                 };
                 w.until(&format!("it says while it waits: {words:?}"), is_said).await;
-                // What is still so is not written again and again.
+                // An unchanged state is not written again.
                 w.rest(5).await;
                 let since = w.cluster.audit_len();
                 w.rest(20).await;

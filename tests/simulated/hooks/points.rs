@@ -1,4 +1,4 @@
-//! Where hooks run: each point in its plan, and not elsewhere.
+//! The points of hooks: each in its plan, and in no other.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_restart_has_its_hooks_and_a_repair_has_none() {
         let restarted = w.until("it is restarted", done).await;
         assert_eq!(tasks(&restarted["plan"])[0], "before=Complete");
         let plan = text(&restarted["plan"], "id").to_owned();
-        // A hand changes what a node holds.
+        // A person changes a node's spec.
         let patch = kube::api::Patch::Merge(json!({"spec": {"image": "db:9"}}));
         w.api(NODE).patch("db-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
         let repaired = w.until("it is repaired", |s| done(s) && text(&s["plan"], "id") != plan).await;
@@ -153,7 +153,7 @@ fn a_node_leaves_once_what_comes_before_is_done() {
         assert!(said.contains("hook decommission of node db-2: waiting for a person"), "{said}");
         w.approve(text(task(&plan, "decommission"), "id")).await;
         w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
-        // A fleet that is deleted takes its nodes along.
+        // Deleting a fleet deletes its nodes.
         w.delete(("windlass.dev/v1alpha1", "NodeDeployment"), "db").await;
         w.rest(120).await;
         assert_eq!(w.names(NODE), [""; 0]);

@@ -1,4 +1,4 @@
-//! Hooks around a promotion: the old set stands by until they are done.
+//! Hooks around a promotion: the old set stays until they are done.
 
 use super::super::sets::world::{set_of, stage_is};
 use super::*;

@@ -1,4 +1,4 @@
-//! Hooks of rollouts that stand still or are no more: paused, aborted, superseded.
+//! Hooks of paused, aborted and superseded rollouts.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn people_that_are_waited_for_are_named_whatever_else_is_in_the_way() {
         let said = message(&status);
         assert!(said.contains("hook drain of node db-") && said.contains("failed"), "{said}");
         assert!(said.contains("hook ask: waiting for a person: windlass approve nd/db"), "{said}");
-        // A node that leaves waits for a person while the promotion of a rollout does, too.
+        // A removal waits for a person at the same time as a promotion.
         w.annotate("windlass.dev/skip", text(task(&w.node_plan("db-3"), "drain"), "id")).await;
         w.until("one of both has gone", |_| w.names(NODE).len() == 3).await;
         let skipped = |s: &Value| message(s).contains("hook ask: waiting for a person");

@@ -21,7 +21,7 @@ fn a_rollout_stops_after_each_step_but_the_last() {
             w.rest(900).await;
             assert_eq!(updated(), count, "it stops there");
             assert_eq!(condition(&w.status(), "Stalled"), "False/Progressing");
-            // One that is lost meanwhile, and was not moved, comes back as it was.
+            // A node that is lost before it was updated comes back at the old revision.
             if count == 1 {
                 w.delete(NODE, "db-0").await;
                 w.until("it is back", |s| s["readyReplicas"] == 4 && w.images().len() == 4).await;

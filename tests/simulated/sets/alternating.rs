@@ -1,5 +1,5 @@
-//! Kubelets whose words alternate, as real ones' do: a node that does not run stays one thing that is wrong, since one time, and
-//! costs no write each time that the kubelet says it otherwise.
+//! Kubelets with alternating messages, like real ones: a failing node keeps one reason, since one time, and changes
+//! of the message cost no writes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use super::world::{NODE, World, condition, fleet, is_up_to_date, play, text};
 
-/// How real kubelets fail: by the tag of the image that the played one is steered by, the reason that stays.
+/// The failures of real kubelets: the steering word, and the stable reason.
 const FAILS: [(&str, &str); 2] = [("pull-loop", "ImagePullBackOff"), ("crash-loop", "CrashLoopBackOff")];
 
-/// A fleet that stalls after a minute, and each of its nodes.
+/// A fleet that stalls after a minute.
 fn impatient(replicas: i32) -> Value {
     let mut fleet = fleet(replicas, json!({"type": "InPlace", "progressDeadlineSeconds": 60}));
     fleet["spec"]["template"]["spec"]["progressDeadlineSeconds"] = 60.into();
     fleet
 }
 
-/// What is said of a node while its kubelet alternates, over so many seconds.
+/// The reports about a node while its kubelet alternates, over some seconds.
 async fn said_of(
     w: &World,
     node: &str,
@@ -35,7 +35,7 @@ async fn said_of(
     (reasons, since, phases)
 }
 
-/// What the operator wrote but events.
+/// The operator's writes without events.
 fn writes(w: &World) -> Vec<String> {
     let of = |entry: &windlass_sim::AuditEntry| entry.is_write() && entry.user_agent == "windlass";
     let all =

@@ -1,4 +1,4 @@
-//! Played applications and their sidecars: they catch up and reach heights when a test says so.
+//! Fake applications and their sidecars: they catch up and reach heights on the test's command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +10,20 @@ use windlass_sim::kubelet::Probe;
 
 #[derive(Debug, Default)]
 struct Played {
-    /// The height that every application is at.
+    /// The height of every application.
     height: i64,
-    /// Whether applications catch up by themselves.
+    /// True if applications catch up by themselves.
     caught_up: bool,
-    /// The hosts of those that do not know it.
+    /// The hosts whose height is unknown.
     without_height: BTreeSet<String>,
-    /// Whether sidecars answer.
+    /// True if sidecars do not answer.
     dead: bool,
     ready: BTreeSet<String>,
     /// By host: task and height.
     halts: BTreeMap<String, BTreeMap<String, i64>>,
-    /// How often a task was taken for the first time.
+    /// How often a task was accepted for the first time.
     effects: usize,
-    /// How often anybody asked a sidecar anything.
+    /// The number of requests to sidecars.
     requests: usize,
 }
 
@@ -56,7 +56,7 @@ impl Applications {
         self.with(|played| played.height = height);
     }
 
-    /// The sidecars of these hosts do not know how high their application is.
+    /// Hides the heights of these hosts.
     pub fn hide_height(&self, hosts: &[&str]) {
         self.with(|played| played.without_height = hosts.iter().map(|host| (*host).to_owned()).collect());
     }
@@ -65,7 +65,7 @@ impl Applications {
         self.with(|played| played.dead = dead);
     }
 
-    /// The heights that anybody was asked to halt at, and by how many.
+    /// The requested heights of halts, and by how many.
     pub fn halts(&self) -> Vec<i64> {
         self.with(|played| played.halts.values().flat_map(BTreeMap::values).copied().collect())
     }
@@ -74,12 +74,12 @@ impl Applications {
         self.with(|played| played.effects)
     }
 
-    /// How often the operator asked any of them anything.
+    /// The number of the operator's requests.
     pub fn requests(&self) -> usize {
         self.with(|played| played.requests)
     }
 
-    /// How the kubelet asks them.
+    /// The kubelet's probe.
     pub fn probe(&self) -> Probe {
         let this = self.clone();
         Arc::new(move |url| std::future::ready(this.with(|p| p.ready.contains(&host(&url)))).boxed())

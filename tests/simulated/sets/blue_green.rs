@@ -1,4 +1,4 @@
-//! BlueGreen as it goes when nothing comes between.
+//! BlueGreen without interruptions.
 
 use std::sync::{Arc, Mutex};
 
@@ -72,7 +72,7 @@ fn where_no_name_is_free_for_a_set_that_is_said_and_nothing_is_harmed() {
         w.rest(120).await;
         assert_eq!(w.names(NODE), ["db-0"]);
         assert_eq!(w.images(), ["db-0-0 db:1"]);
-        // What has nothing to do with the new set goes on.
+        // Changes unrelated to the new set apply.
         w.change(json!({"replicas": 2})).await;
         w.until("it grows", |s| s["readyReplicas"] == 2).await;
         assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
@@ -91,7 +91,7 @@ fn names_of_another_fleet_are_no_obstacle_and_are_not_touched() {
         let set = text(&made["rollout"], "entrantSet").to_owned();
         w.image("db:1").await;
         w.until("it is given up", |s| is_up_to_date(s) && w.names(NODE) == ["db-0"]).await;
-        // A fleet whose nodes are named as those of a set of db would be.
+        // A fleet whose nodes have the names of a set of db.
         let mut other = blue_green(1, json!({}));
         other["metadata"]["name"] = json!(format!("db-{set}-2"));
         w.create(other).await;
@@ -131,7 +131,7 @@ fn caught_up_is_waited_for_where_there_is_a_sidecar() {
     });
 }
 
-/// Fails the first so many lists of volume claims, and counts them.
+/// Fails the first lists of volume claims, and counts them.
 struct NoList(Arc<Mutex<usize>>, usize);
 
 impl FaultPlan for NoList {
@@ -181,7 +181,7 @@ fn what_was_never_available_long_enough_never_completed_and_is_changed_where_it_
             let done = w.until("it is complete", is_up_to_date).await;
             assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"], "no second set");
             assert_eq!((text(&done, "activeSet"), w.events("NodeCreated").len()), ("first", 2));
-            // What has completed is not touched any more.
+            // A completed set is not changed any more.
             w.image("db:3").await;
             w.until("a set is made", |_| w.names(NODE).len() == 4).await;
         });
@@ -204,7 +204,7 @@ fn what_was_available_long_enough_has_completed_although_nobody_was_there_to_say
     });
 }
 
-/// Lets the operator make no node.
+/// Forbids the operator to create nodes.
 struct NoNode;
 
 impl FaultPlan for NoNode {
@@ -244,7 +244,7 @@ fn a_fleet_whose_name_is_too_long_for_its_next_set_says_so_with_what_to_do() {
         let set = text(&made["rollout"], "entrantSet").to_owned();
         change(json!({"template": {"spec": {"image": "db:1"}}})).await;
         until(&|s| is_up_to_date(s) && w.names(NODE).len() == 1).await;
-        // Nine sets of this name have left claims behind; a node of the tenth would be too long from the thousandth on.
+        // Nine sets of this name have left claims; node names of the tenth would be too long from the thousandth on.
         for number in 2..=9 {
             w.create(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "metadata": {"name": format!("data-{name}-{set}-{number}-0-0")},

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, set_of, stage_is, text};
 
-/// The set that a build ID names: the first five of its SHA-256.
+/// The set of a build ID: the first five digits of its SHA-256.
 fn set_of_id(id: &str) -> &'static str {
     match id {
         // printf v1 | sha256sum
@@ -138,7 +138,7 @@ fn removed_the_generated_id_makes_a_new_set() {
     });
 }
 
-/// Takes the whole status away while no operator runs.
+/// Removes the whole status while no operator runs.
 async fn forget_status(w: &World) {
     let status = serde_json::json!([{"op": "replace", "path": "/status", "value": {}}]);
     let patch: json_patch::Patch = serde_json::from_value(status).unwrap();
@@ -180,7 +180,7 @@ fn objects_without_a_recorded_hash_that_run_something_else_are_rolled_as_a_drift
     });
 }
 
-/// Nodes of an ID become nodes that are updated in place, where no ID may be, in the same change as a new template.
+/// Switches from build IDs to in-place updates, which have none, together with a new template.
 fn in_place(image: &str, strategy: &Value) -> Value {
     json!({"unsafeCustomBuildID": "", "updateStrategy": strategy, "template": {"spec": {"image": image}}})
 }

@@ -1,4 +1,4 @@
-//! A plan that fails for good: while it promotes the promotion holds, and a retry goes on with it.
+//! A plan that fails permanently: during a promotion it holds, and a retry continues it.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::world::{
 
 const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 
-/// Refuses for good what the operator asks of one kind of object.
+/// Refuses the operator's requests for one kind of object.
 struct Refused {
     verb: &'static str,
     resource: &'static str,
@@ -44,7 +44,7 @@ fn is_held(status: &Value) -> bool {
     condition(status, "UpToDate") == "False/PlanFailed" && status["rollout"]["stage"] == "Promoting"
 }
 
-/// What a promotion that holds says of itself.
+/// Asserts the messages of a promotion that holds.
 fn says_so(status: &Value, target: &str, cause: &str) {
     assert!(is_held(status), "{status:#}");
     assert_eq!(condition(status, "Stalled"), "True/PlanFailed");
@@ -67,7 +67,7 @@ async fn retry(w: &World) -> String {
     id
 }
 
-/// A promotion in which the old nodes went, and the new ones are refused.
+/// A promotion whose old nodes are gone, and whose new ones are refused.
 async fn refused(w: &World) -> Value {
     w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
     refuse(w, "create", "statefulnodes");
@@ -82,7 +82,7 @@ fn a_promotion_whose_plan_fails_for_good_holds_and_only_a_retry_goes_on() {
         let target = text(&failed, "requestedRolloutHash").to_owned();
         says_so(&failed, &target, "create-entrants");
         w.cluster.set_faults(Box::new(NoFaults));
-        // None of these goes on with it, nor back.
+        // None of these continues it or rolls it back.
         w.annotate("windlass.dev/abort", text(&failed["plan"], "id")).await;
         w.annotate("windlass.dev/retry", "some-other-plan").await;
         w.image("db:3").await;
@@ -146,7 +146,7 @@ fn a_hard_fork_whose_plan_cannot_be_read_any_more_stays_where_it_is_and_goes_on_
             assert_eq!(w.get(NODE, node)["spec"]["haltHeight"], 1000, "{node} is not taken back");
         }
         assert_eq!(w.selected(), "first");
-        // One that is lost meanwhile would run past the height, since nobody asks it to halt.
+        // A recreated node would exceed the height, since nobody asks it to halt.
         w.delete(NODE, "db-1").await;
         w.rest(60).await;
         assert_eq!(w.names(NODE).len(), 3);
@@ -197,7 +197,7 @@ fn a_plan_that_is_gone_while_it_promotes_holds_too() {
         assert!(text(&held["rollout"], "message").contains("windlass.dev/retry: "), "{held:#}");
         let before = retry(&w).await;
         w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
-        // What was asked of the first does not answer for the second.
+        // Answers of the first do not count for the second.
         w.kill_operator();
         w.patch_status(&json!({"status": {"plan": null}})).await;
         w.start_operator();
@@ -282,7 +282,7 @@ fn an_immediate_promotion_to_what_cannot_run_says_which_node_and_why_and_waits_f
             let said = message(&stalled, type_);
             assert!(said.contains(&node) && said.contains("ImagePullBackOff"), "{said}");
         }
-        // The image is pushed: it goes on by itself.
+        // Once the image exists, it continues by itself.
         for ordinal in 0..2 {
             w.steer(&format!("db-{}-{ordinal}-0", text(&stalled["rollout"], "entrantSet")), "ready").await;
         }
@@ -329,7 +329,7 @@ fn while_a_target_in_place_is_rejected_what_a_hand_edits_is_put_right_at_what_ea
     });
 }
 
-/// A fleet whose target is rejected, and whose drift cannot be put right.
+/// A fleet whose target is rejected, and whose drift cannot be repaired.
 async fn not_put_right(w: &World) -> Value {
     w.serve(fleet(2, json!({"type": "InPlace"}))).await;
     w.image("db:2-unready").await;

@@ -1,4 +1,4 @@
-//! Entrants that were given up go, and their claims stay, whatever has become of the entrants.
+//! Entrants of an aborted rollout are removed, and their claims stay, whatever their state.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn without_pod(w: &World, set: &str) {
     w.until("its pod is gone", |_| w.get(POD, &pod).is_null()).await;
 }
 
-/// Aborts, and holds that the entrants go and their claims do not.
+/// Aborts, and asserts that the entrants go and their claims do not.
 async fn go_without_claims(w: &World, plan: &Value) {
     let claims = w.names(CLAIM);
     assert_eq!(claims.len(), 4);
@@ -79,7 +79,7 @@ fn one_without_a_pod_whose_claim_lost_its_label_lets_it_go() {
     });
 }
 
-/// Lets nobody change claims.
+/// Forbids changes of claims.
 struct Fixed;
 
 impl FaultPlan for Fixed {

@@ -1,4 +1,4 @@
-//! HardFork: no old node is asked to halt before each has said how high it is.
+//! HardFork: no old node is asked to halt before each has reported its height.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn strategy() -> Value {
         "progressDeadlineSeconds": 120})
 }
 
-/// A hard fork that is wanted while the sidecar of `db-1` does not know how high its application is.
+/// A hard fork while the sidecar of `db-1` does not know its application's height.
 async fn one_is_mute(w: &World) -> Value {
     w.applications.reach(500);
     w.serve(with_sidecar(fleet(2, strategy()))).await;

@@ -1,5 +1,5 @@
-//! The nodes that serve while others are made to take over: they are not touched, a lost one is made again, and what
-//! is asked of them meanwhile is not forgotten.
+//! The serving nodes while entrants are created: they are not changed, a lost one is recreated, and changes requested
+//! meanwhile are not forgotten.
 
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_
  {
     play(|w| async move {
         ready_to_promote(&w).await;
-        // The pod is made from the edited template before anybody can restore that.
+        // The pod is created from the edited template before it can be restored.
         w.kill_operator();
         let edit =
             json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "db:hand"}]}}}});

@@ -1,4 +1,4 @@
-//! The operator dies at every write of a rollout that makes a set, and the next one goes on.
+//! The operator dies at every write of a set's rollout, and the next one continues.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use windlass_sim::{After, Before, Failure, FaultPlan, RequestInfo};
 
 use super::world::{CLAIM, NODE, blue_green, fleet, is_up_to_date, play, text, with_sidecar};
 
-/// Cuts off every write from the n-th on, before or after it is carried out, until another operator comes.
+/// Blocks every write from the n-th on, before or after it is carried out, until another operator starts.
 struct CutOff {
     from: u64,
     applied: bool,
@@ -45,7 +45,7 @@ impl FaultPlan for CutOff {
     }
 }
 
-/// What a rollout leaves, whatever came between.
+/// The result of a rollout, with or without kills.
 fn left(w: &super::world::World) -> Value {
     json!({"nodes": w.names(NODE), "claims": w.names(CLAIM), "images": w.images(), "selected": w.selected()})
 }
@@ -82,7 +82,7 @@ fn rollout(fleet: &Value, from: u64, applied: bool) -> (Value, u64) {
 fn every_write(fleet: &Value) {
     let (clean, writes) = rollout(fleet, u64::MAX, false);
     assert!(writes > 10, "{writes}");
-    // Before one, after the next: dying after a write is dying before the one that follows, but for its answer.
+    // Alternating before and after: dying after a write is dying before the next one, except for its answer.
     for from in 1..=writes {
         let applied = from % 2 == 0;
         let (found, _) = rollout(fleet, from, applied);

@@ -1,4 +1,4 @@
-//! A status that is lost while there are two sets of nodes: which one serves is found out, never guessed.
+//! The status is lost while there are two sets: the active set is found, never guessed.
 
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
@@ -59,7 +59,7 @@ fn the_live_service_says_which_set_serves_before_the_switch_and_after_it() {
             assert_eq!(found["activeSet"], serves.as_str());
             assert_eq!(w.selected(), serves);
             if !promoted {
-                // A person is asked anew.
+                // Approval is requested again.
                 let ready = |s: &Value| condition(s, "UpToDate") == "Unknown/ReadyToPromote";
                 let ready = w.until("it is ready", ready).await;
                 assert_eq!(ready["activeSet"], serves.as_str());
@@ -73,7 +73,7 @@ fn the_live_service_says_which_set_serves_before_the_switch_and_after_it() {
 
 #[test]
 fn without_a_service_what_is_ready_for_the_moment_decides_nothing() {
-    // The entrants are down, or the nodes that serve are.
+    // Either the entrants are down, or the serving nodes.
     for image in ["db:2-unready", "db:2"] {
         play(|w| async move {
             let set = two_sets(&w, manual(), false, image).await;
@@ -111,7 +111,7 @@ fn where_nothing_says_which_set_serves_nothing_is_removed_or_rolled_until_a_pers
         w.change(json!({"replicas": 2})).await;
         w.image("db:2").await;
         w.is_at_rest().await;
-        // A person knows.
+        // A person decides.
         w.delete(NODE, "db-0").await;
         w.delete(NODE, "db-1").await;
         let done = w.until("all is well", is_up_to_date).await;
@@ -142,7 +142,7 @@ fn a_status_that_names_a_set_without_nodes_is_not_believed_over_one_that_has_som
 #[test]
 fn a_set_that_nothing_proves_superfluous_is_kept_and_named_whether_it_is_ready_or_not() {
     play(|w| async move {
-        // A status of before the rollout, which knows nothing of the other set.
+        // A status from before the rollout, without the other set.
         let set = two_sets(&w, manual(), false, "db:2-unready").await;
         lose(&w, json!({"activeSet": "first"})).await;
         w.until("it is found out", |s| s["activeSet"] == "first").await;
@@ -189,7 +189,7 @@ fn a_set_that_the_service_still_selects_is_not_removed() {
     });
 }
 
-/// Takes the status away while everything runs, as an edit by hand or a restore does.
+/// Clears the status while everything runs, as an edit or a restore does.
 async fn clear(w: &World) {
     w.patch_status(&json!({"status": null})).await;
 }

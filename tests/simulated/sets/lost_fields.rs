@@ -1,5 +1,5 @@
-//! Statuses that lose fields, any of them, between any two writes (`kubectl edit --subresource=status`, a restore): the
-//! fleet comes to rest as it should be, or says what a person has to decide, and nobody's node pays for it.
+//! Statuses lose any of their fields, between any two writes (`kubectl edit --subresource=status`, a restore): the
+//! fleet recovers, or says what a person has to decide, and no serving node is harmed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use super::world::{
     CLAIM, World, blue_green, condition, fleet, is_up_to_date, play, text, to_text, with_sidecar,
 };
 
-/// How a fleet is when its statuses lose fields.
+/// The state of a fleet when its statuses lose fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scenario {
     Create,
@@ -50,10 +50,10 @@ const ALL: [Scenario; 12] = [
     HardFork,
 ];
 
-/// A restart that is asked for.
+/// A requested restart.
 const LATER: &str = "2099-01-01T00:00:00Z";
 
-/// One loss: after so many writes of the operator, with or without a new operator.
+/// One loss: after this many writes of the operator, with or without a new operator.
 #[derive(Clone, Debug)]
 struct Case {
     scenario: Scenario,
@@ -98,7 +98,7 @@ impl Scenario {
         }
     }
 
-    /// Brings the fleet to where its statuses may lose something from now on.
+    /// Brings the fleet to the point from which fields may be lost.
     async fn prepare(self, w: &World) {
         w.applications.reach(500);
         if self == Create {
@@ -119,7 +119,7 @@ impl Scenario {
         }
     }
 
-    /// What begins it.
+    /// Starts the change.
     async fn begin(self, w: &World) {
         match self {
             Create => w.create(self.fleet()).await,
@@ -135,7 +135,7 @@ impl Scenario {
         }
     }
 
-    /// How many nodes may be down at once.
+    /// The most disrupted nodes.
     fn wave(self) -> usize {
         match self {
             Rest | RestOfSet | BlueGreen | Manual | HardFork => 0,
@@ -152,7 +152,7 @@ impl Scenario {
         }
     }
 
-    /// Whether this is how it should end.
+    /// True if this is the expected end.
     fn is_over(self, w: &World, status: &Value) -> bool {
         let runs = || w.images().iter().all(|i| i.ends_with(self.image()));
         let rejected = |reason: &str| {
@@ -167,7 +167,7 @@ impl Scenario {
     }
 }
 
-/// What a person does who reads what the status says.
+/// Acts as the status asks a person to.
 async fn heed(w: &World, case: &Case, status: &Value) {
     if condition(status, "UpToDate") == "Unknown/ReadyToPromote" && case.scenario == Manual {
         w.change(json!({"forcePromote": ""})).await;
@@ -191,7 +191,7 @@ async fn heed(w: &World, case: &Case, status: &Value) {
     }
 }
 
-/// What must hold at any moment.
+/// Checks the invariants.
 fn check(w: &World, case: &Case, promoted: bool) -> Result<(), String> {
     let all = w.cluster.snapshot();
     let set = if w.selected().is_empty() { "first".to_owned() } else { w.selected() };
@@ -239,12 +239,12 @@ async fn run(w: &World, case: &Case) -> Result<(), String> {
     w.cluster.set_faults(Box::new(halt.clone()));
     case.scenario.begin(w).await;
     let mut promoted = false;
-    // Until then a person does what is asked of them, so that all of it is met.
+    // Until then a person acts as asked, so that every situation occurs.
     let mut over = 0;
     for step in 0..1500 {
         let status = w.status();
         over = if case.scenario.is_over(w, &status) { over + 1 } else { 0 };
-        // It may be later than all that is written.
+        // The loss may be after the last write.
         if case.after == 0 || halt.is_reached() || over > 25 {
             break;
         }
@@ -265,7 +265,7 @@ async fn run(w: &World, case: &Case) -> Result<(), String> {
     }
     let mut over = 0;
     for step in 0.. {
-        // Closely at first, and then as a person looks.
+        // Fine-grained at first, then at a person's pace.
         let pause = if step < 300 { 50 } else { 5000 };
         tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
         if step % 2 == 0 {
@@ -313,14 +313,14 @@ fn played(case: &Case) -> Result<(), String> {
     }
 }
 
-/// Cases that take evenly from all: single fields, pairs, random subsets and all.
+/// A sample of all cases: single fields, pairs, random subsets and all.
 fn cases(most: usize) -> Vec<Case> {
     let moments = |scenario| if matches!(scenario, Rest | RestOfSet) { 1 } else { 30 };
     let mut cases = Vec::new();
     for number in 0..most {
         let scenario = ALL[number % ALL.len()];
         let round = number / ALL.len();
-        // Numbers that have no factor in common with what they are taken from visit everything.
+        // Strides without a common factor visit everything.
         let after = (round * 7) % moments(scenario);
         let lost = match round % 5 {
             0..=2 => Lost::One(round * 13 + number % 11),
@@ -332,7 +332,7 @@ fn cases(most: usize) -> Vec<Case> {
     cases
 }
 
-/// The first of an order that takes evenly from all; `WINDLASS_LOST_MOST` says how many, `WINDLASS_LOST` replays one.
+/// The first cases of an even sample; `WINDLASS_LOST_MOST` sets the number, `WINDLASS_LOST` replays one.
 #[test]
 fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
     let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());

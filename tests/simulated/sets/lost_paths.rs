@@ -1,4 +1,4 @@
-//! What a status may lose: the paths of all its fields, as it is at that moment, and how some of them are taken away.
+//! The losable fields of a status: the paths of all fields at that moment, and their removal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use super::world::{NODE, World};
 
 const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
 
-/// Which of the fields that there are is lost.
+/// The lost fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lost {
     One(usize),
     Two(usize, usize),
-    /// A subset, drawn by this seed.
+    /// A random subset, with this seed.
     Some(u64),
     /// This field of the fleet.
     Named(&'static str),
@@ -55,7 +55,7 @@ impl Lost {
             Self::One(one) => index == one % all,
             Self::Two(one, two) => index == one % all || index == two % all,
             Self::Some(seed) => {
-                // As many as one in eight, a half, or all.
+                // One in eight, half, or all.
                 let share = [12, 50, 100][(seed % 3) as usize];
                 let drawn = seed.wrapping_add(1).wrapping_mul(6_364_136_223_846_793_005);
                 let drawn = drawn.wrapping_add(index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -65,7 +65,7 @@ impl Lost {
     }
 }
 
-/// Holds the operator's writes back once it has made so many.
+/// Blocks the operator's writes after a number of them.
 #[derive(Clone)]
 pub struct Halt {
     after: usize,
@@ -126,7 +126,7 @@ fn remove(value: &mut Value, path: &[String]) {
     let pointer = before.iter().fold(String::new(), |pointer, key| pointer + "/" + key);
     match value.pointer_mut(&pointer) {
         Some(Value::Object(map)) => drop(map.remove(last)),
-        // What comes after it would be another.
+        // Removing it would shift the following items.
         Some(Value::Array(list)) => {
             if let Some(item) = last.parse::<usize>().ok().and_then(|index| list.get_mut(index)) {
                 *item = Value::Null;
@@ -136,7 +136,7 @@ fn remove(value: &mut Value, path: &[String]) {
     }
 }
 
-/// Without what was taken out of lists.
+/// Removes the placeholders of removed list items.
 fn tidied(value: &mut Value) {
     match value {
         Value::Object(map) => map.values_mut().for_each(tidied),
@@ -148,7 +148,7 @@ fn tidied(value: &mut Value) {
     }
 }
 
-/// The merge patch that makes one of the other.
+/// The merge patch between two values.
 fn merge(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else { return to.clone() };
     let mut patch: Map<String, Value> =
@@ -159,7 +159,7 @@ fn merge(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Takes them away, each object's in one write; answers with what was lost. What the API server does not let go stays.
+/// Removes the fields, in one write per object; returns them. Fields that the API server requires stay.
 pub async fn lose(w: &World, lost: &Lost) -> Vec<String> {
     let nodes = w.names(NODE);
     let of_nodes = nodes.iter().map(|name| (NODE, name.clone()));
@@ -167,7 +167,7 @@ pub async fn lose(w: &World, lost: &Lost) -> Vec<String> {
     let mut all = Vec::new();
     for (index, (kind, name)) in objects.iter().enumerate() {
         let mut found = Vec::new();
-        // Of most nodes, what is within their fields is left out: there are many, and alike.
+        // For most nodes, nested fields are left out: there are many, and similar.
         let depth = if index == 0 { 3 } else { usize::from(index == 1) };
         paths(&w.get(*kind, name)["status"], &[], depth, &mut found);
         found.sort();

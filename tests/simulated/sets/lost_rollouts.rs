@@ -1,5 +1,4 @@
-//! A rollout in its middle of which the status loses something while the operator runs, as `kubectl edit` does it: it goes
-//! on by itself, and nobody has to ask for it again.
+//! The status loses a field during a rollout while the operator runs, as with `kubectl edit`: it continues by itself.
 
 use serde_json::{Value, json};
 
@@ -7,7 +6,7 @@ use super::world::{
     CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, to_text,
 };
 
-/// Takes a field of the fleet's status away, by its path.
+/// Removes a field of the fleet's status, by its path.
 async fn lose(w: &World, path: &str) {
     let mut status = w.status();
     let lost = if let Some(field) = path.strip_prefix("rollout.unconverged.0.") {
@@ -21,7 +20,7 @@ async fn lose(w: &World, path: &str) {
     w.patch_status(&json!({"status": lost})).await;
 }
 
-/// Nothing of what happened was taken for a failure.
+/// Asserts that no failure was reported.
 fn is_told_of_no_failure(w: &World, what: &str) {
     let status = w.status();
     let outcomes: Vec<&str> =
@@ -100,7 +99,7 @@ fn one_that_makes_a_set_goes_on_with_the_nodes_that_it_made() {
             play(|w| async move {
                 w.serve(blue_green(2, json!({"promotion": promotion, "retireDelaySeconds": 20}))).await;
                 let claims = w.names(CLAIM);
-                // Its nodes are waited for until they are let go.
+                // Its nodes wait until they are released.
                 if promotion == "WhenReady" {
                     w.change(json!({"minReadySeconds": 60})).await;
                 }
@@ -119,7 +118,7 @@ fn one_that_makes_a_set_goes_on_with_the_nodes_that_it_made() {
                 let what = format!("{path} at {stage}");
                 is_told_of_no_failure(&w, &what);
                 assert!(w.images().iter().all(|i| i.ends_with("db:2")), "{what}: {:?}", w.images());
-                // One that had no node yet is not told from one that was never begun.
+                // A rollout without nodes cannot be told from one that never started.
                 let was_told = stage != "CreatingEntrants";
                 assert!(!was_told || w.selected() == entrants, "{what}: {} for {entrants}", w.selected());
                 assert!(claims.iter().all(|claim| w.names(CLAIM).contains(claim)), "{what}");

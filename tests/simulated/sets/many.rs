@@ -1,4 +1,4 @@
-//! More sets than are kept: the oldest do not wait for their delay, and the status stays bounded.
+//! More sets than the limit: the oldest are removed before their delay, and the status stays bounded.
 
 use serde_json::{Value, json};
 

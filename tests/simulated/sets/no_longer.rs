@@ -1,5 +1,4 @@
-//! What was so once and is no longer: nothing is promoted over it, no claim goes with it, and nobody is asked for
-//! ever.
+//! Outdated facts: nothing is promoted because of them, no claim is deleted, and no request repeats forever.
 
 use serde_json::{Value, json};
 
@@ -92,7 +91,7 @@ fn a_set_whose_node_ran_and_whose_new_pod_hangs_is_not_promoted_by_force_either(
     play(|w| async move {
         let ready = ready_to_promote(&w, manual()).await;
         let node = format!("db-{}-1", text(&ready["rollout"], "entrantSet"));
-        // As when a volume cannot be mounted: what the node ran is known, and no container runs.
+        // As if a volume could not be mounted: what the node ran is known, and no container runs.
         w.steer(&format!("{node}-0"), "creating").await;
         w.delete(("v1", "Pod"), &format!("{node}-0")).await;
         w.rest(10).await;
@@ -134,7 +133,7 @@ fn no_old_node_is_asked_to_halt_while_the_pod_of_a_new_one_that_ran_hangs() {
     });
 }
 
-/// Takes the label off a claim by which it is known to be a node's.
+/// Removes the node label of a claim.
 async fn strip(w: &World, claim: &str) {
     let stripped = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
     let patch = kube::api::Patch::Merge(stripped);

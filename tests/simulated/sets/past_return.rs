@@ -1,4 +1,4 @@
-//! `status.rollout` that a hand takes out: what is past the point of no return goes on, and what is not ends.
+//! A person removes `status.rollout`: past the point of no return it continues, before that it ends.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn halting(w: &World) -> Value {
     w.status()
 }
 
-/// Everything that a promotion rests on.
+/// The status fields that a promotion depends on.
 fn rests_on(status: &Value) -> Vec<Value> {
     let of = [
         "stage",
@@ -54,7 +54,7 @@ fn a_hard_fork_whose_old_nodes_were_asked_to_halt_goes_on_at_their_height_to_its
             let halts = |s: &Value| text(&s["rollout"], "message").contains("halt at height 1000");
             let before = w.until("they are asked to halt", halts).await;
             let target = text(&before, "requestedRolloutHash");
-            // Something else is wanted by then, at another height.
+            // By then the target and the height differ.
             w.kill_operator();
             let strategy = json!({"hardFork": {"haltHeight": 2000}});
             w.change(json!({"updateStrategy": strategy, "unsafeCustomBuildID": "", "template": {"spec": {"image": "db:3"}}}))
@@ -100,7 +100,7 @@ fn a_hard_fork_that_holds_because_its_plan_failed_still_holds_and_a_retry_goes_o
         w.rest(60).await;
         assert_eq!(w.names(NODE).len(), 4);
         w.annotate("windlass.dev/retry", text(&held["plan"], "id")).await;
-        // The nodes are asked by the plan that failed; the one that goes on is another.
+        // The failed plan asked the nodes; another one continues.
         w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
         w.rest(10).await;
         lose_rollout(&w).await;
@@ -175,7 +175,7 @@ fn what_is_not_past_the_point_of_no_return_goes_on_and_nobody_is_asked_to_halt()
         w.serve(hard_fork()).await;
         w.image("db:2-nope").await;
         w.until("new ones are made", |_| w.images().len() == 4).await;
-        // A hand's own wish is no trace of this plan.
+        // A halt requested by a person is no trace of this plan.
         let by_hand = json!({"spec": {"haltHeight": 700, "haltTaskID": "0123456789-1"}});
         w.api(NODE).patch("db-0", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
         lose_rollout(&w).await;

@@ -1,5 +1,5 @@
-//! Whatever the spec becomes and whenever: one set serves, no claim is lost, what serves is not removed, and what
-//! stands still says why.
+//! Random changes of the spec at random times: one set serves, no claim is lost, serving nodes are not removed, and a
+//! blocked rollout reports why.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use super::world::{
     CLAIM, NODE, World, blue_green, condition, is_up_to_date, play, text, to_text, with_sidecar,
 };
 
-/// What a person does.
+/// An action of a person.
 #[derive(Clone, Debug)]
 enum Deed {
     Image(&'static str),
@@ -48,7 +48,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 async fn try_change(w: &World, spec: Value) {
-    // What the API server refuses changes nothing.
+    // A refused patch changes nothing.
     let patch = kube::api::Patch::Merge(json!({"spec": spec}));
     let _ = w.fleets().patch("db", &kube::api::PatchParams::default(), &patch).await;
 }
@@ -88,12 +88,12 @@ async fn act(w: &World, deed: &Deed) {
     }
 }
 
-/// What stands still for longer than its deadline says why.
+/// A rollout that is blocked for longer than its deadline reports why.
 async fn says_why(w: &World) {
     w.rest(400).await;
     let status = w.status();
     let at_rest = status["rollout"].is_null();
-    // Nodes that were promoted by force before they were ready are told of by the condition Ready.
+    // The condition Ready reports nodes that were promoted before they were ready.
     let unready =
         condition(&status, "UpToDate") == "True/Applied" && condition(&status, "Ready").starts_with("False/");
     let fine = is_up_to_date(&status)
@@ -107,12 +107,12 @@ async fn says_why(w: &World) {
             || text(&status["rollout"], "message").contains("replicas"));
     // The first creation is no rollout.
     let creating = at_rest && condition(&status, "Stalled") == "True/NoProgress";
-    // A fleet at rest that is paused, or whose target is rejected, says so by its conditions.
+    // A paused fleet at rest, or one with a rejected target, reports it in its conditions.
     let paused = status["phase"] == "Paused";
     assert!(fine || idle || told || creating || paused, "it stands still in silence:\n{}", to_text(&status));
 }
 
-/// What was deleted of the set that served, although it was to serve on.
+/// Deleted objects of the active set that should have stayed.
 fn wrongly_removed(w: &World) -> Vec<String> {
     let seen = w.seen_objects();
     let deletes: Vec<_> = w
@@ -153,13 +153,13 @@ fn obeys(deeds: &[Deed], sidecar: bool) -> Result<(), String> {
             claims.extend(w.names(CLAIM));
         }
         says_why(&w).await;
-        // The end: something that runs is wanted, and nobody stands in the way.
+        // The end: a target that runs, without obstacles.
         try_change(&w, json!({"unsafeCustomBuildID": ""})).await;
         w.change(json!({"paused": false, "replicas": 2, "forcePromote": "", "updateStrategy":
             {"type": "BlueGreen", "blueGreen": {"promotion": "WhenReady"}}}))
             .await;
         w.image("db:9").await;
-        // A promotion at once of what cannot run waits for a person to make it run.
+        // A BlueGreenImmediate promotion that cannot run waits for a person to fix it.
         for _ in 0..3 {
             w.rest(200).await;
             let status = w.status();
@@ -199,7 +199,7 @@ fn obeys(deeds: &[Deed], sidecar: bool) -> Result<(), String> {
     found.clone()
 }
 
-/// How many sequences are played: enough for each commit; `PROPTEST_CASES` plays more.
+/// The number of sequences per run; `PROPTEST_CASES` sets more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(16)
 }

@@ -1,4 +1,4 @@
-//! `deletionPolicy: Retain` in the middle of a rollout that makes a set: whatever is there lives on as it is.
+//! `deletionPolicy: Retain` during a set's rollout: everything stays as it is.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn retained(mut fleet: Value) -> Value {
     fleet
 }
 
-/// Deletes the fleet, and holds that all that ran goes on, pinned to what it runs.
+/// Deletes the fleet, and asserts that everything stays, pinned to what it runs.
 async fn delete_and_hold(w: &World, nodes: usize) {
     let before = what_runs(w);
     assert_eq!(w.names(NODE).len(), nodes);
@@ -41,7 +41,7 @@ async fn delete_and_hold(w: &World, nodes: usize) {
         assert!(node["metadata"]["annotations"]["windlass.dev/owner-uid"].is_string(), "{node:#}");
         assert_eq!(node["spec"]["grantedHash"], node["status"]["podTemplateHash"], "{node:#}");
     }
-    // A pod that is lost comes back as it was, whichever set it is of.
+    // A lost pod of either set comes back unchanged.
     for pod in before[0].keys() {
         w.delete(("v1", "Pod"), pod).await;
     }

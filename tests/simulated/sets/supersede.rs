@@ -1,4 +1,4 @@
-//! What becomes of a rollout when the spec changes in it: the table of `docs/strategy-blue-green.md`, a test for each cell.
+//! The spec changes during a rollout: the table of `docs/strategy-blue-green.md`, a test for each cell.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::world::{
 /// Nodes of an image that never become ready.
 const STUCK: &str = "db:2-unready";
 
-/// A fleet that serves db:1, and the entrants of a target that never get ready.
+/// A fleet that serves db:1, with entrants that never become ready.
 async fn before_promotion(w: &World) -> (String, String) {
     let first = w.serve(blue_green(2, json!({"retireDelaySeconds": 5}))).await;
     w.image(STUCK).await;
@@ -122,7 +122,7 @@ fn before_promotion_back_to_the_last_completed_removes_the_entrants_and_needs_no
     });
 }
 
-/// A fleet that is caught in the middle of its promotion.
+/// A fleet in the middle of its promotion.
 async fn while_promoting(w: &World) -> (String, String) {
     let first = w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
     w.image("db:2-slow").await;
@@ -221,14 +221,14 @@ fn while_retiring_a_target_whose_set_still_lives_goes_back_to_that_set_without_c
     });
 }
 
-/// Promotes what waits for a person; answers when traffic has moved.
+/// Promotes what waits for a person; returns after traffic has moved.
 async fn promote(w: &World) -> Value {
     let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
     let mut hash = ready["requestedRolloutHash"].clone();
     loop {
         w.change(json!({"forcePromote": hash})).await;
         let asked = hash.clone();
-        // What was ready may have been another target, that the operator had not looked past yet.
+        // The ready one may have been an older target.
         let is_next = move |s: &Value| {
             stage_is("Retiring")(s)
                 || (condition(s, "UpToDate") == "Unknown/ReadyToPromote"

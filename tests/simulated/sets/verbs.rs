@@ -1,4 +1,4 @@
-//! What a person does to a rollout that makes a set.
+//! Verbs on a set's rollout.
 
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn a_promotion_that_was_used_is_spent_until_the_field_was_another() {
         w.change(json!({"forcePromote": third})).await;
         w.until("it is over", is_up_to_date).await;
         assert_eq!(w.status()["spentForcePromote"], third.as_str());
-        // Back to the second, which was promoted long ago.
+        // Back to the second, which was promoted before.
         w.image("db:2").await;
         w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         w.change(json!({"forcePromote": third})).await;
@@ -70,7 +70,7 @@ fn a_promotion_that_was_used_is_spent_until_the_field_was_another() {
         w.change(json!({"forcePromote": second})).await;
         w.until("it is over", is_up_to_date).await;
         assert_eq!(w.events("StaleForcePromote").len(), 0);
-        // Spent: the same value does not promote the same target once more.
+        // Spent: the same value does not promote the same target again.
         w.image("db:3").await;
         w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         w.image("db:2").await;
@@ -208,7 +208,7 @@ fn a_stall_under_rollback_removes_the_entrants_and_is_not_tried_again() {
         assert_eq!(text(&back, "lastCompletedRolloutHash"), first);
         assert_eq!(condition(&back, "RolloutInProgress"), "False/RolledBack");
         assert_eq!(condition(&back, "Stalled"), "True/RolledBack");
-        // The node that it was taken back for is removed: what kept it from running is told for as long as that matters.
+        // The node that caused the rollback is removed: its failure stays reported as long as it matters.
         let why = format!("db-{}-0: NotReady", set_of(text(&back["rejected"], "hash")));
         assert!(text(&back["history"][0], "message").contains(&why), "{:#}", back["history"]);
         for said in back["conditions"].as_array().unwrap() {
@@ -323,7 +323,7 @@ fn a_lost_node_of_either_set_is_made_again() {
 fn a_promotion_by_the_hash_of_a_template_that_is_refused_promotes_nothing() {
     play(|w| async move {
         ready_to_promote(&w).await;
-        // A third template that the API server refuses, and the hash of just that.
+        // A third template that the API server refuses, and its hash.
         let containers = json!([{"name": "db", "image": "db:3", "imagePullPolice": "Always"}]);
         w.change(
             json!({"template": {"spec": {"image": "", "podTemplate": {"spec": {"containers": containers}}}}}),
@@ -380,14 +380,14 @@ fn an_abort_while_the_spec_is_refused_rejects_what_ran_and_not_what_was_never_tr
         assert_eq!(text(&aborted["rejected"], "hash"), target, "{aborted:#}");
         assert_eq!(text(&aborted["rejected"], "buildID"), format!("2-{}", set_of(&target)));
         w.until("the entrants go", |_| w.names(NODE).len() == 2).await;
-        // Set back, it is still what was aborted.
+        // Set again, it is still the aborted one.
         w.change(json!({"template": {"spec": {"image": "db:2", "podTemplate": {"spec": {
             "containers": [{"name": "main", "image": "db:0"}]}}}}}))
             .await;
         w.until("that is said", |s| condition(s, "UpToDate") == "False/Aborted").await;
         w.rest(60).await;
         assert_eq!(w.names(NODE).len(), 2);
-        // What was never tried is.
+        // One that was never tried is rolled out.
         w.change(containers("imagePullPolicy")).await;
         let begun = w.until("it begins", |s| s["rollout"].is_object()).await;
         assert!(begun["rejected"].is_null(), "{begun:#}");

@@ -1,5 +1,5 @@
-//! What walks found: what an abort rejects, claims that change before anything has completed, what is promoted, and
-//! restarts that were asked of another.
+//! Findings of random walks: what an abort rejects, claims that change before the first completion, what is promoted,
+//! and restarts requested of another object.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn said(status: &Value) -> String {
     text(&found, "message").to_owned()
 }
 
-/// A fleet whose rollout to an image that cannot be pulled has a node that failed; the plan.
+/// A fleet whose rollout to an image that cannot be pulled has a failed node; returns the plan.
 async fn stuck(w: &World, of: Value) -> String {
     w.serve(of).await;
     w.image("db:2-nope").await;
@@ -81,7 +81,7 @@ fn what_an_abort_rejects_is_named_by_its_hash_and_build_id_and_a_retry_tries_it_
     });
 }
 
-/// A fleet without claims whose first image cannot be pulled, and which then is to have claims.
+/// A fleet without claims whose first image cannot be pulled, and which then gets claims.
 async fn never_whole(w: &World) {
     let mut of = blue_green(2, json!({"retireDelaySeconds": 5}));
     of["spec"]["template"]["spec"].as_object_mut().unwrap().remove("volumeClaimTemplates");
@@ -154,7 +154,7 @@ fn entrants_are_promoted_only_when_they_are_available() {
         }
         let waits = w.status()["rollout"]["message"].clone();
         assert!(waits.as_str().unwrap().contains("to have been ready for minReadySeconds"), "{waits}");
-        // Nothing but the time passes: it is looked at just then.
+        // Only time passes, with a reconcile at that moment.
         w.rest(15).await;
         assert_ne!(w.selected(), "first");
         w.until("it is over", is_up_to_date).await;
@@ -200,7 +200,7 @@ fn a_restart_that_every_node_obeyed_is_not_carried_out_again_although_the_status
 
 #[test]
 fn claims_that_change_in_the_middle_of_a_rollout_come_with_a_set_of_their_own() {
-    // A rollout under way is not held up by claims that another spec asks for: that one makes a set of its own.
+    // Claims in a new spec do not block an active rollout: they make a set of their own.
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
         w.image("db:2").await;

@@ -1,4 +1,4 @@
-//! A simulated cluster with an operator and a fleet `db` that makes sets of nodes.
+//! A simulated cluster with an operator and a fleet `db` with sets.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ pub struct World {
     pub peers: Peers,
     client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
-    /// Every state that the fleet was seen in.
+    /// Every observed state of the fleet.
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -167,7 +167,7 @@ impl World {
         self.change(json!({"template": {"spec": {"image": image}}})).await;
     }
 
-    /// Merges a hand's change into an object.
+    /// Merge-patches an object as a person.
     pub async fn merge(&self, kind: (&str, &str), name: &str, patch: &Value) {
         self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
@@ -184,9 +184,9 @@ impl World {
         self.get(("windlass.dev/v1alpha1", "NodeDeployment"), "db")["status"].clone()
     }
 
-    /// Waits until the fleet's status is so.
+    /// Waits until `holds` is true for the fleet's status.
     pub async fn until(&self, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
-        // What comes and goes between two looks is seen by the watch.
+        // The watch sees states between two polls.
         let mut from = self.seen.lock().unwrap().len();
         for _ in 0..36_000 {
             let status = self.status();
@@ -207,7 +207,7 @@ impl World {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// The stages that were seen, in order, since this was last asked.
+    /// The stages observed since the last call, in order.
     pub fn stages(&self) -> Vec<String> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
         let mut stages: Vec<String> =
@@ -216,14 +216,14 @@ impl World {
         stages
     }
 
-    /// Every state that the fleet was seen in, with its version.
+    /// Every observed state of the fleet, with its version.
     pub fn seen_objects(&self) -> Vec<(u64, Value)> {
         let seen = self.seen.lock().unwrap();
         let version = |f: &Value| text(&f["metadata"], "resourceVersion").parse().unwrap_or_default();
         seen.iter().map(|f| (version(f), f.clone())).collect()
     }
 
-    /// Says how a pod fares, whatever its image says.
+    /// Steers a pod.
     pub async fn steer(&self, pod: &str, word: &str) {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": format!("steer-{pod}"), "labels": {STEER_LABEL: "true"}}, "data": {pod: word}});
@@ -260,7 +260,7 @@ impl World {
         images
     }
 
-    /// How many events of this reason there are, and the notes.
+    /// The notes of all events with this reason.
     pub fn events(&self, reason: &str) -> Vec<String> {
         let all = self.cluster.snapshot();
         let of = all.iter().filter(|o| o["kind"] == "Event" && o["reason"] == reason);
@@ -269,7 +269,7 @@ impl World {
             .collect()
     }
 
-    /// Nothing is written any more.
+    /// Asserts that nothing is written any more.
     pub async fn is_at_rest(&self) {
         tokio::time::sleep(Duration::from_mins(2)).await;
         let version = self.cluster.version();
@@ -302,7 +302,7 @@ pub fn stage_is(stage: &str) -> impl Fn(&Value) -> bool {
     move |status| status["rollout"]["stage"] == stage
 }
 
-/// The set that a rollout to this hash makes.
+/// The set of a rollout to this hash.
 pub fn set_of(hash: &str) -> String {
     hash[3..8].to_owned()
 }

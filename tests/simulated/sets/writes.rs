@@ -1,4 +1,4 @@
-//! What an ordinary rollout costs a node, in writes: invariant 3.
+//! The writes that an ordinary rollout costs per node: invariant 3.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::world::{World, fleet, is_up_to_date, play, with_sidecar};
 
-/// How many writes the operator made for each node, events apart, while the image became another one.
+/// The operator's writes per node without events, during an image change.
 async fn in_a_rollout(w: &World, fleet: Value, image: &str) -> BTreeMap<String, usize> {
     w.serve(fleet).await;
     w.rest(5).await;
