@@ -205,7 +205,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         let granted = names(|seen| matches!(seen, Seen::Granted(_)));
         let made = names(|seen| matches!(seen, Seen::Made(_)));
         let gone = names(|seen| matches!(seen, Seen::Gone(_)));
-        if paused && foreseen.set.is_empty() {
+        if paused && foreseen.set.is_none() {
             assert!(granted.is_empty() && gone.is_empty(), "{context}");
             continue;
         }
@@ -213,7 +213,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             assert!(granted.is_empty() && made.is_empty() && gone.is_empty(), "{context}");
             continue;
         }
-        let sets = !foreseen.set.is_empty();
+        let sets = foreseen.set.is_some();
         assert!(judge::serves(&json!(foreseen), &before, &after, whole), "who serves: {context}");
         // The nodes within a wave have no order.
         assert!(follows(&of(&foreseen, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");

@@ -205,7 +205,7 @@ fn the_service_of_a_fleet_stands_before_its_active_set() {
         ..TemplateMeta::default()
     };
     let ports = [Port { name: "sql".to_owned(), port: 5432, ..Port::default() }];
-    let service = fleet_service(&fleet, &metadata, &ports, "a1b2c");
+    let service = fleet_service(&fleet, &metadata, &ports, &"a1b2c".into());
     let expected = json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -230,7 +230,7 @@ fn the_service_of_a_fleet_stands_before_its_active_set() {
     assert_eq!(service, expected);
 
     fleet.deletion_policy = DeletionPolicy::Retain;
-    let retained = fleet_service(&fleet, &TemplateMeta::default(), &ports, "a1b2c");
+    let retained = fleet_service(&fleet, &TemplateMeta::default(), &ports, &"a1b2c".into());
     assert_eq!(retained["metadata"]["ownerReferences"], json!([]));
     assert_eq!(retained["metadata"]["annotations"], json!({"windlass.dev/owner-uid": "u-3"}));
 }

@@ -9,7 +9,9 @@ use super::ReconcileError;
 use super::many::{OnFailure, each};
 use super::patches::{metadata_change, metadata_ops};
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
-use crate::api::{ClaimRetention, Ending, NodeName, Sidecar, StatefulNodeSpec, TemplateMeta};
+use crate::api::{
+    ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
+};
 use crate::cluster::memory::Settled;
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
@@ -17,7 +19,7 @@ use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::sets::stage::took_over;
-use crate::planner::fleet::{ABORT, FleetFacts, Scope, leave, pins};
+use crate::planner::fleet::{FleetFacts, Scope, leave, pins};
 use crate::render;
 
 /// How long a set may take to go before it is said what it waits for.
@@ -151,7 +153,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     let nodes = fleet.children();
     // And for each node once for what it is: of a thousand that are rolled a handful change from one look to the next.
     let uid = &fleet.fleet.meta.uid;
-    let settled = fleet.memory.settled.get(uid).filter(|known| known.holds(&fleet.fleet, &serving));
+    let settled = fleet.memory.settled.get(uid).filter(|known| known.holds(&fleet.fleet, serving.as_str()));
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
     let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
         nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
@@ -162,7 +164,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         .collect();
     if changes.is_empty() {
         let nodes = kept.into_iter().chain(others).collect();
-        let settled = Settled::new(fleet.fleet.clone(), serving, nodes);
+        let settled = Settled::new(fleet.fleet.clone(), serving.into(), nodes);
         fleet.memory.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
@@ -175,7 +177,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
-fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &str) -> Vec<PatchOp> {
+fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
     let own = fleet.own_metadata(&node.meta.name);
     // The owner annotation is set with the owner, below.
     let own = TemplateMeta { labels: own.labels, ..TemplateMeta::default() };
@@ -204,11 +206,11 @@ fn unhalt_ops(
     fleet: &FleetScope,
     node: &ObservedNode,
     live: &StatefulNodeSpec,
-    serving: &str,
+    serving: &SetName,
 ) -> Vec<PatchOp> {
     let name = &node.meta.name;
-    let set = place_of(&fleet.fleet.meta.name, name).map(|(set, _)| set).unwrap_or_default();
-    let serves = fleet.is_awaited(name) || set == serving;
+    let is_of_serving = || place_of(&fleet.fleet.meta.name, name).is_some_and(|(set, _)| set == *serving);
+    let serves = fleet.is_awaited(name) || is_of_serving();
     if live.halt_height == 0 || !serves || fleet.is_halting(name) {
         return Vec::new();
     }
@@ -286,7 +288,7 @@ fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp>
 /// by one that it superseded, and still run what they ran, are granted that, once.
 pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
     for grant in pins(facts) {
-        fleet.grant(&grant, ABORT).await.map_err(ReconcileError::Children)?;
+        fleet.grant(&grant, GrantedBy::Abort).await.map_err(ReconcileError::Children)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::many::{OnFailure, each};
-use crate::api::NodeName;
+use crate::api::{NodeName, RemovalId};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
@@ -70,11 +70,8 @@ impl FleetScope {
     }
 
     async fn ask_to_leave(&self, name: &NodeName) -> Result<(), ClusterError> {
-        // Another generation, another wish: a plan that was made for one that was taken back is not for this one.
-        self.patch_node(name, |meta| {
-            PatchOp::set("/spec/removalID", json!(format!("remove-{}", meta.generation)))
-        })
-        .await
+        self.patch_node(name, |meta| PatchOp::set("/spec/removalID", json!(RemovalId::at(meta.generation))))
+            .await
     }
 
     async fn patch_node(

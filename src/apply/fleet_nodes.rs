@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::many::{OnFailure, each};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
-use crate::api::{ClaimRetention, NodeName, RolloutHash};
+use crate::api::{ClaimRetention, NodeName, RolloutHash, SetName};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
@@ -39,7 +39,7 @@ impl FleetScope {
         for ordinal in missing {
             let revision = revision_for(&facts, ordinal);
             let restart = facts.restarted_at.clone();
-            let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
+            let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
             if self.node_spec(&revision).is_none() {
                 continue;
             }
@@ -72,8 +72,8 @@ impl FleetScope {
         spec.granted_hash = child.granted.clone().map(String::from).unwrap_or_default();
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
         let mut own = self.own_metadata(name);
-        if !child.restart.is_empty() {
-            own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), child.restart.clone());
+        if let Some(restart) = &child.restart {
+            own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_string());
         }
         let metadata = render::metadata::new_child_metadata(&self.spec.template.metadata, &own);
         let owners =
@@ -104,9 +104,9 @@ impl FleetScope {
 
     /// Lets the nodes of a set go together, those whose claims stay only once these are not theirs any more. Answers what
     /// one of them waits for, in a sentence.
-    pub async fn remove_set(&self, set: &str, why: &str) -> Result<Option<String>, ClusterError> {
+    pub async fn remove_set(&self, set: &SetName, why: &str) -> Result<Option<String>, ClusterError> {
         let facts = self.facts();
-        let children = if set == facts.set {
+        let children = if *set == facts.set {
             facts.children.as_slice()
         } else {
             facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default()

@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
+use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
-use crate::api::{PodTemplateHash, RevisionName, RolloutHash, Stage, StatefulNodeSpec, TemplateMeta};
+use crate::api::{
+    BuildId, PodTemplateHash, RevisionName, RolloutHash, SetName, Stage, StatefulNodeSpec, TemplateMeta,
+};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
@@ -80,11 +83,13 @@ async fn store(
         return Ok(whose.map(|()| name));
     }
     // The same content is another revision under another build ID; who goes back to it has to know which.
-    let gives_the_name = |id: &String| {
-        data.rollout_hashes(id).iter().any(|hash| revision_name(&meta.name, &meta.uid, hash) == name)
+    let gives_the_name = |id: &Option<BuildId>| {
+        data.rollout_hashes(field(id.as_ref()))
+            .iter()
+            .any(|hash| revision_name(&meta.name, &meta.uid, hash) == name)
     };
-    let build_id = fleet.build_ids().into_iter().find(gives_the_name).filter(|id| !id.is_empty());
-    let annotations: BTreeMap<&str, String> =
+    let build_id = fleet.build_ids().into_iter().find(gives_the_name).flatten();
+    let annotations: BTreeMap<&str, BuildId> =
         build_id.map(|id| (ANNOTATION_BUILD_ID, id)).into_iter().collect();
     let manifest = json!({
         "apiVersion": Kind::ControllerRevision.api_version(),
@@ -197,11 +202,11 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError>
     let hash = revision::pod_template_hash(&template);
     let meta = &fleet.fleet.meta;
     let identity = NodeIdentity {
-        name: crate::api::names::node_name(&meta.name, crate::api::names::FIRST_SET, 0),
+        name: crate::api::names::node_name(&meta.name, &SetName::FIRST, 0),
         namespace: meta.namespace.clone(),
         uid: meta.uid.clone(),
         deployment: Some(meta.name.clone()),
-        set: Some(crate::api::names::FIRST_SET.to_owned()),
+        set: Some(SetName::FIRST.into()),
         metadata: fleet.spec.template.metadata.clone(),
     };
     let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
@@ -289,13 +294,13 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     };
     // Between the write that moves traffic and the one that says so the Service is ahead of the status: it says where it was
     // moved to, and the plan says that it was, should a hand turn it or take it away meanwhile.
-    let is_moved = |set: &String| known.as_ref().is_some_and(|service| is_switched(service, set));
+    let is_moved = |set: &SetName| known.as_ref().is_some_and(|service| is_switched(service, set));
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
     let moved_to = entrant.filter(|set| is_moved(set) || has_moved_traffic(fleet));
     let set = moved_to.clone().unwrap_or_else(|| fleet.facts().set.clone());
     let mut manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(set) = &moved_to {
-        manifest["metadata"]["annotations"][ANNOTATION_SWITCHED_TO] = json!(set);
+        manifest["metadata"]["annotations"][ANNOTATION_SWITCHED_TO] = json!(set.as_str());
     }
     if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));
@@ -323,7 +328,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         fleet.memory.foreign.put(&meta.uid, (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
     }
-    let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set));
+    let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set.into()));
     let own = TemplateMeta { labels: identity(fleet).labels(), annotations: switched.into_iter().collect() };
     let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
     let mut ops = metadata_ops(&service.meta, &change);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::many::{OnFailure, each};
+use crate::api::GrantedBy;
 use crate::cluster::live_pods::{LivePods, is_ready};
 use crate::cluster::{ClusterError, Key, LivePod};
 use crate::engine::sentence::some_of;
@@ -27,18 +28,18 @@ impl FleetScope {
         &self,
         facts: &FleetFacts,
         grants: Vec<Grant>,
-        plan_id: &str,
+        by: GrantedBy<'_>,
     ) -> Result<Option<String>, ClusterError> {
         let rests = |grant: &Grant| matches!(grant.clause, Clause::Serving | Clause::Down);
         let (resting, free): (Vec<Grant>, Vec<Grant>) = grants.into_iter().partition(rests);
-        self.grant_all(free, plan_id).await?;
+        self.grant_all(free, by).await?;
         if resting.is_empty() {
             return Ok(None);
         }
         let taken: Vec<&str> = resting.iter().map(|grant| grant.name.as_str()).collect();
         let differs = self.what_differs(&facts.children, &taken).await?;
         if differs.is_none() {
-            self.grant_all(resting, plan_id).await?;
+            self.grant_all(resting, by).await?;
         }
         Ok(differs)
     }

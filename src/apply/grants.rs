@@ -5,6 +5,7 @@ use serde_json::json;
 use super::many::{OnFailure, each};
 use super::patches::metadata_ops;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
+use crate::api::{GrantId, GrantedBy, RestartTime};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
@@ -15,21 +16,21 @@ use crate::render::MetadataChange;
 impl FleetScope {
     /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
     /// that fails does not cut others short: what was written has to be known before anything else is decided.
-    pub async fn grant_all(&self, grants: Vec<Grant>, plan_id: &str) -> Result<(), ClusterError> {
-        let grant = |grant: Grant| async move { self.grant(&grant, plan_id).await };
+    pub async fn grant_all(&self, grants: Vec<Grant>, by: GrantedBy<'_>) -> Result<(), ClusterError> {
+        let grant = |grant: Grant| async move { self.grant(&grant, by).await };
         each(grants, OnFailure::DoAll, grant).await.map(drop)
     }
 
     /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
     /// meantime is left for the next reconcile, which its change brings about.
-    pub async fn grant(&self, grant: &Grant, plan_id: &str) -> Result<(), ClusterError> {
+    pub async fn grant(&self, grant: &Grant, by: GrantedBy<'_>) -> Result<(), ClusterError> {
         let key = crate::cluster::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
         let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
             return Ok(());
         };
         let mut spec = (*spec).clone();
         spec.granted_hash = grant.hash.to_string();
-        spec.grant_id = format!("{plan_id}-{}", node.meta.generation);
+        spec.grant_id = GrantId::of(by, node.meta.generation).into();
         // What is said to this node alone stays.
         if let Ok(live) = &node.spec {
             spec.suspend = live.suspend;
@@ -41,7 +42,7 @@ impl FleetScope {
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);
-        ops.extend(restart_ops(&node.meta, later(&self.restarted_at, &own)));
+        ops.extend(restart_ops(&node.meta, later(self.restarted_at.as_ref(), own.as_ref())));
         match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
             Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -50,12 +51,11 @@ impl FleetScope {
 }
 
 /// The operations that tell a node of a restart; none when it knows.
-fn restart_ops(meta: &Meta, restart: &str) -> Vec<PatchOp> {
-    if restart.is_empty() || meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart) {
-        return Vec::new();
-    }
+fn restart_ops(meta: &Meta, restart: Option<&RestartTime>) -> Vec<PatchOp> {
+    let is_told = |restart: &&RestartTime| meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart.as_str());
+    let Some(restart) = restart.filter(|restart| !is_told(restart)) else { return Vec::new() };
     let change = MetadataChange {
-        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), Some(restart.to_owned()))].into(),
+        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), Some(restart.to_string()))].into(),
         ..MetadataChange::default()
     };
     metadata_ops(meta, &change)

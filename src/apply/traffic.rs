@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::patches::metadata_ops;
+use crate::api::SetName;
 use crate::api::names::ANNOTATION_SWITCHED_TO;
 use crate::cluster::PatchOp;
 use crate::cluster::observed::ObservedService;
@@ -11,16 +12,16 @@ use crate::render::{MetadataChange, fleet_selector};
 
 /// Whether a fleet's Service selects this set and nothing else, by our own write.
 #[must_use]
-pub fn is_at(service: &ObservedService, set: &str) -> bool {
+pub fn is_at(service: &ObservedService, set: &SetName) -> bool {
     service.spec.value()["selector"] == json!(fleet_selector(&service.meta.name, set))
         && is_switched(service, set)
 }
 
 /// The operations that move it there, in one write.
 #[must_use]
-pub fn move_to(service: &ObservedService, set: &str) -> Vec<PatchOp> {
+pub fn move_to(service: &ObservedService, set: &SetName) -> Vec<PatchOp> {
     let moved = MetadataChange {
-        annotations: [(ANNOTATION_SWITCHED_TO.to_owned(), Some(set.to_owned()))].into(),
+        annotations: [(ANNOTATION_SWITCHED_TO.to_owned(), Some(set.to_string()))].into(),
         ..MetadataChange::default()
     };
     let mut ops = metadata_ops(&service.meta, &moved);

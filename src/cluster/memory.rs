@@ -13,7 +13,7 @@ use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
 use super::remembered::Remembered;
 use super::{Key, Kind};
-use crate::api::{AtHook, PodTemplateHash, RolloutHash, StatefulNodeSpec};
+use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
 
 /// What was found out about a StatefulSet's template at one generation.
@@ -39,8 +39,8 @@ pub enum FoundTemplate {
 pub struct RenderedSpec {
     /// The generation of the spec.
     pub generation: i64,
-    /// The restart that is obeyed (RFC 3339); empty for none.
-    pub restart: String,
+    /// The restart that is obeyed.
+    pub restart: Option<RestartTime>,
     /// What it renders to: one in memory for all nodes of one content.
     pub found: Arc<TemplateHashes>,
 }
@@ -79,7 +79,7 @@ pub struct ReadPlan {
     /// Whether the node leaves by it, and it is active.
     pub leaves: bool,
     /// The wish that the node leaves, where the plan waits for nothing but that.
-    pub awaited_removal: Option<String>,
+    pub awaited_removal: Option<RemovalId>,
     /// The hook that it is at.
     pub at_hook: Option<Box<AtHook>>,
 }
@@ -302,7 +302,7 @@ pub struct Memory {
     /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
     pub unknown_revisions: Remembered<str, Instant>,
     /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
-    pub spec_hashes: Remembered<(String, String), (i64, RolloutHash)>,
+    pub spec_hashes: Remembered<(String, Option<BuildId>), (i64, RolloutHash)>,
     /// By a node's UID: the resourceVersion, and what its plan said then.
     pub plans: Remembered<str, (String, ReadPlan)>,
     /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.
@@ -312,7 +312,7 @@ pub struct Memory {
     /// By a node's UID: what its spec was last found to render to.
     pub rendered: Remembered<str, RenderedSpec>,
     /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
-    pub renderings: Remembered<(RolloutHash, String), TemplateHashes>,
+    pub renderings: Remembered<(RolloutHash, Option<RestartTime>), TemplateHashes>,
     /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
     /// when it was asked.
     pub verdicts: Remembered<str, (Instant, Result<(), String>)>,

@@ -53,6 +53,7 @@ fn log(kind: Kind, meta: &Meta, ended: &Ended<'_>) {
         info!(kind, %object, plan, recipe, outcome, reason, seconds, "a plan ended");
     }
     let Some(Plan { id: plan, recipe, .. }) = ended.plan else { return };
+    let plan = plan.as_str();
     if ended.began {
         info!(kind, %object, plan, recipe, "a plan began");
     }

@@ -54,11 +54,11 @@ pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span>
     }
     let Some(plan) = ended.plan else { return spans };
     let part_of = rollout(Some(plan.started_at));
-    let trace = TraceId::of(part_of.as_deref().unwrap_or(&plan.id));
+    let trace = TraceId::of(part_of.as_deref().unwrap_or(plan.id.as_str()));
     for task in &ended.tasks {
         let (Some(began), Some(ended)) = (task.started_at, task.finished_at) else { continue };
         let mut attributes = about();
-        attributes.extend([("windlass.plan", plan.id.clone()), ("windlass.task", task.id.clone())]);
+        attributes.extend([("windlass.plan", plan.id.to_string()), ("windlass.task", task.id.clone())]);
         attributes.push(("windlass.outcome", format!("{:?}", task.state)));
         if let Some(hook) = task.params["hook"].as_str() {
             attributes.push(("windlass.hook", hook.to_owned()));
@@ -67,7 +67,7 @@ pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span>
             trace,
             // A task that failed may be tried again, under its ID.
             id: SpanId::of(&[&task.id, &ended.timestamp_micros().to_string()]),
-            parent: Some(SpanId::of(&[&plan.id])),
+            parent: Some(SpanId::of(&[plan.id.as_str()])),
             name: format!("task {}", task.type_),
             began,
             ended,
@@ -83,7 +83,7 @@ fn rollout_of(status: &NodeDeploymentStatus, at: DateTime<Utc>) -> Option<String
     let over = status.history.iter().rev();
     let over = over.map(|entry| (entry.plan_id.clone(), entry.started_at, entry.finished_at));
     let now = status.plan.as_ref().and_then(|plan| plan.parse().ok());
-    let now = now.map(|plan| (plan.id, Some(plan.started_at), plan.finished_at));
+    let now = now.map(|plan| (plan.id.into(), Some(plan.started_at), plan.finished_at));
     let holds = |(_, began, ended): &(String, Option<DateTime<Utc>>, Option<DateTime<Utc>>)| {
         began.is_some_and(|began| began <= at) && ended.is_none_or(|ended| at <= ended)
     };

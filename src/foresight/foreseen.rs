@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Change;
 use super::differences::{Field, at_once, of_target};
-use crate::api::{NodeDeploymentSpec, Promotion, RolloutHash, Stage};
+use crate::api::{NodeDeploymentSpec, Promotion, RolloutHash, SetName, Stage};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::engine::Plan;
 use crate::observe::FleetScope;
@@ -114,8 +114,8 @@ pub struct Foreseen {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cause: String,
     /// The set that is created.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub set: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetName>,
     /// The takeover by another set, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes_over: Option<Takeover>,
@@ -177,7 +177,7 @@ impl Foreseen {
         let moved: BTreeSet<&str> =
             nodes().filter(|node| node.action == "Update").map(|node| node.name.as_str()).collect();
         // Nodes of a new set are created with the target.
-        let in_place = self.set.is_empty() && self.takes_over.is_none();
+        let in_place = self.set.is_none() && self.takes_over.is_none();
         let made: Vec<&str> = nodes()
             .filter(|node| node.action == "Create")
             .filter(|node| {
@@ -221,7 +221,7 @@ impl Foreseen {
             happens: String::new(),
             recipe: String::new(),
             cause: String::new(),
-            set: String::new(),
+            set: None,
             takes_over: None,
             max_unavailable: 1,
             waves: Vec::new(),
@@ -285,7 +285,7 @@ impl Foreseen {
         self.waits.clear();
         self.takes_over = None;
         self.about_seconds = None;
-        self.set.clear();
+        self.set = None;
         self.recipe.clear();
         self.cause.clear();
         "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
@@ -373,8 +373,8 @@ impl Foreseen {
         self.happens = format!("{plan}{what}");
     }
 
-    pub(super) fn set_waves(&mut self, fleet: &str, facts: &FleetFacts, start: &Start, set: &str) {
-        set.clone_into(&mut self.set);
+    pub(super) fn set_waves(&mut self, fleet: &str, facts: &FleetFacts, start: &Start, set: &SetName) {
+        self.set = Some(set.clone());
         let made = forecast::entrants(fleet, set, facts, &start.target);
         // The serving set follows spec.replicas meanwhile, unless it is removed first.
         let in_place = match start.strategy {
@@ -416,10 +416,10 @@ impl Foreseen {
         &mut self,
         facts: &FleetFacts,
         strategy: Strategy,
-        (set, target): (&str, &RolloutHash),
+        (set, target): (&SetName, &RolloutHash),
         has_service: bool,
     ) {
-        if set == facts.set {
+        if *set == facts.set {
             return;
         }
         let image = |revision: Option<&RolloutHash>| {
@@ -430,7 +430,7 @@ impl Foreseen {
             _ if facts
                 .set_rollout
                 .as_ref()
-                .is_some_and(|r| r.entrant == set && r.stage == Stage::Promoting) =>
+                .is_some_and(|r| r.entrant == *set && r.stage == Stage::Promoting) =>
             {
                 "now".to_owned()
             }
@@ -442,8 +442,8 @@ impl Foreseen {
         };
         self.takes_over = Some(Takeover {
             service: has_service,
-            from_set: facts.set.clone(),
-            to_set: set.to_owned(),
+            from_set: facts.set.to_string(),
+            to_set: set.to_string(),
             from_image: image(facts.last_completed.as_ref()),
             to_image: image(Some(target)),
             when,
@@ -492,7 +492,7 @@ impl Foreseen {
     pub(super) fn add_removals(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
         let entrant = facts.set_rollout.as_ref().filter(|rollout| rollout.entrant != facts.set);
         let given_up = entrant.filter(|_| gives_up);
-        let without = given_up.map(|rollout| rollout.entrant.as_str());
+        let without = given_up.map(|rollout| &rollout.entrant);
         let mut first = Vec::new();
         if let Some(rollout) = given_up {
             first.push((
@@ -505,8 +505,7 @@ impl Foreseen {
         let first: Vec<MoveWave> = first.map(|(when, wave)| move_wave(when, wave)).collect();
         self.waves.splice(0..0, first);
         // A set that takes over again stays.
-        let stays = if self.set.is_empty() { without } else { Some(self.set.as_str()) };
-        for (at, wave) in forecast::retired(facts, stays) {
+        for (at, wave) in forecast::retired(facts, self.set.as_ref().or(without)) {
             self.waves.push(move_wave(leaves_at("replaced", at, now), wave));
         }
     }
@@ -520,7 +519,7 @@ impl Foreseen {
         // When nodes reach a height is unknown, and nodes that are only removed have their own times.
         let is_known = scope.spec.update_strategy.type_ != Strategy::HardFork.recipe()
             && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != "Remove");
-        self.about_seconds = match (each, self.set.is_empty() && self.takes_over.is_none()) {
+        self.about_seconds = match (each, self.set.is_none() && self.takes_over.is_none()) {
             (_, _) if self.waves.is_empty() || !is_known => None,
             (Some(each), true) => Some(waves.saturating_mul(each + settle)),
             (Some(each), false) => Some(each + settle + scope.spec.retire_delay_seconds()),

@@ -20,7 +20,7 @@ pub use change::Change;
 pub use differences::{Field, fields};
 pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
 
-use crate::api::RolloutHash;
+use crate::api::{RolloutHash, SetName};
 use crate::apply::{Admission, fleet_objects};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::watch::Namespaces as Where;
@@ -278,7 +278,7 @@ impl Examined<'_> {
                             gives_up = superseded
                                 && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
-                            let takes = (set.as_str(), &start.target);
+                            let takes = (&set, &start.target);
                             foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
                         }
                         Admission::Refused(sentence) => {
@@ -310,7 +310,7 @@ impl Examined<'_> {
                         facts,
                         &rollout.target,
                     ));
-                    let takes = (rollout.entrant.as_str(), &rollout.target);
+                    let takes = (&rollout.entrant, &rollout.target);
                     foreseen.add_takeover(facts, rollout.strategy, takes, self.has_service());
                     foreseen.add_incumbents(facts, rollout.strategy, &in_place);
                 }
@@ -332,12 +332,12 @@ impl Examined<'_> {
     }
 
     /// The name of a new set, or why there is none.
-    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<String>, String> {
+    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<SetName>, String> {
         if let Some(rollout) = facts.same_set(start) {
             return Ok(Admission::Admitted(rollout.entrant.clone()));
         }
         if let Some(set) = facts.living_set(self.now) {
-            return Ok(Admission::Admitted(set.to_owned()));
+            return Ok(Admission::Admitted(set.clone()));
         }
         let meta = &self.scope.fleet.meta;
         let mut taken = Vec::new();
@@ -345,7 +345,7 @@ impl Examined<'_> {
             let names = self.cluster.names(kind, &meta.namespace).await;
             taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
         }
-        let first_choice = naming::first_choice(&start.target, &facts.build_id);
+        let first_choice = naming::first_choice(&start.target, facts.build_id.as_ref());
         Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &taken).into())
     }
 }
@@ -357,15 +357,15 @@ fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
     else {
         return facts;
     };
-    facts.restarted_at.clone_from(&restart);
+    facts.restarted_at = Some(restart.clone());
     for child in &mut facts.children {
-        child.restart.clone_from(&restart);
+        child.restart = Some(restart.clone());
     }
     // A restart changes each rendering's hash; the order of nodes does not depend on its value.
     let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
     for (hash, mut rendering) in under {
         rendering.hash = rendering.hash.assumed_under(&restart);
-        facts.renderings.entry((hash, restart.clone())).or_insert(rendering);
+        facts.renderings.entry((hash, Some(restart.clone()))).or_insert(rendering);
     }
     facts
 }

@@ -8,7 +8,7 @@ use super::FleetScope;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY};
 use crate::api::names::place_of;
-use crate::api::{AtHook, NodeName, RawPlan, RolloutHash};
+use crate::api::{AtHook, NodeName, RawPlan, RemovalId, RolloutHash, SetName, TaskId};
 use crate::cluster::Kind;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
@@ -16,11 +16,11 @@ use crate::planner::fleet::{ChildFacts, SidecarFacts};
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 
 impl FleetScope {
-    pub(super) fn children_of(&self, set: &str, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
+    pub(super) fn children_of(&self, set: &SetName, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
         let build_id = self.build_id_of(set);
         let held = |node: &ObservedNode| {
-            let held = self.spec_hash(node, &build_id);
-            if set == self.recorded_set() { self.as_completed(node, held) } else { held }
+            let held = self.spec_hash(node, build_id.as_ref());
+            if *set == self.recorded_set() { self.as_completed(node, held) } else { held }
         };
         let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();
         children.sort_by_key(|c| c.ordinal);
@@ -57,12 +57,13 @@ impl FleetScope {
         let unreachable =
             conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
         let read = self.read_plan(node);
+        let removal_id = spec.ok().and_then(|spec| spec.removal_id());
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
-            asked_to_leave: spec.is_ok_and(|s| !s.removal_id.is_empty()),
+            asked_to_leave: removal_id.is_some(),
             leaves_by_plan: read.leaves,
-            awaits_removal: read.awaited_removal.is_some_and(|id| spec.is_ok_and(|s| s.removal_id == id)),
+            awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
@@ -70,9 +71,9 @@ impl FleetScope {
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
             granted: spec.ok().and_then(|spec| spec.granted()),
-            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
-            spent_id: status.spent_grant_id.clone(),
-            restart: later(&self.restarted_at, &own_restart).to_owned(),
+            grant_id: spec.ok().and_then(|s| s.grant_id()),
+            spent_id: status.spent_grant_id(),
+            restart: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
             running: status.running(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,
@@ -109,7 +110,7 @@ impl FleetScope {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
-                awaited_removal: awaited_removal(&plan).map(str::to_owned),
+                awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
             },
             // What cannot be read may be anything; its executor fails it at its next reconcile.
@@ -129,9 +130,9 @@ fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
     Some(SidecarFacts {
         caught_up: said.is_some_and(|s| s.caught_up),
         height: said.and_then(|s| s.height),
-        halted_for: said.filter(|s| s.halted).map(|s| s.halt_task_id.clone()).unwrap_or_default(),
+        halted_for: said.filter(|s| s.halted).and_then(|s| TaskId::recorded(s.halt_task_id.as_str())),
         halt_height: spec.halt_height,
-        halt_task: spec.halt_task_id.clone(),
-        message: said.map(|s| s.message.clone()).unwrap_or_default(),
+        halt_task: TaskId::recorded(spec.halt_task_id.as_str()),
+        message: said.map(|s| s.message.clone()).filter(|message| !message.is_empty()),
     })
 }

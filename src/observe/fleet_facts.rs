@@ -10,10 +10,13 @@ use super::FleetScope;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, FIRST_SET, LABEL_DEPLOYMENT,
-    LABEL_SET, place_of,
+    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, LABEL_DEPLOYMENT, LABEL_SET,
+    place_of,
 };
-use crate::api::{NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, Stage, StrategyType};
+use crate::api::{
+    NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName, Stage,
+    StrategyType,
+};
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
@@ -24,7 +27,7 @@ use crate::planner::hooks::step_of;
 
 /// A StatefulSet or a pod of a set of nodes.
 struct Remnant {
-    set: String,
+    set: SetName,
     /// Its kind and name, for a sentence.
     what: String,
     /// Whether it goes by itself once its node is gone.
@@ -50,7 +53,7 @@ impl FleetScope {
         let children = self.nodes_by_set().remove(&active).unwrap_or_default();
         let children: Vec<ChildFacts> = self.children_of(&active, &children);
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
-        let mut restarts: BTreeSet<String> = nodes.map(|c| c.restart.clone()).collect();
+        let mut restarts: BTreeSet<Option<RestartTime>> = nodes.map(|c| c.restart.clone()).collect();
         restarts.insert(self.restarted_at.clone());
         let is_granted = |hash: &PodTemplateHash| {
             let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
@@ -59,14 +62,13 @@ impl FleetScope {
         let mut renderings = BTreeMap::new();
         for (hash, revision) in &revisions {
             for restart in &restarts {
-                if let Some(rendering) = self.rendering(hash, revision, restart, is_granted) {
+                if let Some(rendering) = self.rendering(hash, revision, restart.as_ref(), is_granted) {
                     renderings.insert((hash.clone(), restart.clone()), rendering);
                 }
             }
         }
         self.count_remains(&mut sets);
         let own_plan = self.own_plan_with_hooks();
-        let annotation = |key| meta.annotation(key).unwrap_or_default().to_owned();
         let promoted = &spec.force_promote;
         FleetFacts {
             replicas: spec.replicas,
@@ -81,11 +83,11 @@ impl FleetScope {
             requested,
             last_completed: status.last_completed(),
             restarted_at: self.restarted_at.clone(),
-            restart_request: restart_request(meta, &self.restarted_at),
+            restart_request: restart_request(meta, self.restarted_at.as_ref()),
             unrecorded: status.requested_rollout_hash.is_empty(),
             scaled_to_zero: status.scaled_to_zero,
             abort: meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded),
-            asked: annotation(ANNOTATION_ASKED),
+            asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
             retry: self.retry_request(),
             invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
             not_applied: None,
@@ -167,14 +169,13 @@ impl FleetScope {
         }
     }
 
-    pub(super) fn recorded_set(&self) -> String {
-        let recorded = &self.fleet.status.active_set;
-        if recorded.is_empty() { FIRST_SET.to_owned() } else { recorded.clone() }
+    pub(super) fn recorded_set(&self) -> SetName {
+        self.fleet.status.active_set().unwrap_or(SetName::FIRST)
     }
 
     /// The set that serves: what the status says, or, where it says nothing or is not of now, what is seen to. An error
     /// says that nothing tells.
-    pub(super) fn serving(&self) -> Result<String, String> {
+    pub(super) fn serving(&self) -> Result<SetName, String> {
         let status = &self.fleet.status;
         let is_ready = |n: &&Arc<ObservedNode>| conditions::is_true(&n.status.conditions, READY);
         let seen = |nodes: &Vec<Arc<ObservedNode>>| Seen {
@@ -182,8 +183,8 @@ impl FleetScope {
             ready: nodes.iter().filter(is_ready).count(),
         };
         let told = Witnesses {
-            recorded: status.active_set.clone(),
-            known: status.retiring.iter().map(|r| r.set.clone()).collect(),
+            recorded: status.active_set(),
+            known: status.retiring.iter().filter_map(|r| SetName::recorded(r.set.as_str())).collect(),
             selected: self.selected_set(),
             sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
             rollout: self.set_rollout().as_ref().and_then(Pair::of),
@@ -193,47 +194,44 @@ impl FleetScope {
     }
 
     /// The set that the fleet's own Service selects, where it has one.
-    fn selected_set(&self) -> Option<String> {
+    fn selected_set(&self) -> Option<SetName> {
         let service = self.view.services.get(&self.fleet.meta.key())?;
         let ours = self.spec.service.is_some() && self.owns(&service.meta) && !service.meta.terminating;
-        service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).map(str::to_owned)
+        service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).and_then(SetName::recorded)
     }
 
     /// Its nodes by the sets that their names tell.
     #[must_use]
-    pub fn nodes_by_set(&self) -> BTreeMap<String, Vec<Arc<ObservedNode>>> {
-        let mut sets: BTreeMap<String, Vec<Arc<ObservedNode>>> = BTreeMap::new();
+    pub fn nodes_by_set(&self) -> BTreeMap<SetName, Vec<Arc<ObservedNode>>> {
+        let mut sets: BTreeMap<SetName, Vec<Arc<ObservedNode>>> = BTreeMap::new();
         for node in &self.children() {
             let Some((set, _)) = place_of(&self.fleet.meta.name, &node.meta.name) else { continue };
-            match sets.get_mut(set) {
-                Some(nodes) => nodes.push(node.clone()),
-                None => drop(sets.insert(set.to_owned(), vec![node.clone()])),
-            }
+            sets.entry(set).or_default().push(node.clone());
         }
         sets
     }
 
     /// Every set but the active one of which there is anything, or is to be.
-    fn other_sets(&self, active: &str) -> BTreeMap<String, SetFacts> {
+    fn other_sets(&self, active: &SetName) -> BTreeMap<SetName, SetFacts> {
         let status = &self.fleet.status;
         let mut nodes = self.nodes_by_set();
         nodes.remove(active);
-        let entrant = status.rollout.as_ref().map(|r| r.entrant_set.clone());
-        let retiring = status.retiring.iter().map(|r| r.set.clone());
-        for name in retiring.chain(entrant).filter(|name| !name.is_empty() && name != active) {
+        let entrant = status.rollout.as_ref().and_then(Rollout::entrant);
+        let retiring = status.retiring.iter().filter_map(|r| SetName::recorded(r.set.as_str()));
+        for name in retiring.chain(entrant.clone()).filter(|name| name != active) {
             nodes.entry(name).or_default();
         }
         let claims = &self.spec.template.spec.volume_claim_templates;
-        let of = |(name, nodes): (String, Vec<Arc<ObservedNode>>)| {
+        let of = |(name, nodes): (SetName, Vec<Arc<ObservedNode>>)| {
             let other =
                 |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
-            let is_entrant = status.rollout.as_ref().is_some_and(|r| r.entrant_set == name);
+            let is_entrant = entrant == name;
             let children = self.children_of(&name, &nodes);
             let set = SetFacts {
                 conflicts: if is_entrant { self.conflicts(&name, &children) } else { Vec::new() },
                 children,
                 remains: 0,
-                retiring: status.retiring.iter().find(|r| r.set == name).cloned(),
+                retiring: status.retiring.iter().find(|r| name == *r.set).cloned(),
                 claims_differ: nodes.iter().any(other),
             };
             (name, set)
@@ -243,7 +241,7 @@ impl FleetScope {
 
     /// Counts the StatefulSets and pods that are left of sets that go: their nodes are gone sooner. What a hand has cut loose
     /// from its owner goes with nobody, and is not waited for.
-    fn count_remains(&self, sets: &mut BTreeMap<String, SetFacts>) {
+    fn count_remains(&self, sets: &mut BTreeMap<SetName, SetFacts>) {
         if sets.is_empty() {
             return;
         }
@@ -258,7 +256,8 @@ impl FleetScope {
     fn remains(&self) -> Vec<Remnant> {
         let meta = &self.fleet.meta;
         let of_kind = |kind: Kind, m: &Meta| {
-            let set = m.label(LABEL_SET).filter(|_| m.label(LABEL_DEPLOYMENT) == Some(&meta.name))?;
+            let ours = m.label(LABEL_DEPLOYMENT) == Some(&meta.name);
+            let set = m.label(LABEL_SET).filter(|_| ours).and_then(SetName::recorded)?;
             let owned = m.controller().is_some();
             // What a hand has cut loose, nobody takes away but a hand.
             let state = match (m.terminating, owned) {
@@ -267,7 +266,7 @@ impl FleetScope {
                 (false, false) => " (it has no owner any more: delete it)",
             };
             let what = format!("{} {}{state}", kind.name(), m.name);
-            Some(Remnant { set: set.to_owned(), what, goes: m.terminating || owned })
+            Some(Remnant { set, what, goes: m.terminating || owned })
         };
         let stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
         let pods = self.view.pods.group(&meta.namespace, &meta.name);
@@ -277,10 +276,10 @@ impl FleetScope {
 
     /// What nodes, StatefulSets and pods of a set are left, those included that a hand has cut loose: they may run.
     #[must_use]
-    pub fn left_of(&self, set: &str) -> Vec<String> {
+    pub fn left_of(&self, set: &SetName) -> Vec<String> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         let nodes = nodes.iter().map(|node| format!("StatefulNode {}", node.meta.name));
-        let others = self.remains().into_iter().filter(|left| left.set == set).map(|left| left.what);
+        let others = self.remains().into_iter().filter(|left| left.set == *set).map(|left| left.what);
         nodes.chain(others).collect()
     }
 
@@ -305,7 +304,7 @@ impl FleetScope {
     }
 
     /// Names of nodes of a set that belong to something else. These are its own, by ordinal.
-    fn conflicts(&self, set: &str, own: &[ChildFacts]) -> Vec<Conflict> {
+    fn conflicts(&self, set: &SetName, own: &[ChildFacts]) -> Vec<Conflict> {
         let meta = &self.fleet.meta;
         let is_own = |ordinal: &i32| own.binary_search_by_key(ordinal, |child| child.ordinal).is_ok();
         let taken = |ordinal| {

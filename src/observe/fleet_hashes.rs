@@ -5,7 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::FleetScope;
-use crate::api::{PodTemplateHash, RolloutHash, Stage, StrategyType};
+use crate::api::ids::field;
+use crate::api::{
+    BuildId, PodTemplateHash, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType,
+};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedNode, ObservedRevision};
 use crate::planner::fleet::sets::decide::stands_after_switch;
@@ -31,10 +34,10 @@ impl FleetScope {
         (!stands).then_some(rollout)
     }
 
-    /// The `unsafeCustomBuildID` of what is wanted; empty where it is generated.
+    /// The `unsafeCustomBuildID` of what is wanted; none where it is generated.
     #[must_use]
-    pub fn build_id(&self) -> String {
-        self.promoting().map_or_else(|| self.spec.unsafe_custom_build_id.clone(), |r| r.build_id)
+    pub fn build_id(&self) -> Option<BuildId> {
+        self.promoting().map_or_else(|| self.spec.build_id(), |rollout| rollout.build_id)
     }
 
     /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
@@ -47,8 +50,9 @@ impl FleetScope {
     #[must_use]
     pub fn specified(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
-        let build_id = &self.spec.unsafe_custom_build_id;
-        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(build_id);
+        let build_id = self.spec.build_id();
+        let build_id = build_id.as_ref();
+        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(field(build_id));
         self.hash_of(&meta.uid, build_id, meta.generation, hashes)
     }
 
@@ -68,11 +72,11 @@ impl FleetScope {
     pub(super) fn hash_of(
         &self,
         uid: &str,
-        build_id: &str,
+        build_id: Option<&BuildId>,
         generation: i64,
         hashes: impl FnOnce() -> Hashes<RolloutHash>,
     ) -> RolloutHash {
-        let key = (uid.to_owned(), build_id.to_owned());
+        let key = (uid.to_owned(), build_id.cloned());
         if let Some((_, hash)) = self.memory.spec_hashes.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
@@ -83,18 +87,17 @@ impl FleetScope {
 
     /// The build IDs under which anything of this fleet may have been made.
     #[must_use]
-    pub fn build_ids(&self) -> BTreeSet<String> {
+    pub fn build_ids(&self) -> BTreeSet<Option<BuildId>> {
         let status = &self.fleet.status;
-        let retiring = status.retiring.iter().map(|set| set.build_id.clone());
-        let rollout = status.rollout.iter().map(|rollout| rollout.build_id.clone());
+        let retiring = status.retiring.iter().map(RetiringSet::build_id);
+        let rollout = status.rollout.iter().map(Rollout::build_id);
         // What last completed did so under the recorded one, whatever the spec says by now.
-        let recorded = status.active_build_id.clone();
-        let known = [self.spec.unsafe_custom_build_id.clone(), self.active_build_id(), recorded];
+        let known = [self.spec.build_id(), self.active_build_id(), status.active_build_id()];
         retiring.chain(rollout).chain(known).collect()
     }
 
     /// The build ID under which the active set was made. Nodes that are updated where they are take any.
-    pub(super) fn active_build_id(&self) -> String {
+    pub(super) fn active_build_id(&self) -> Option<BuildId> {
         let status = &self.fleet.status;
         let by_set = matches!(
             self.spec.update_strategy.strategy(),
@@ -103,9 +106,9 @@ impl FleetScope {
         // What serves while others are made to take over stays what it is, whatever the strategy is by now.
         let by_set = by_set || self.set_rollout().is_some();
         if by_set && !status.last_completed_rollout_hash.is_empty() {
-            status.active_build_id.clone()
+            status.active_build_id()
         } else {
-            self.spec.unsafe_custom_build_id.clone()
+            self.spec.build_id()
         }
     }
 
@@ -120,7 +123,7 @@ impl FleetScope {
         let mut found: BTreeMap<RolloutHash, Arc<ObservedRevision>> = BTreeMap::new();
         for revision in kept {
             for build_id in &build_ids {
-                let Some(hash) = self.rollout_hash_of(&revision, build_id) else { continue };
+                let Some(hash) = self.rollout_hash_of(&revision, build_id.as_ref()) else { continue };
                 let is_its_own = revision_name(&meta.name, &meta.uid, &hash) == *revision.meta.name;
                 if is_its_own || !found.contains_key(&hash) {
                     found.insert(hash, revision.clone());
@@ -137,29 +140,35 @@ impl FleetScope {
         let children = self.children();
         let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());
         let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
-        contents.into_iter().find(|data| build_ids.iter().any(|id| data.rollout_hashes(id).is(hash)))
+        contents
+            .into_iter()
+            .find(|data| build_ids.iter().any(|id| data.rollout_hashes(field(id.as_ref())).is(hash)))
     }
 
-    pub(super) fn rollout_hash_of(&self, revision: &ObservedRevision, build_id: &str) -> Option<RolloutHash> {
-        let key = (revision.meta.uid.clone(), build_id.to_owned());
+    pub(super) fn rollout_hash_of(
+        &self,
+        revision: &ObservedRevision,
+        build_id: Option<&BuildId>,
+    ) -> Option<RolloutHash> {
+        let key = (revision.meta.uid.clone(), build_id.cloned());
         if let Some((_, hash)) = self.memory.spec_hashes.get(&key) {
             return Some(hash);
         }
-        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(build_id);
+        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(field(build_id));
         let hash = hashes.called(|hash| self.is_recorded(hash)).clone();
         self.memory.spec_hashes.put(&key, (0, hash.clone()));
         Some(hash)
     }
 
     /// The build ID under which a set was made, as far as anybody knows.
-    pub(super) fn build_id_of(&self, set: &str) -> String {
+    pub(super) fn build_id_of(&self, set: &SetName) -> Option<BuildId> {
         let status = &self.fleet.status;
-        let rollout = status.rollout.as_ref().filter(|r| r.entrant_set == set);
+        let rollout = status.rollout.as_ref().filter(|r| *set == *r.entrant_set);
         if let Some(rollout) = rollout.filter(|r| r.stage != Stage::Retiring) {
-            return rollout.build_id.clone();
+            return rollout.build_id();
         }
-        match status.retiring.iter().find(|r| r.set == set) {
-            Some(retiring) => retiring.build_id.clone(),
+        match status.retiring.iter().find(|r| *set == *r.set) {
+            Some(retiring) => retiring.build_id(),
             None => self.active_build_id(),
         }
     }
@@ -169,7 +178,7 @@ impl FleetScope {
         &self,
         hash: &RolloutHash,
         revision: &ObservedRevision,
-        restart: &str,
+        restart: Option<&RestartTime>,
         is_granted: impl Fn(&PodTemplateHash) -> bool,
     ) -> Option<Rendering> {
         let (hashes, image) = self.hashes_of(hash, revision, restart)?;
@@ -180,14 +189,14 @@ impl FleetScope {
         &self,
         hash: &RolloutHash,
         revision: &ObservedRevision,
-        restart: &str,
+        restart: Option<&RestartTime>,
     ) -> Option<(Hashes<PodTemplateHash>, String)> {
-        let key = (hash.clone(), restart.to_owned());
+        let key = (hash.clone(), restart.cloned());
         if let Some((hashes, image)) = self.memory.renderings.get(&key) {
             return Some((hashes.into(), image));
         }
         let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
-        let restart = (!restart.is_empty()).then_some(restart);
+        let restart = restart.map(RestartTime::as_str);
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
         let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(&spec).unwrap_or_default().to_owned();
@@ -196,11 +205,11 @@ impl FleetScope {
     }
 
     /// The rollout hash of what a node's spec says; none where that cannot be read.
-    pub(super) fn spec_hash(&self, node: &ObservedNode, build_id: &str) -> Option<RolloutHash> {
+    pub(super) fn spec_hash(&self, node: &ObservedNode, build_id: Option<&BuildId>) -> Option<RolloutHash> {
         let spec = node.spec.as_ref().ok()?;
         let hashes = || {
-            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(build_id).into());
-            let Ok(hashes) = self.memory.rollout_hashes.of(spec, build_id, found);
+            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(field(build_id)).into());
+            let Ok(hashes) = self.memory.rollout_hashes.of(spec, field(build_id), found);
             Hashes::from(hashes)
         };
         Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes))
@@ -216,7 +225,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let Some(completed) = status.last_completed() else { return spec_hash };
         let is_other = spec_hash != completed && spec_hash != self.requested();
-        if is_other && self.spec_hash(node, &status.active_build_id) == completed {
+        if is_other && self.spec_hash(node, status.active_build_id().as_ref()) == completed {
             Some(completed)
         } else {
             spec_hash

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::FleetScope;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::ids::field;
 use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Rejected, Rollout, RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 use crate::planner::fleet::sets::lost::{may_be_past_return, promotion};
@@ -71,13 +72,13 @@ impl FleetScope {
             return None;
         }
         let incumbent = self.serving().ok()?;
-        let traces = self.traces(&plan, incumbent.clone());
+        let traces = self.traces(&plan, Some(incumbent.clone()));
         let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
         (!may_be_past_return(&plan, &traces)).then(|| Rollout {
             stage: stage_before_return(&plan, strategy.first_stage()),
-            incumbent_set: incumbent,
-            entrant_set: entrant.clone(),
-            build_id: build_id.clone(),
+            incumbent_set: incumbent.into(),
+            entrant_set: entrant.to_string(),
+            build_id: field(build_id.as_ref()).to_owned(),
             from_hash: status.last_completed_rollout_hash.clone(),
             ..rollout
         })
@@ -86,7 +87,7 @@ impl FleetScope {
     /// Whether a plan whose rollout is lost can be given up for another: nothing that it did stands in the way of that.
     #[must_use]
     pub fn may_begin_anew(&self, plan: &Plan) -> bool {
-        self.serving().is_ok_and(|incumbent| !may_be_past_return(plan, &self.traces(plan, incumbent)))
+        self.serving().is_ok_and(|incumbent| !may_be_past_return(plan, &self.traces(plan, Some(incumbent))))
     }
 
     /// Whether each node is put right where it is by a plan, at the revision that it holds. A way back is no repair, nor is
@@ -143,13 +144,13 @@ impl FleetScope {
         if filled.incumbent_set.is_empty() && !moved {
             filled.incumbent_set.clone_from(&status.active_set);
         }
-        let traces = self.traces(plan, filled.incumbent_set.clone());
+        let traces = self.traces(plan, filled.incumbent());
         if filled.entrant_set.is_empty() {
             if moved {
                 filled.entrant_set.clone_from(&status.active_set);
             } else if let [(set, build_id)] = traces.holders.as_slice() {
-                filled.entrant_set.clone_from(set);
-                filled.build_id.clone_from(build_id);
+                filled.entrant_set = set.to_string();
+                field(build_id.as_ref()).clone_into(&mut filled.build_id);
             }
         }
         // Nodes of a set are never updated where they are by it.
@@ -183,7 +184,7 @@ impl FleetScope {
         };
         let ended = status.history.iter().rev().find(|h| h.outcome == outcome && h.target_hash == *requested);
         let of_plan = plan.filter(|p| matches!(p.state, PlanState::Aborted | PlanState::Failed));
-        let of_plan = of_plan.filter(|p| p.target_hash == *requested).map(|p| p.id.clone());
+        let of_plan = of_plan.filter(|p| p.target_hash == *requested).map(|p| p.id.to_string());
         let plan_id = ended.map(|h| h.plan_id.clone()).or(of_plan)?;
         Some(Rejected {
             hash: requested.clone(),

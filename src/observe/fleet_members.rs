@@ -6,7 +6,7 @@ use super::FleetScope;
 use crate::api::names::{
     ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, place_of,
 };
-use crate::api::{Stage, TemplateMeta};
+use crate::api::{SetName, Stage, TemplateMeta};
 use crate::cluster::Key;
 use crate::cluster::observed::Meta;
 use crate::planner::fleet::{ChildFacts, Strategy};
@@ -16,7 +16,7 @@ impl FleetScope {
     #[must_use]
     pub fn own_metadata(&self, node: &str) -> TemplateMeta {
         let meta = &self.fleet.meta;
-        let set = place_of(&meta.name, node).map(|(set, _)| set).unwrap_or_default();
+        let set = place_of(&meta.name, node).map(|(set, _)| set.to_string()).unwrap_or_default();
         let text = str::to_owned;
         let mut annotations = BTreeMap::new();
         if !self.owns_by_reference() {
@@ -26,7 +26,7 @@ impl FleetScope {
             labels: BTreeMap::from([
                 (text(LABEL_DEPLOYMENT), meta.name.clone()),
                 (text(LABEL_NODE), text(node)),
-                (text(LABEL_SET), text(set)),
+                (text(LABEL_SET), set),
                 (text(LABEL_MANAGED_BY), text(MANAGER)),
             ]),
             annotations,
@@ -64,7 +64,7 @@ impl FleetScope {
     #[must_use]
     pub fn is_awaited(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
-        self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == Some(r.entrant.as_str()))
+        self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == r.entrant)
     }
 
     /// Whether a node is one that a height is waited for on: that it says one at all, then that it halts at one.
@@ -72,7 +72,7 @@ impl FleetScope {
     pub fn is_halting(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         self.set_rollout()
-            .is_some_and(|r| r.strategy == Strategy::HardFork && set == Some(r.incumbent.as_str()))
+            .is_some_and(|r| r.strategy == Strategy::HardFork && set.is_some() && set == r.incumbent)
     }
 
     /// Whether a node is of a set whose claims stay although its nodes go.
@@ -83,18 +83,18 @@ impl FleetScope {
         let goes_first = self.set_rollout().is_some_and(|r| {
             r.strategy == Strategy::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
         });
-        goes_first || status.retiring.iter().any(|r| r.set == set && r.keeps_claims())
+        goes_first || status.retiring.iter().any(|r| set == *r.set && r.keeps_claims())
     }
 
     /// The pods that still run or shut down although their nodes, of this set, were scaled away and are gone. A pod whose owner
     /// reference somebody removed does not count.
     #[must_use]
-    pub fn shutting_down(&self, set: &str, replicas: i32) -> Vec<String> {
+    pub fn shutting_down(&self, set: &SetName, replicas: i32) -> Vec<String> {
         let meta = &self.fleet.meta;
         let left = |pod: &Meta| {
             let node = pod.label(LABEL_NODE)?;
             let is_left =
-                place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == set && ordinal >= replicas);
+                place_of(&meta.name, node).is_some_and(|(s, ordinal)| s == *set && ordinal >= replicas);
             let key = is_left.then(|| Key::new(&meta.namespace, node))?;
             self.view.nodes.get(&key).is_none().then_some(key)
         };

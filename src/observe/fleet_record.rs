@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::FleetScope;
 use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
-use crate::api::names::{ANNOTATION_SWITCHED_TO, FIRST_SET, place_of};
-use crate::api::{NodeDeploymentStatus, Rollout, RolloutHash, Stage, StrategyType};
+use crate::api::ids::field;
+use crate::api::names::{ANNOTATION_SWITCHED_TO, place_of};
+use crate::api::{BuildId, NodeDeploymentStatus, Rollout, RolloutHash, SetName, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::Plan;
-use crate::planner::fleet::sets::lost::{Traces, promotion};
+use crate::planner::fleet::sets::lost::{Traces, promotes, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::sets::serving::Pair;
 use crate::planner::fleet::sets::stage::{has_promoted, stage_before_return};
@@ -28,6 +29,7 @@ impl FleetScope {
             self.set_status(status);
         }
         if let Some(active_build_id) = self.lost_build_id() {
+            let active_build_id = active_build_id.into();
             self.set_status(NodeDeploymentStatus { active_build_id, ..(*self.fleet.status).clone() });
         }
         if let Some(status) = self.with_whole_rollout() {
@@ -60,21 +62,20 @@ impl FleetScope {
     /// The build ID under which what last completed did, where the status has lost it. The hash bears it out: one content
     /// has another hash under each build ID. Without it the set that serves would be taken for one that is to go, to make
     /// room for itself.
-    fn lost_build_id(&self) -> Option<String> {
+    fn lost_build_id(&self) -> Option<BuildId> {
         let status = &self.fleet.status;
         let completed = status.last_completed()?;
-        let of_rollout = status.rollout.as_ref().map(|r| &r.build_id);
-        let mut ids: Vec<&String> =
-            [&self.spec.unsafe_custom_build_id].into_iter().chain(of_rollout).collect();
-        ids.retain(|id| !id.is_empty());
+        let of_rollout = status.rollout.as_ref().and_then(Rollout::build_id);
+        let ids: Vec<BuildId> = self.spec.build_id().into_iter().chain(of_rollout).collect();
         if !status.active_build_id.is_empty() || ids.is_empty() {
             return None;
         }
         let mut kept = self.view.revisions.group(&self.fleet.meta.namespace, &self.fleet.meta.uid);
         kept.retain(|revision| revision.meta.is_controlled_by(&self.fleet.meta.uid));
-        let is_kept = |id: &str| kept.iter().any(|r| self.rollout_hash_of(r, id) == completed);
-        let is_run = |id: &str| self.children().iter().any(|node| self.spec_hash(node, id) == completed);
-        ids.into_iter().find(|id| is_kept(id) || is_run(id)).cloned()
+        let is_kept = |id: &BuildId| kept.iter().any(|r| self.rollout_hash_of(r, Some(id)) == completed);
+        let is_run =
+            |id: &BuildId| self.children().iter().any(|node| self.spec_hash(node, Some(id)) == completed);
+        ids.into_iter().find(|id| is_kept(id) || is_run(id))
     }
 
     /// The rollout of a promotion that its plan, its nodes and the fleet's Service still tell of, where the status does not.
@@ -82,14 +83,14 @@ impl FleetScope {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = status.plan.as_ref().filter(|_| status.rollout.is_none())?.parse().ok()?;
         let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
-        let rejected = status.rejected.as_ref().is_some_and(|r| r.plan_id == plan.id);
+        let rejected = status.rejected.as_ref().is_some_and(|r| plan.id == *r.plan_id);
         if rejected || plan.target_hash == status.last_completed_rollout_hash {
             return None;
         }
         // Under `Immediately` the set that the status names may be gone by now.
-        let is_named = strategy == Strategy::BlueGreenImmediate && !status.active_set.is_empty();
-        let incumbent = if is_named { status.active_set.clone() } else { self.serving().ok()? };
-        let promotion = promotion(&plan, &self.traces(&plan, incumbent))?;
+        let named = status.active_set().filter(|_| strategy == Strategy::BlueGreenImmediate);
+        let incumbent = named.or_else(|| self.serving().ok())?;
+        let promotion = promotion(&plan, &self.traces(&plan, Some(incumbent)))?;
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).map(|c| c.reason.as_str());
         let cause = said.and_then(Cause::of).unwrap_or(Cause::TemplateChanged);
         Some(Rollout {
@@ -99,9 +100,9 @@ impl FleetScope {
             target_hash: promotion.target.into(),
             cause: cause.as_str().to_owned(),
             stage: promotion.stage,
-            incumbent_set: promotion.incumbent,
-            entrant_set: promotion.entrant,
-            build_id: promotion.build_id,
+            incumbent_set: promotion.incumbent.map(String::from).unwrap_or_default(),
+            entrant_set: promotion.entrant.into(),
+            build_id: field(promotion.build_id.as_ref()).to_owned(),
             from_hash: status.last_completed_rollout_hash.clone(),
             halt_height: promotion.halt_height,
             ..Rollout::begun(self.now)
@@ -121,16 +122,13 @@ impl FleetScope {
         }
         let traces = Traces {
             // What the rollout still says counts as much as what is seen.
-            holders: vec![(rollout.entrant_set.clone(), rollout.build_id.clone())],
             is_said: rollout.forced || rollout.halt_height > 0 || self.says_promoting(),
-            ..self.traces(&plan, rollout.incumbent_set.clone())
+            ..self.traces(&plan, rollout.incumbent())
         };
-        let stage = match promotion(&plan, &traces) {
-            Some(promotion) => promotion.stage,
-            // Only a promotion keeps its rollout when its plan has failed.
-            None if !plan.is_active() => Stage::Promoting,
-            None => stage_before_return(&plan, strategy.first_stage()),
-        };
+        // Only a promotion keeps its rollout when its plan has failed.
+        let is_past = !plan.is_active() || promotes(&plan, strategy, &traces, rollout.entrant().as_ref());
+        let stage =
+            if is_past { Stage::Promoting } else { stage_before_return(&plan, strategy.first_stage()) };
         Some(Rollout { stage, ..rollout.clone() })
     }
 
@@ -139,20 +137,18 @@ impl FleetScope {
         says.is_some_and(|c| c.reason == "Promoting")
     }
 
-    pub(super) fn traces(&self, plan: &Plan, incumbent: String) -> Traces {
+    pub(super) fn traces(&self, plan: &Plan, incumbent: Option<SetName>) -> Traces {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let mut sets = self.nodes_by_set();
-        let incumbents = sets.remove(&incumbent).unwrap_or_default();
-        sets.retain(|set, _| !status.retiring.iter().any(|r| r.set == *set));
-        let of_spec = self.spec.unsafe_custom_build_id.as_str();
-        let holder = |(set, nodes): (String, Vec<Arc<ObservedNode>>)| {
-            let holds = |id: &&str| {
-                nodes
-                    .iter()
-                    .any(|node| self.spec_hash(node, id).is_some_and(|held| held == *plan.target_hash))
+        let incumbents = incumbent.as_ref().and_then(|set| sets.remove(set)).unwrap_or_default();
+        sets.retain(|set, _| !status.retiring.iter().any(|r| *set == *r.set));
+        let ids = [None, self.spec.build_id(), BuildId::recorded(status.build_id.as_str())];
+        let holder = |(set, nodes): (SetName, Vec<Arc<ObservedNode>>)| {
+            let holds = |id: &&Option<BuildId>| {
+                let held = |node: &Arc<ObservedNode>| self.spec_hash(node, id.as_ref());
+                nodes.iter().any(|node| held(node).is_some_and(|held| held == *plan.target_hash))
             };
-            let id = ["", of_spec, status.build_id.as_str()].into_iter().find(holds)?;
-            Some((set, id.to_owned()))
+            Some((set, ids.iter().find(holds)?.clone()))
         };
         // A plan to the same target that failed, or whose end no longer held, is gone on with by the next.
         let before = status.history.iter().filter(|h| h.target_hash == plan.target_hash);
@@ -162,30 +158,28 @@ impl FleetScope {
         let asked = specs.filter(|spec| is_asked(&spec.halt_task_id)).map(|spec| spec.halt_height);
         let service = self.view.services.get(&meta.key()).filter(|service| self.owns(&service.meta));
         let switched = service.as_ref().and_then(|s| s.meta.annotation(ANNOTATION_SWITCHED_TO));
+        let switched = switched.and_then(SetName::recorded);
         Traces {
             asked: asked.filter(|height| *height > 0).collect(),
             wanted_height: self.spec.halt_height(),
             is_said: self.says_promoting(),
-            switched_to: switched
-                .filter(|set| service.as_ref().is_some_and(|s| is_switched(s, set)))
-                .map(str::to_owned),
+            switched_to: switched.filter(|set| service.as_ref().is_some_and(|s| is_switched(s, set))),
             holders: sets.into_iter().filter_map(holder).collect(),
             incumbent,
         }
     }
 
-    fn record_of(&self, set: &str) -> Option<NodeDeploymentStatus> {
-        let recorded = &self.fleet.status.active_set;
-        let is_other = !recorded.is_empty() && recorded != set;
+    fn record_of(&self, set: &SetName) -> Option<NodeDeploymentStatus> {
+        let is_other = self.fleet.status.active_set().is_some_and(|recorded| recorded != *set);
         if !is_other && !self.fleet.status.last_completed_rollout_hash.is_empty() {
             return None;
         }
         let mut status = (*self.fleet.status).clone();
         let pair = self.set_rollout().as_ref().and_then(Pair::of);
         if is_other {
-            set.clone_into(&mut status.active_set);
+            status.active_set = set.to_string();
             // What is said of a set that does not serve is not said of the one that does, unless a rollout bears it out.
-            if pair.as_ref().is_none_or(|pair| pair.serves != set) {
+            if pair.as_ref().is_none_or(|pair| pair.serves != *set) {
                 status.active_build_id.clear();
                 status.last_completed_rollout_hash.clear();
                 status.current_revision.clear();
@@ -198,15 +192,15 @@ impl FleetScope {
     }
 
     /// Takes in what last completed on the set that serves: what the rollout under way says of it, or what its nodes hold.
-    fn record_what_completed(&self, status: &mut NodeDeploymentStatus, set: &str, is_other: bool) {
+    fn record_what_completed(&self, status: &mut NodeDeploymentStatus, set: &SetName, is_other: bool) {
         let meta = &self.fleet.meta;
         let rollout = status.rollout.as_ref();
         let completed = match rollout {
-            Some(r) if r.stage == Stage::Retiring && r.entrant_set == set => {
-                Some((r.target(), r.build_id.clone()))
+            Some(r) if r.stage == Stage::Retiring && *set == *r.entrant_set => {
+                Some((r.target(), r.build_id()))
             }
-            Some(r) if r.incumbent_set == set && !r.from_hash.is_empty() => {
-                Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id.clone()))
+            Some(r) if *set == *r.incumbent_set && !r.from_hash.is_empty() => {
+                Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id()))
             }
             // In place nothing else tells of what there was before: what has moved runs the target.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
@@ -216,16 +210,16 @@ impl FleetScope {
         if let Some((hash, build_id)) = completed {
             status.current_revision = revision_name(&meta.name, &meta.uid, &hash).into();
             status.last_completed_rollout_hash = hash.into();
-            status.active_build_id = build_id;
+            field(build_id.as_ref()).clone_into(&mut status.active_build_id);
         }
     }
 
     /// The hash that the revision has which the status still names as the current one, and the build ID of that.
-    fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(RolloutHash, String)> {
+    fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(RolloutHash, Option<BuildId>)> {
         let meta = &self.fleet.meta;
         let revision = self.view.revisions.get(&Key::new(&meta.namespace, &status.current_revision))?;
         let ids = self.build_ids().into_iter().filter(|_| revision.meta.is_controlled_by(&meta.uid));
-        let mut hashes = ids.filter_map(|id| Some((self.rollout_hash_of(&revision, &id)?, id)));
+        let mut hashes = ids.filter_map(|id| Some((self.rollout_hash_of(&revision, id.as_ref())?, id)));
         hashes.find(|(hash, _)| revision_name(&meta.name, &meta.uid, hash) == *status.current_revision)
     }
 
@@ -234,9 +228,9 @@ impl FleetScope {
     fn run_by(
         &self,
         status: &NodeDeploymentStatus,
-        set: &str,
+        set: &SetName,
         is_other: bool,
-    ) -> Option<(RolloutHash, String)> {
+    ) -> Option<(RolloutHash, Option<BuildId>)> {
         let by_set = self.spec.update_strategy.strategy();
         if !matches!(by_set, Some(StrategyType::BlueGreen | StrategyType::HardFork)) {
             return None;
@@ -252,14 +246,14 @@ impl FleetScope {
         let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
         let mut counts: BTreeMap<RolloutHash, usize> = BTreeMap::new();
-        for held in nodes.iter().filter_map(|node| self.spec_hash(node, &build_id)) {
+        for held in nodes.iter().filter_map(|node| self.spec_hash(node, build_id.as_ref())) {
             *counts.entry(held).or_default() += 1;
         }
         // A fleet that is being created for the first time has a status that says that it is.
         let lost = is_other
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
-            || set != FIRST_SET;
+            || *set != SetName::FIRST;
         let whole = long_enough && all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas);
         let whole = whole && counts.len() == 1;
         let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| lost || whole)?;
@@ -274,17 +268,23 @@ impl FleetScope {
     }
 
     /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.
-    fn made_under(&self, status: &NodeDeploymentStatus, set: &str, nodes: &[Arc<ObservedNode>]) -> String {
+    fn made_under(
+        &self,
+        status: &NodeDeploymentStatus,
+        set: &SetName,
+        nodes: &[Arc<ObservedNode>],
+    ) -> Option<BuildId> {
         let meta = &self.fleet.meta;
         let is_kept = |hash: &RolloutHash| {
             let name = revision_name(&meta.name, &meta.uid, hash);
             self.view.revisions.get(&Key::new(&meta.namespace, name.as_str())).is_some()
         };
-        let was_made_under = |id: &String| {
-            let named = set.split('-').next() == Some(first_choice(&RolloutHash::lost(), id).as_str());
-            named || nodes.iter().filter_map(|node| self.spec_hash(node, id)).any(|held| is_kept(&held))
+        let was_made_under = |id: &BuildId| {
+            let choice = first_choice(&RolloutHash::lost(), Some(id));
+            let named = set.as_str().split('-').next() == Some(choice.as_str());
+            named || nodes.iter().filter_map(|node| self.spec_hash(node, Some(id))).any(|held| is_kept(&held))
         };
-        let ids = [&status.active_build_id, &self.spec.unsafe_custom_build_id];
-        ids.into_iter().find(|id| !id.is_empty() && was_made_under(id)).cloned().unwrap_or_default()
+        let ids = [status.active_build_id(), self.spec.build_id()];
+        ids.into_iter().flatten().find(was_made_under)
     }
 }

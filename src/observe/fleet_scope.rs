@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::recorder::Recorder;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
-use crate::api::{NodeDeploymentSpec, RolloutHash, StatefulNodeSpec};
+use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Memory, View};
 use crate::planner::fleet::report::Invalid;
@@ -35,8 +35,8 @@ pub struct FleetScope {
     pub options: Arc<RenderOptions>,
     /// Where the active plan goes.
     pub scope: Scope,
-    /// The latest restart that is obeyed (RFC 3339); empty for none.
-    pub restarted_at: String,
+    /// The latest restart that is obeyed.
+    pub restarted_at: Option<RestartTime>,
     /// Why what is wanted cannot be started.
     pub invalid: Option<Invalid>,
     /// The time of this reconcile.
@@ -88,7 +88,7 @@ impl FleetScope {
     ) -> Option<Self> {
         let spec = fleet.spec.as_ref().ok()?.clone();
         let scope = Self {
-            restarted_at: fleet.status.restarted_at.clone(),
+            restarted_at: fleet.status.restarted_at(),
             spec,
             scope: scope_of(&fleet.status),
             fleet: fleet.clone(),
@@ -109,13 +109,16 @@ impl FleetScope {
     #[must_use]
     pub fn obeying_from_the_start(mut self) -> Self {
         let status = &self.fleet.status;
-        let Some(asked) = restart_request(&self.fleet.meta, &self.restarted_at) else { return self };
+        let Some(asked) = restart_request(&self.fleet.meta, self.restarted_at.as_ref()) else { return self };
         let nodes = self.children();
         let at_first = status.last_completed_rollout_hash.is_empty() && status.plan.is_none();
-        let told =
-            nodes.iter().all(|node| later(&effective_restart(node), &asked) == effective_restart(node));
+        let was_told = |node: &Arc<ObservedNode>| {
+            let obeyed = effective_restart(node);
+            later(obeyed.as_ref(), Some(&asked)) == obeyed.as_ref()
+        };
+        let told = nodes.iter().all(was_told);
         if told && (at_first || (!nodes.is_empty() && status.restarted_at.is_empty())) {
-            self.restarted_at = asked;
+            self.restarted_at = Some(asked);
         }
         self
     }

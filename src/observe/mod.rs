@@ -13,6 +13,7 @@ pub mod node_scope;
 pub mod recorder;
 pub mod restart;
 
+use crate::api::SetName;
 use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
 use crate::cluster::observed::ObservedService;
 
@@ -21,7 +22,7 @@ pub use node_scope::NodeScope;
 
 /// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
 #[must_use]
-pub fn is_switched(service: &ObservedService, set: &str) -> bool {
-    service.spec.value()["selector"][LABEL_SET] == set
-        && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set)
+pub fn is_switched(service: &ObservedService, set: &SetName) -> bool {
+    service.spec.value()["selector"][LABEL_SET] == *set.as_str()
+        && service.meta.annotation(ANNOTATION_SWITCHED_TO) == Some(set.as_str())
 }

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
+use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
-use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec};
+use crate::api::{MadeFor, PodTemplateHash, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
@@ -28,7 +29,7 @@ pub struct NodeScope {
     /// The node.
     pub key: Key,
     /// The node that this reconcile decided on, as [`decided_on`] names it: its tasks act on no other.
-    pub decided_on: (String, i64, String),
+    pub decided_on: (String, i64, Option<RestartTime>),
     /// What is known of the cluster.
     pub view: Arc<View>,
     /// The port to change it.
@@ -140,8 +141,8 @@ impl NodeScope {
         NodeFacts {
             wanted,
             granted_hash: spec.ok().and_then(|s| s.granted()),
-            grant_id: spec.map(|s| s.grant_id.clone()).unwrap_or_default(),
-            spent_grant_id: status.spent_grant_id.clone(),
+            grant_id: spec.ok().and_then(|s| s.grant_id()),
+            spent_grant_id: status.spent_grant_id(),
             set: set_fact,
             // The pod of a StatefulSet of somebody else, or of an earlier node of this name, says nothing of
             // this node. Where the StatefulSet is lost, the pod is its own if it was known to be.
@@ -157,7 +158,7 @@ impl NodeScope {
             },
             terminating: node.meta.terminating,
             suspended: spec.is_ok_and(|s| s.suspend),
-            removal_id: spec.map(|s| s.removal_id.clone()).unwrap_or_default(),
+            removal_id: spec.ok().and_then(|s| s.removal_id()),
         }
     }
 
@@ -226,7 +227,7 @@ impl NodeScope {
         }
         let spec = node.spec.as_ref().map_err(Clone::clone)?;
         let found = || self.rendered(node).map(|found| Arc::new((found.hashes.into(), found.image)));
-        let found = self.memory.template_hashes.of(spec, &restart, found)?;
+        let found = self.memory.template_hashes.of(spec, field(restart.as_ref()), found)?;
         self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
         let (hashes, image) = &*found;
         Ok((hashes.clone().into(), image.clone()))
@@ -261,7 +262,7 @@ impl NodeScope {
     pub fn rendered(&self, node: &ObservedNode) -> Result<Rendered, String> {
         let spec = node.spec.as_ref().map_err(Clone::clone)?;
         let restart = effective_restart(node);
-        let restart = (!restart.is_empty()).then_some(restart.as_str());
+        let restart = restart.as_ref().map(RestartTime::as_str);
         let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
         let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(spec).unwrap_or_default().to_owned();
@@ -343,7 +344,7 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
 
 /// What a node is and what is wanted of it: its UID, the generation of its spec, and the restart that it is to obey.
 #[must_use]
-pub fn decided_on(node: &ObservedNode) -> (String, i64, String) {
+pub fn decided_on(node: &ObservedNode) -> (String, i64, Option<RestartTime>) {
     (node.meta.uid.clone(), node.meta.generation, effective_restart(node))
 }
 

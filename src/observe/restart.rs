@@ -2,29 +2,30 @@
 
 use chrono::{DateTime, Utc};
 
+use crate::api::RestartTime;
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
 use crate::cluster::observed::{Meta, ObservedNode};
 
-/// The latest restart that a node is to obey (RFC 3339, as it was written); empty for none. One from before the node was
-/// made was asked of another, unless its fleet said so.
+/// The latest restart that a node is to obey. One from before the node was made was asked of another, unless its fleet said so.
 #[must_use]
-pub fn effective_restart(node: &ObservedNode) -> String {
+pub fn effective_restart(node: &ObservedNode) -> Option<RestartTime> {
     let meta = &node.meta;
-    let asked = meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
+    let asked = meta.annotation(ANNOTATION_RESTARTED_AT);
     let of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
-    let is_before = || parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
-    let asked = if !of_fleet && is_before() { "" } else { asked };
-    later(&node.status.restarted_at, asked).to_owned()
+    let is_before = |asked| parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
+    let asked = asked.filter(|asked| of_fleet || !is_before(asked)).and_then(RestartTime::recorded);
+    later(node.status.restarted_at().as_ref(), asked.as_ref()).cloned()
 }
 
-/// The later of two times in RFC 3339; one that cannot be read is never the later.
+/// The later of two restarts; one whose time cannot be read is never the later.
 #[must_use]
-pub fn later<'a>(left: &'a str, right: &'a str) -> &'a str {
-    match (parse_time(left), parse_time(right)) {
+pub fn later<'a>(left: Option<&'a RestartTime>, right: Option<&'a RestartTime>) -> Option<&'a RestartTime> {
+    let time = |restart: Option<&RestartTime>| restart.and_then(|restart| parse_time(restart.as_str()));
+    match (time(left), time(right)) {
         (Some(l), Some(r)) if r > l => right,
         (None, Some(_)) => right,
         (Some(_), _) => left,
-        (None, None) => "",
+        (None, None) => None,
     }
 }
 
@@ -49,11 +50,12 @@ pub fn retried_plan(asked: &str) -> &str {
 }
 
 /// A restart that is asked for and was not yet obeyed. One from before the fleet was made was asked of another.
-pub(super) fn restart_request(meta: &Meta, obeyed: &str) -> Option<String> {
+pub(super) fn restart_request(meta: &Meta, obeyed: Option<&RestartTime>) -> Option<RestartTime> {
     let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
     let asked_at = parse_time(asked)?;
     if meta.created_at.is_some_and(|made| asked_at <= made) {
         return None;
     }
-    parse_time(obeyed).is_none_or(|at| asked_at > at).then(|| asked.to_owned())
+    let obeyed_at = obeyed.and_then(|obeyed| parse_time(obeyed.as_str()));
+    RestartTime::recorded(asked).filter(|_| obeyed_at.is_none_or(|at| asked_at > at))
 }

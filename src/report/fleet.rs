@@ -187,7 +187,7 @@ impl PlanReport {
             finished_at: task.finished_at,
         });
         Some(Self {
-            id: plan.id,
+            id: plan.id.into(),
             recipe: plan.recipe,
             state: plan.state,
             started_at: plan.started_at,
@@ -297,7 +297,7 @@ impl FleetReport {
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
             active_set: status.active_set.clone(),
-            traffic_set: took_over(status).unwrap_or_else(|| status.active_set.clone()),
+            traffic_set: took_over(status).map_or_else(|| status.active_set.clone(), String::from),
             rollout,
             plan,
             hooks: status.hooks.iter().map(hook).collect(),

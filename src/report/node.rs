@@ -104,7 +104,7 @@ impl NodeReport {
         };
         Self {
             name: unconverged.name.clone(),
-            set: place_of(fleet, &unconverged.name).map(|(set, _)| set.to_owned()).unwrap_or_default(),
+            set: place_of(fleet, &unconverged.name).map(|(set, _)| set.into()).unwrap_or_default(),
             health,
             image: String::new(),
             target_image: String::new(),
@@ -182,7 +182,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     };
     NodeReport {
         name: meta.name.clone(),
-        set: place_of(&seen.fleet.meta.name, &meta.name).map(|(set, _)| set.to_owned()).unwrap_or_default(),
+        set: place_of(&seen.fleet.meta.name, &meta.name).map(|(set, _)| set.into()).unwrap_or_default(),
         health,
         image: status.current_image.clone(),
         target_image: spec.and_then(revision::main_image).unwrap_or_default().to_owned(),

@@ -39,9 +39,7 @@ impl Seen {
     pub fn of(view: &View, fleet: &Arc<ObservedFleet>, unread: &[String], has_pods: bool) -> Self {
         let meta = &fleet.meta;
         let mut nodes = view.nodes.group(&meta.namespace, &meta.uid);
-        nodes.sort_by_cached_key(|node| {
-            place_of(&meta.name, &node.meta.name).map(|(set, ordinal)| (set.to_owned(), ordinal))
-        });
+        nodes.sort_by_cached_key(|node| place_of(&meta.name, &node.meta.name));
         let pods = view.pods.group(&meta.namespace, &meta.name);
         Self {
             fleet: fleet.clone(),

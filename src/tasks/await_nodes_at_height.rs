@@ -34,8 +34,8 @@ impl Task for AwaitNodesAtHeight {
         let waiting: Vec<&str> =
             facts.wanted().filter(|c| !has_halted(c, &rollout)).map(|c| c.name.as_str()).collect();
         let refused = facts.wanted().filter(|c| !has_halted(c, &rollout)).find_map(|c| {
-            let message = &c.sidecar.as_ref()?.message;
-            let refusal = || (!message.is_empty()).then(|| format!("{}: {message}", c.name));
+            let message = c.sidecar.as_ref()?.message.as_ref();
+            let refusal = || message.map(|message| format!("{}: {message}", c.name));
             entrants::unreachable(c).or_else(refusal)
         });
         let refused = refused.map(|why| format!("; {why}")).unwrap_or_default();

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::FleetScope;
-use crate::api::{NodeName, Stage, TaskType};
+use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
 use crate::apply::many::{OnFailure, each};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
@@ -103,7 +103,7 @@ pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
 /// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve yet, so
 /// no wave limits that. Until the set is complete the outcome says what it waits for. Once traffic has moved the outcome is
 /// done: the nodes serve, and no earlier task has anything left to do.
-pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result<Ensured, TaskError> {
+pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
     };
@@ -129,7 +129,7 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result
             "the ControllerRevision of {target} is gone or cannot be read: {advice}"
         )));
     }
-    bring_to_target(fleet, &rollout, plan_id).await?;
+    bring_to_target(fleet, &rollout, plan).await?;
     let view = fleet.facts().as_set(&rollout.entrant);
     if let Some(conflict) = view.conflicts.first() {
         return Ok(Ensured::waiting(conflict.message.clone()));
@@ -144,7 +144,7 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan_id: &str) -> Result
 async fn bring_to_target(
     fleet: &FleetScope,
     rollout: &SetRollout,
-    plan_id: &str,
+    plan: &PlanId,
 ) -> Result<(), ClusterError> {
     let target = &rollout.target;
     fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| target.clone()).await?;
@@ -157,7 +157,7 @@ async fn bring_to_target(
     };
     let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &scope));
     let grants: Vec<Grant> = off.filter_map(grant).collect();
-    fleet.grant_all(grants, plan_id).await?;
+    fleet.grant_all(grants, GrantedBy::Plan(plan)).await?;
     Ok(())
 }
 
@@ -199,7 +199,7 @@ pub(super) fn is_begun(fleet: &FleetScope, rollout: &SetRollout) -> bool {
 }
 
 fn is_asked(sidecar: &SidecarFacts, rollout: &SetRollout) -> bool {
-    sidecar.halt_height == rollout.halt_height && !sidecar.halt_task.is_empty()
+    sidecar.halt_height == rollout.halt_height && sidecar.halt_task.is_some()
 }
 
 /// Asks them, each in a write of its own.

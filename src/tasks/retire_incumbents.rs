@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::FleetScope;
-use crate::api::Stage;
+use crate::api::{SetName, Stage};
 use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
@@ -21,7 +21,8 @@ impl Task for RetireIncumbents {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
-        let left = || fleet.left_of(&rollout.incumbent);
+        let Some(set) = &rollout.incumbent else { return Ok(Outcome::Done) };
+        let left = || fleet.left_of(set);
         if left().is_empty() {
             return Ok(Outcome::Done);
         }
@@ -29,7 +30,6 @@ impl Task for RetireIncumbents {
         if facts.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
-        let set = &rollout.incumbent;
         if rollout.stage == Stage::Promoting {
             let children = if *set == facts.set { Some(&facts.children) } else { None };
             let children = children.or_else(|| facts.sets.get(set).map(|set| &set.children));
@@ -65,7 +65,7 @@ impl Task for RetireIncumbents {
 }
 
 /// One that does not go keeps a rollout waiting, so it is named.
-fn still_there(set: &str, left: &[String]) -> String {
+fn still_there(set: &SetName, left: &[String]) -> String {
     let names: Vec<&str> = left.iter().map(String::as_str).collect();
     format!("waiting for set {set} to go; what is left of it: {}", some_of(&names))
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::api::GrantedBy;
 use crate::apply::fleet_pods::LOOK_ANEW;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
@@ -36,7 +37,7 @@ impl Task for UpdateNodeSpecs {
             Some(step) => hooks::within_step(&facts, &fleet.scope, step, grants),
             None => grants,
         };
-        if let Some(differs) = fleet.grant_what_stands(&facts, grants, &cx.plan.id).await? {
+        if let Some(differs) = fleet.grant_what_stands(&facts, grants, GrantedBy::Plan(&cx.plan.id)).await? {
             return Ok(Outcome::recheck(differs, LOOK_ANEW));
         }
         let facts = fleet.facts();

@@ -284,7 +284,8 @@ impl Scenario {
 
     /// The names of the nodes of a set.
     pub fn nodes_of(&self, set: &str) -> Vec<String> {
-        (0..self.nodes as i32).map(|ordinal| windlass::api::names::node_name("db", set, ordinal)).collect()
+        let set = set.into();
+        (0..self.nodes as i32).map(|ordinal| windlass::api::names::node_name("db", &set, ordinal)).collect()
     }
 
     /// The names of the initial nodes.

@@ -124,8 +124,8 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     NodeFacts {
         wanted: Ok(Wanted { hash: text(rendered).into(), image: IMAGES[rendered as usize].to_owned() }),
         granted_hash: PodTemplateHash::recorded(text(granted)),
-        grant_id: "grant".to_owned(),
-        spent_grant_id: if spent { "grant" } else { "before" }.to_owned(),
+        grant_id: Some("grant".into()),
+        spent_grant_id: Some(if spent { "grant" } else { "before" }.into()),
         set: match node.set {
             Set::Missing => SetFact::Missing,
             Set::Leaving => SetFact::Leaving,
@@ -140,7 +140,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         },
         terminating: false,
         suspended: false,
-        removal_id: String::new(),
+        removal_id: None,
     }
 }
 
@@ -165,7 +165,7 @@ fn plan_of(doing: Doing) -> Option<Plan> {
         message: String::new(),
     };
     Some(Plan {
-        id: "plan".to_owned(),
+        id: "plan".into(),
         recipe: recipe.to_owned(),
         target_hash: target,
         state: PlanState::Active,
@@ -329,7 +329,7 @@ fn write_status(
     };
     let previous = StatefulNodeStatus {
         first_ready_at: node.child.ever.then(now),
-        spent_grant_id: facts.spent_grant_id.clone(),
+        spent_grant_id: facts.spent_grant_id.clone().map(String::from).unwrap_or_default(),
         stateful_set: Some(reference),
         conditions: before,
         ..StatefulNodeStatus::default()
@@ -344,7 +344,7 @@ fn write_status(
         invalid: None,
         not_applied: None,
         set_name: "db",
-        restarted_at: "",
+        restarted_at: None,
         claims: Some(true),
         has_claims: false,
         now: now(),
@@ -361,7 +361,7 @@ fn write_status(
             .is_some_and(|c| c.reason == "Unreachable"),
         ever: next.first_ready_at.is_some(),
         failed: next.phase == "Failed",
-        spent: next.spent_grant_id == facts.grant_id,
+        spent: next.spent_grant_id() == facts.grant_id,
         doing,
         hook,
         ..node.child

@@ -40,7 +40,7 @@ fn plan(world: &World, recipe: &str, target: &str, at: HookPoint, state: HookSta
     let wanted = Wanted { hooks: &hooks, points: vec![at], stops: Vec::new() };
     let seed = PlanSeed { uid: "uid", target_hash: target, now: now(), attempt: 0, disambiguator: "" };
     let recipe = wanted.in_recipe(&Recipe::parse(recipe).expect("a recipe"));
-    let mut plan = Plan { id: "plan".to_owned(), ..recipe.plan(seed) };
+    let mut plan = Plan { id: "plan".into(), ..recipe.plan(seed) };
     for task in plan.tasks.iter_mut().filter(|task| is_of_list(task)) {
         task.state = match state {
             HookState::None | HookState::Due => TaskState::Pending,

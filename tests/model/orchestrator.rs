@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use windlass::api::{
-    AtHook, Ending, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, PodTemplateHash, Rejected, RolloutHash,
+    AtHook, Ending, GrantId, GrantedBy, NodeDeploymentSpec, NodeDeploymentStatus, OnStall, PodTemplateHash,
+    Rejected, RolloutHash,
 };
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
@@ -13,8 +14,7 @@ use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::refresh;
 use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, scope_of};
 use windlass::planner::fleet::{
-    ABORT, ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants,
-    pins,
+    ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants, pins,
 };
 
 use crate::executor::now;
@@ -73,7 +73,9 @@ fn text(name: &str) -> String {
 }
 
 pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
-    let grant_id = format!("{}-1", if child.pinned { ABORT } else { "plan" });
+    let plan = "plan".into();
+    let by = if child.pinned { GrantedBy::Abort } else { GrantedBy::Plan(&plan) };
+    let grant_id = Some(GrantId::of(by, 1));
     let ran = |names: &[&str]| text(names[child.hash as usize]);
     ChildFacts {
         name: format!("db-{ordinal}").into(),
@@ -83,7 +85,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         spec_hash: RolloutHash::recorded(REVISIONS[child.version as usize]),
         granted: PodTemplateHash::recorded(HASHES[child.granted as usize]),
         grant_id: grant_id.clone(),
-        spent_id: if child.spent { grant_id } else { text("before") },
+        spent_id: if child.spent { grant_id } else { Some("before".into()) },
         running: PodTemplateHash::recorded(ran(&HASHES)),
         running_image: ran(&IMAGES),
         rolling: !matches!(child.doing, Doing::Nothing | Doing::Mark),
@@ -119,7 +121,7 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
     let rendering = |version: u8| {
         let hash = hash_of(version, fleet.operator) as usize;
         let rendering = Rendering { hash: HASHES[hash].into(), image: text(IMAGES[hash]) };
-        ((REVISIONS[version as usize].into(), String::new()), rendering)
+        ((REVISIONS[version as usize].into(), None), rendering)
     };
     let asked = |is_asked: bool| is_asked.then(|| "plan".into());
     FleetFacts {
@@ -159,7 +161,7 @@ fn rejected(fleet: &Fleet) -> Option<Rejected> {
 fn plan_to(target: &str) -> Plan {
     let seed = PlanSeed { uid: "uid", target_hash: target, now: now(), attempt: 0, disambiguator: "" };
     let recipe = Recipe::parse("{name: InPlace, tasks: [{type: update-node-specs}]}").expect("a recipe");
-    Plan { id: text("plan"), ..recipe.plan(seed) }
+    Plan { id: "plan".into(), ..recipe.plan(seed) }
 }
 
 /// The persisted status of a fleet.

@@ -309,7 +309,7 @@ fn a_hard_fork_says_at_which_height_traffic_moves() {
             "template": {"spec": {"image": "db:2", "sidecar": {"image": "side:1"}}}}});
         let foreseen = world.then(forks).await;
         assert_eq!((foreseen.recipe.as_str(), foreseen.refused.as_deref()), ("HardFork", None));
-        let set = &foreseen.set;
+        let set = foreseen.set.as_ref().unwrap();
         let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
         let moves = format!(
             "Service db moves from set first (1) to set {set} (2) once its nodes have halted at height 100"

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::error::ResolveError;
+use super::id::PlanId;
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
 use super::seed::PlanSeed;
@@ -40,7 +41,7 @@ pub enum SkipRefused {
         /// The task that was named.
         task_id: String,
         /// The plan that was looked into.
-        plan_id: String,
+        plan_id: PlanId,
     },
     /// The plan is over.
     #[error("task {task_id} cannot be skipped: its plan is {state:?}")]
@@ -147,6 +148,6 @@ pub fn retry_seed<'a>(plan: &'a Plan, uid: &'a str, now: DateTime<Utc>) -> PlanS
         target_hash: &plan.target_hash,
         now,
         attempt: plan.attempt.saturating_add(1),
-        disambiguator: &plan.id,
+        disambiguator: plan.id.as_str(),
     }
 }

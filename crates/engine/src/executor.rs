@@ -85,7 +85,7 @@ pub async fn advance(
     }
     plan.state = PlanState::Complete;
     plan.finished_at = Some(now);
-    tracing::debug!(plan = plan.id, recipe = plan.recipe, "plan complete");
+    tracing::debug!(plan = plan.id.as_str(), recipe = plan.recipe, "plan complete");
     Advance::Ended
 }
 
@@ -253,6 +253,6 @@ fn end_failed(plan: &mut Plan, now: DateTime<Utc>, why: &str) -> Advance {
     plan.state = PlanState::Failed;
     plan.finished_at = Some(now);
     plan.failure = cut(why, MAX_FAILURE_BYTES);
-    tracing::debug!(plan = plan.id, recipe = plan.recipe, failure = plan.failure, "plan failed");
+    tracing::debug!(plan = plan.id.as_str(), recipe = plan.recipe, failure = plan.failure, "plan failed");
     Advance::Ended
 }

@@ -1,21 +1,99 @@
 //! The IDs of plans and tasks, and the deterministic jitter that is drawn from them.
 
+use std::fmt;
+
 use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::seed::PlanSeed;
 
-/// A plan's ID: 10 hex digits, of everything that tells one plan of an object from another.
-pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> String {
+/// A plan's ID: 10 hex digits, never the same twice for one object. One that was read may be anything that a hand wrote there.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct PlanId(Box<str>);
+
+impl PlanId {
+    /// The one that is written down somewhere: in a status or an annotation. An empty text is none.
+    #[must_use]
+    pub fn recorded(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (!text.is_empty()).then(|| Self(text.into()))
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for PlanId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for PlanId {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for PlanId {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<PlanId> for String {
+    fn from(id: PlanId) -> Self {
+        id.0.into()
+    }
+}
+
+impl From<&PlanId> for String {
+    fn from(id: &PlanId) -> Self {
+        id.0.as_ref().into()
+    }
+}
+
+impl PartialEq<str> for PlanId {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for PlanId {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+/// Where there may be none: none is equal to no ID.
+impl PartialEq<PlanId> for Option<PlanId> {
+    fn eq(&self, other: &PlanId) -> bool {
+        self.as_ref() == Some(other)
+    }
+}
+
+/// The ID of a new plan, made of everything that tells it from others of its object.
+pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> PlanId {
     let start = seed.now.to_rfc3339_opts(SecondsFormat::Micros, true);
     let attempt = seed.attempt.to_string();
     let digest = digest(&[seed.uid, recipe, seed.target_hash, &start, &attempt, seed.disambiguator]);
-    format!("{:010x}", digest >> 24)
+    PlanId(format!("{:010x}", digest >> 24).into())
 }
 
 /// The ID that a plan of an object gets whose own is lost: another one at each time that one is.
 #[must_use]
-pub fn lost_plan_id(uid: &str, now: DateTime<Utc>) -> String {
+pub fn lost_plan_id(uid: &str, now: DateTime<Utc>) -> PlanId {
     plan_id("", &PlanSeed { uid, target_hash: "", now, attempt: 0, disambiguator: "lost" })
 }
 
@@ -27,7 +105,7 @@ pub fn is_plan_id(text: &str) -> bool {
 
 /// A task's ID: the plan's, `-`, and the task's index.
 #[must_use]
-pub fn task_id(plan_id: &str, index: usize) -> String {
+pub fn task_id(plan_id: &PlanId, index: usize) -> String {
     format!("{plan_id}-{index}")
 }
 
@@ -55,7 +133,7 @@ mod tests {
     fn what_has_the_form_of_a_plans_id_is_told_from_what_has_not() {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap_or_default();
         let lost = lost_plan_id("uid", now);
-        assert!(is_plan_id(&lost), "{lost}");
+        assert!(is_plan_id(lost.as_str()), "{lost}");
         assert_ne!(lost, lost_plan_id("other", now));
         assert_ne!(lost, lost_plan_id("uid", now + chrono::TimeDelta::seconds(1)));
         for id in ["0123456789", "abcdef0000"] {

@@ -20,6 +20,7 @@ pub use control::{SkipRefused, abort, held_by, pass_over, retry_seed, skip, supe
 pub use env::Env;
 pub use error::{ResolveError, TaskError};
 pub use executor::{Advance, advance, backoff, check_shape, next_deadline, stalled};
+pub use id::PlanId;
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
 pub use recipe::{Recipe, RecipeError};
 pub use registry::Registry;

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::id::PlanId;
 use super::seed::Step;
 use super::sentence::{MAX_FAILURE_BYTES, cut};
 
@@ -87,8 +88,8 @@ pub struct TaskRecord {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// 10 hex digits, never the same twice for one object.
-    pub id: String,
+    /// Its ID.
+    pub id: PlanId,
     /// The recipe that the plan was made from.
     pub recipe: String,
     /// What the plan goes to.

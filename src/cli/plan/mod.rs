@@ -292,7 +292,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         }
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
-    let most = if foreseen.set.is_empty() && foreseen.takes_over.is_none() {
+    let most = if foreseen.set.is_none() && foreseen.takes_over.is_none() {
         format!("at most {} out of service at once; ", foreseen.max_unavailable)
     } else {
         String::new()

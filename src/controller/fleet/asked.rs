@@ -64,7 +64,7 @@ impl Fleet<'_> {
             self.scope.fleet.status.plan.as_ref().filter(|_| promoting).and_then(|raw| raw.parse().ok());
         let goes_back =
             plan.zip(facts.set_rollout.as_ref()).is_some_and(|(plan, set)| may_go_back(&plan, set.strategy));
-        let is_current = |id: &&PlanId| current.as_ref().is_some_and(|current| **id == **current);
+        let is_current = |id: &&PlanId| current == **id;
         if let Some(id) = facts.abort.as_ref().filter(is_current).filter(|_| promoting && !goes_back) {
             let note = format!(
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
@@ -87,7 +87,7 @@ impl Fleet<'_> {
         }
         let current = status.plan.as_ref().and_then(crate::api::RawPlan::id);
         let is_known = |id: &str| {
-            current.as_deref() == Some(id)
+            current.as_ref().is_some_and(|current| *current == *id)
                 || status.rejected.as_ref().is_some_and(|r| r.plan_id == id)
                 || status.history.iter().any(|h| h.plan_id == id)
         };

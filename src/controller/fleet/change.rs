@@ -2,10 +2,11 @@
 
 use super::apply::StatusChange;
 use super::context::Fleet;
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RevisionName, RolloutHash, Stage};
+use crate::api::ids::field;
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RevisionName, RolloutHash, SetName, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
-use crate::engine::{self, Plan, PlanSeed, PlanState};
+use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState};
 use crate::planner::fleet::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::hooks::{self, Course};
@@ -54,7 +55,7 @@ impl Fleet<'_> {
         facts: &FleetFacts,
         plan: Option<Plan>,
         decision: FleetDecision,
-        entrant: Option<String>,
+        entrant: Option<SetName>,
     ) -> Result<Option<StatusChange>, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         // What was wanted before is observed for the last time under the hashes of now.
@@ -87,14 +88,14 @@ impl Fleet<'_> {
             set_status::give_up(&mut status, facts, self.now);
         }
         if let Some(start) = &start {
-            let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+            let before = plan.as_ref().map(|plan| plan.id.clone());
             let course = Course {
                 cause: Some(start.cause),
                 own: start.scope == Scope::Own,
                 is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
                 is_past_return: false,
             };
-            let plan = self.plan_for(start, &before, course)?;
+            let plan = self.plan_for(start, before.as_ref(), course)?;
             begin(&mut status, facts, start, &plan, self.revision_of(&start.target).as_ref(), self.now);
             if let Some(entrant) = entrant.filter(|_| start.strategy.makes_set()) {
                 set_status::begin(&mut status, facts, start.strategy, &entrant);
@@ -166,7 +167,7 @@ impl Fleet<'_> {
         start: &Start,
     ) -> Result<StatusChange, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
-        let before = failed.map(|plan| plan.id.as_str()).unwrap_or_default();
+        let before = failed.map(|plan| &plan.id);
         let course =
             Course { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
         let plan = self.plan_for(start, before, course)?;
@@ -185,7 +186,12 @@ impl Fleet<'_> {
     }
 
     /// The plan that a rollout is carried out by.
-    fn plan_for(&self, start: &Start, before: &str, course: Course) -> Result<Plan, ReconcileError> {
+    fn plan_for(
+        &self,
+        start: &Start,
+        before: Option<&PlanId>,
+        course: Course,
+    ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(start.strategy.recipe());
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
         Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
@@ -193,7 +199,7 @@ impl Fleet<'_> {
             target_hash: start.target.as_str(),
             now: self.now,
             attempt: 0,
-            disambiguator: before,
+            disambiguator: before.map_or("", PlanId::as_str),
         }))
     }
 
@@ -220,7 +226,7 @@ impl Fleet<'_> {
             .map_or(Course { cause, own: false, is_way_back: false, is_past_return: false }, |course| {
                 Course { cause, ..course }
             });
-        let next = self.plan_for(&start, &old.id, course)?;
+        let next = self.plan_for(&start, Some(&old.id), course)?;
         let Some(set) = set else {
             let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
             begin(status, facts, &start, &next, self.revision_of(&start.target).as_ref(), self.now);
@@ -298,7 +304,7 @@ impl Fleet<'_> {
         } else {
             complete(status, &scope);
             if scope == Scope::Target(facts.requested.clone()) {
-                status.active_build_id.clone_from(&facts.build_id);
+                field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
             }
         }
         events.push(completed(facts, plan));
@@ -312,7 +318,7 @@ fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
 }
 
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
-    let (set, before) = (&rollout.entrant, &rollout.incumbent);
+    let (set, before) = (&rollout.entrant, rollout.incumbent_text());
     let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
     Event::normal("Promoted", &plan.id, note)
 }
@@ -320,7 +326,7 @@ fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
 /// What is said of traffic where a promotion is given up that had moved it.
 fn back_again(facts: &FleetFacts) -> String {
     traffic_moved(facts)
-        .map(|rollout| format!("; traffic is back at set {}", rollout.incumbent))
+        .map(|rollout| format!("; traffic is back at set {}", rollout.incumbent_text()))
         .unwrap_or_default()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::context::Fleet;
 use super::names::is_transient;
 use super::observe::{Edits, Observed};
-use crate::api::HookRetry;
+use crate::api::{HookRetry, SetName};
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::{is_stalled, scope_of};
@@ -30,7 +30,7 @@ pub(super) enum Action {
         /// How.
         decision: FleetDecision,
         /// The set that it makes, where it makes one.
-        entrant: Option<String>,
+        entrant: Option<SetName>,
     },
     /// A plan whose tasks are others by now is written, and nothing else is done.
     StorePlan {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookPoint, HookRetry, RawPlan};
+use crate::api::{HookPoint, HookRetry, RawPlan, Rollout};
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::cluster::{Kind, Part, Target};
@@ -55,7 +55,7 @@ impl Fleet<'_> {
         let named = retried_plan(asked);
         let current = status.plan.as_ref().and_then(RawPlan::id);
         let is_of = |at: &AtHook| at.task_id.rsplit_once('-').is_some_and(|(plan, _)| plan == named);
-        let is_named = |at: &AtHook| current.as_deref() == Some(named) || is_of(at);
+        let is_named = |at: &AtHook| current.as_ref().is_some_and(|current| *current == *named) || is_of(at);
         let tasks: Vec<String> =
             hooks::failures(facts).filter(|p| is_named(p.at)).map(|p| p.at.tried()).collect();
         if tasks.is_empty() {
@@ -142,7 +142,7 @@ impl Fleet<'_> {
         let (fleet, spec) = (&self.scope.fleet, &self.scope.spec);
         let rollout = fleet.status.rollout.as_ref();
         let (from, _) = rollout_hashes(&fleet.status);
-        let set = rollout.map(|rollout| rollout.entrant_set.clone()).filter(|set| !set.is_empty());
+        let set = rollout.and_then(Rollout::entrant).unwrap_or_else(|| self.scope.facts().set.clone());
         let image = crate::revision::main_image(&spec.template.spec).unwrap_or_default();
         let values = Values {
             fleet: Some(fleet.meta.name.clone()),
@@ -150,7 +150,7 @@ impl Fleet<'_> {
             image: Some(image.to_owned()),
             from_hash: Some(from),
             target_hash: Some(plan.target_hash.clone()),
-            set: Some(set.unwrap_or_else(|| self.scope.facts().set.clone())),
+            set: Some(set.into()),
             ..Values::default()
         };
         let paused = spec.paused.then(|| WAITS_TO_BE_RESUMED.to_owned());
@@ -195,10 +195,12 @@ impl Fleet<'_> {
         let meta = &self.scope.fleet.meta;
         let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
         let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
-        if traffic::is_at(&service, &rollout.incumbent) {
+        // Where the status has lost the set that served, it still says which one serves.
+        let incumbent = rollout.incumbent.clone().unwrap_or_else(|| self.scope.facts().set.clone());
+        if traffic::is_at(&service, &incumbent) {
             return Ok(true);
         }
-        let ops = traffic::move_to(&service, &rollout.incumbent);
+        let ops = traffic::move_to(&service, &incumbent);
         let target = Target::of(Kind::Service, &service.meta);
         match self.scope.cluster.patch(target, Part::Main, ops).await {
             Ok(_) => Ok(true),

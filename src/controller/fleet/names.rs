@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::context::Fleet;
+use crate::api::SetName;
 use crate::clock::monotonic;
 use crate::cluster::Kind;
 use crate::cluster::memory::Nameless;
@@ -26,7 +27,7 @@ impl Fleet<'_> {
         &self,
         facts: &FleetFacts,
         decision: &FleetDecision,
-    ) -> Result<Option<String>, Nameless> {
+    ) -> Result<Option<SetName>, Nameless> {
         let (FleetDecision::Start(start)
         | FleetDecision::Supersede(start)
         | FleetDecision::CompleteAndStart(start)) = decision
@@ -40,7 +41,7 @@ impl Fleet<'_> {
             return Ok(Some(rollout.entrant.clone()));
         }
         if let Some(set) = facts.living_set(self.now) {
-            return Ok(Some(set.to_owned()));
+            return Ok(Some(set.clone()));
         }
         let meta = &self.scope.fleet.meta;
         // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
@@ -54,7 +55,7 @@ impl Fleet<'_> {
         }
         let nameless = match self.taken_names().await {
             Ok(taken) => {
-                let first_choice = naming::first_choice(&start.target, &facts.build_id);
+                let first_choice = naming::first_choice(&start.target, facts.build_id.as_ref());
                 match naming::choose(&meta.name, &first_choice, facts.replicas, &taken) {
                     Ok(set) => {
                         known.take(&question);

@@ -109,19 +109,21 @@ impl Node<'_> {
         let fleet = self.of_fleet.fleet.as_ref();
         let pod = self.scope.pod();
         let place = fleet.and_then(|fleet| place_of(&fleet.meta.name, &meta.name));
+        let (set, ordinal) = place.unzip();
+        let labelled = || meta.label(LABEL_SET).map(str::to_owned);
         let wanted = self.scope.wanted(&self.stored).map(|wanted| wanted.image).unwrap_or_default();
         let hashes = fleet.map(|fleet| rollout_hashes(&fleet.status));
         let values = Values {
             fleet: fleet.map(|fleet| fleet.meta.name.clone()),
             namespace: Some(meta.namespace.clone()),
             node: Some(meta.name.clone()),
-            ordinal: place.map(|(_, ordinal)| ordinal.to_string()),
+            ordinal: ordinal.map(|ordinal| ordinal.to_string()),
             pod: Some(pod_name(&meta.name)),
             pod_ip: pod.map(|pod| pod.ip.clone()).filter(|ip| !ip.is_empty()),
             image: Some(wanted),
             from_hash: hashes.as_ref().map(|(from, _)| from.clone()),
             target_hash: hashes.map(|(_, target)| target),
-            set: place.map(|(set, _)| set.to_owned()).or_else(|| meta.label(LABEL_SET).map(str::to_owned)),
+            set: set.map(String::from).or_else(labelled),
             ..Values::default()
         };
         let point = plan.current_task().and_then(point_of);

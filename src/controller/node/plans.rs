@@ -7,7 +7,7 @@ use super::context::Node;
 use crate::api::{Ending, HistoryEntry};
 use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
-use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
+use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
 use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
@@ -58,9 +58,9 @@ impl Node<'_> {
                 (next, 0)
             }
         };
-        let before = plan.as_ref().map(|p| p.id.clone()).unwrap_or_default();
+        let before = plan.as_ref().map(|plan| plan.id.clone());
         if let Some(recipe) = recipe {
-            let plan = self.new_plan(recipe, facts, attempt, &before)?;
+            let plan = self.new_plan(recipe, facts, attempt, before.as_ref())?;
             return Ok(start(plan, entries));
         }
         let ended = plan.map(|mut old| {
@@ -78,7 +78,7 @@ impl Node<'_> {
         recipe: &str,
     ) -> Result<StatusChange, ReconcileError> {
         let entry = self.entry(old, Ending::Superseded, reason);
-        let next = self.new_plan(recipe, &self.facts(), 0, &old.id)?;
+        let next = self.new_plan(recipe, &self.facts(), 0, Some(&old.id))?;
         Ok(start(next, vec![entry]))
     }
 
@@ -112,7 +112,7 @@ impl Node<'_> {
         recipe: &str,
         facts: &NodeFacts,
         attempt: u32,
-        before: &str,
+        before: Option<&PlanId>,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
         let mut plan = self.wanted_hooks(&recipe.name, None).in_recipe(recipe).plan(PlanSeed {
@@ -120,15 +120,15 @@ impl Node<'_> {
             target_hash: target(facts),
             now: self.now,
             attempt,
-            disambiguator: before,
+            disambiguator: before.map_or("", PlanId::as_str),
         });
-        for_removal(&mut plan, &facts.removal_id);
+        for_removal(&mut plan, facts.removal_id.as_ref());
         Ok(plan)
     }
 
     fn entry(&self, plan: &Plan, ending: Ending, reason: &str) -> HistoryEntry {
         HistoryEntry {
-            plan_id: plan.id.clone(),
+            plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
             from_hash: self.status().pod_template_hash.clone(),
             target_hash: plan.target_hash.clone(),

@@ -90,6 +90,7 @@ impl Node<'_> {
             remember(&mut previous.history, entry.clone());
         }
         let answer = self.scope.answers.last();
+        let restarted_at = effective_restart(&self.stored);
         let input = StatusInput {
             previous: &previous,
             generation: self.stored.meta.generation,
@@ -99,7 +100,7 @@ impl Node<'_> {
             invalid,
             not_applied: self.report.not_applied.as_deref(),
             set_name: &self.stored.meta.name,
-            restarted_at: &effective_restart(&self.stored),
+            restarted_at: restarted_at.as_ref(),
             claims: self.report.claims_applied,
             has_claims: self.stored.spec.as_ref().is_ok_and(|spec| !spec.volume_claim_templates.is_empty()),
             now: self.now,

@@ -54,7 +54,7 @@ impl<'a> Turn<'a> {
     /// What is known of the values, those of plan and task included.
     pub(super) fn values(&self) -> Values {
         Values {
-            plan_id: Some(self.cx.plan.id.clone()),
+            plan_id: Some((&self.cx.plan.id).into()),
             task_id: Some(self.cx.record.id.clone()),
             ..self.scope.values.clone()
         }

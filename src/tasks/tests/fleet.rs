@@ -91,7 +91,7 @@ impl Fleet {
         }));
         let spec: NodeDeploymentSpec = serde_json::from_value(spec).unwrap();
         FleetScope {
-            restarted_at: String::new(),
+            restarted_at: None,
             fleet: Arc::new(observed),
             spec: Arc::new(spec),
             view: view.clone(),

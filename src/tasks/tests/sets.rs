@@ -97,7 +97,7 @@ impl Amid {
         }));
         let spec: NodeDeploymentSpec = serde_json::from_value(spec).unwrap();
         FleetScope {
-            restarted_at: String::new(),
+            restarted_at: None,
             fleet: Arc::new(observed),
             spec: Arc::new(spec),
             view: view.clone(),

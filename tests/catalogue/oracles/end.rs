@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use windlass::api::SetName;
 
 use crate::deeds::{Deed, Illness};
 use crate::platform;
@@ -223,7 +224,7 @@ pub fn by_role(end: &End, active_set: &str) -> End {
 pub fn never_served(claim: &str, active_set: &str) -> bool {
     let node = claim.strip_prefix("data-").and_then(|pod| pod.strip_suffix("-0"));
     let place = node.and_then(|node| windlass::api::names::place_of("db", node));
-    place.is_some_and(|(set, _)| set != active_set && set != windlass::api::names::FIRST_SET)
+    place.is_some_and(|(set, _)| set != active_set && set != SetName::FIRST)
 }
 
 /// The name of an object of the active set by ordinal.

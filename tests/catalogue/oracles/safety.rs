@@ -295,7 +295,7 @@ impl Watcher {
             self.fail("oracle 4: a rollout completes over no node at all");
         }
         for ordinal in 0..replicas {
-            let name = windlass::api::names::node_name("db", set, ordinal as i32);
+            let name = windlass::api::names::node_name("db", &set.into(), ordinal as i32);
             if self.disturbed.contains_key(&name) {
                 continue;
             }

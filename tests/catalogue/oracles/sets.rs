@@ -37,8 +37,8 @@ pub struct Around<'a> {
 }
 
 /// The set in a node's name.
-pub fn set_of(node: &str) -> &str {
-    place_of("db", node).map(|(set, _)| set).unwrap_or_default()
+pub fn set_of(node: &str) -> String {
+    place_of("db", node).map(|(set, _)| set.into()).unwrap_or_default()
 }
 
 fn is_wanted(node: &str, fleet: &FleetState) -> bool {
@@ -57,7 +57,7 @@ fn is_before_promotion(rollout: &RolloutState) -> bool {
 fn is_whole(rollout: &RolloutState, fleet: &FleetState, around: &Around<'_>) -> Option<String> {
     let ready = fleet.plan.recipe == "BlueGreen" && !around.ill;
     for ordinal in 0..fleet.replicas {
-        let name = windlass::api::names::node_name("db", &rollout.entrant, ordinal as i32);
+        let name = windlass::api::names::node_name("db", &rollout.entrant.as_str().into(), ordinal as i32);
         if (around.disturbed)(&name) {
             continue;
         }
@@ -198,7 +198,7 @@ impl Sets {
             return around.by_operator.then(|| format!("oracle 4: Windlass deletes the claim {claim}"));
         };
         let set = set_of(node);
-        let has_served = self.served.contains(set) && set != fleet.active_set;
+        let has_served = self.served.contains(&set) && set != fleet.active_set;
         let may_go = fleet.claims_go
             && !around.by_operator
             && (has_served || !is_wanted(node, fleet) || (around.disturbed)(node));

@@ -96,7 +96,7 @@ pub fn of_what_is_complete<'a>(
     // If another set has taken over, the old one is unchanged.
     let serves = |name: &str| {
         let place = windlass::api::names::place_of("db", name);
-        place.is_some_and(|(set, _)| now["status"]["activeSet"] == set)
+        place.is_some_and(|(set, _)| now["status"]["activeSet"] == set.as_str())
     };
     let mut others = nodes.filter(|(name, node)| serves(name) && node.template != wanted);
     others.next().map(|(name, _)| format!("oracle 4: completed though the spec of {name} is another one"))

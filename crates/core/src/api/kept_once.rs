@@ -248,7 +248,7 @@ mod tests {
         let plan = json!({"id": "x", "tasks": [{"type": "later", "params": {"z": 1, "a": 2.5}}]});
         let raw: RawPlan = serde_json::from_value(plan.clone()).unwrap();
         assert_eq!(json!(raw), plan);
-        assert_eq!(raw.id().as_deref(), Some("x"));
+        assert_eq!(raw.id(), Some("x".into()));
         let other_order =
             JsonText(r#"{"tasks":[{"params":{"a":2.5,"z":1},"type":"later"}],"id":"x"}"#.into());
         assert_eq!(JsonText::from(plan), other_order);

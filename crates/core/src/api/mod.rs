@@ -33,7 +33,10 @@ pub use crd::{crds, crds_yaml};
 pub use ending::Ending;
 pub use history::HistoryEntry;
 pub use hooks::{Hook, HookAction, HookPoint, OnHookFailure};
-pub use ids::{NodeName, PlanId, PodTemplateHash, RevisionName, RolloutHash};
+pub use ids::{
+    BuildId, GrantId, GrantedBy, NodeName, PodTemplateHash, RemovalId, RestartTime, RevisionName,
+    RolloutHash, SetName, TaskId,
+};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use kept_once::{JsonText, Shared};
 pub use made_for::MadeFor;
@@ -53,3 +56,5 @@ pub use status::{
     Asked, Filling, HookRetry, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
 };
 pub use task_type::TaskType;
+
+pub use crate::engine::PlanId;

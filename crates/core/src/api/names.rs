@@ -1,5 +1,7 @@
 //! Names, labels and annotations that are part of the public interface.
 
+use super::ids::{NodeName, SetName};
+
 /// The API group of every custom resource.
 pub const GROUP: &str = "windlass.dev";
 /// The API version of every custom resource.
@@ -63,30 +65,28 @@ pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
 /// The longest name of a StatefulNode: a StatefulSet of a longer name gets no pod.
 pub const MAX_NODE_NAME: usize = 52;
 
-/// The set of nodes that a fleet begins with.
-pub const FIRST_SET: &str = "first";
-
 /// The name of the node with this ordinal in a set of a fleet.
 #[must_use]
-pub fn node_name(deployment: &str, set: &str, ordinal: i32) -> String {
-    match set {
-        "" | FIRST_SET => format!("{deployment}-{ordinal}"),
-        set => format!("{deployment}-{set}-{ordinal}"),
+pub fn node_name(deployment: &str, set: &SetName, ordinal: i32) -> String {
+    if *set == SetName::FIRST {
+        format!("{deployment}-{ordinal}")
+    } else {
+        format!("{deployment}-{set}-{ordinal}")
     }
 }
 
 /// The set and the ordinal in a node's name, where it has the form that this fleet gives. A name never changes, so
 /// it says more surely than a label to which set a node belongs.
 #[must_use]
-pub fn place_of<'a>(deployment: &str, node: &'a str) -> Option<(&'a str, i32)> {
+pub fn place_of(deployment: &str, node: &str) -> Option<(SetName, i32)> {
     let rest = node.strip_prefix(deployment)?.strip_prefix('-')?;
-    let (set, digits) = rest.rsplit_once('-').unwrap_or((FIRST_SET, rest));
+    let (set, digits) = match rest.rsplit_once('-') {
+        Some((set, digits)) => (SetName::recorded(set).filter(|set| *set != SetName::FIRST)?, digits),
+        None => (SetName::FIRST, rest),
+    };
     let canonical = digits == "0" || !digits.starts_with('0');
     let is_ordinal = canonical && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    if !is_ordinal || (set == FIRST_SET && rest.starts_with(FIRST_SET)) {
-        return None;
-    }
-    Some((set, digits.parse().ok()?))
+    if is_ordinal { Some((set, digits.parse().ok()?)) } else { None }
 }
 
 /// The name of a node's only pod.
@@ -99,4 +99,18 @@ pub fn pod_name(node: &str) -> String {
 #[must_use]
 pub fn claim_name(template: &str, node: &str) -> String {
     format!("{template}-{node}-0")
+}
+
+impl NodeName {
+    /// The one of the node with this ordinal in a set of a fleet.
+    #[must_use]
+    pub fn of(deployment: &str, set: &SetName, ordinal: i32) -> Self {
+        Self::composed(node_name(deployment, set, ordinal))
+    }
+
+    /// The name of its only pod.
+    #[must_use]
+    pub fn pod(&self) -> String {
+        pod_name(self.as_str())
+    }
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policies::DeletionPolicy;
-use super::{Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
+use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -246,6 +246,12 @@ pub struct ServiceSpec {
 }
 
 impl NodeDeploymentSpec {
+    /// `unsafeCustomBuildID`; none where it is generated.
+    #[must_use]
+    pub fn build_id(&self) -> Option<BuildId> {
+        BuildId::recorded(self.unsafe_custom_build_id.as_str())
+    }
+
     /// How many nodes may be disrupted at once: at least 1, percentages of `replicas` rounded down.
     #[must_use]
     pub fn max_unavailable(&self) -> i32 {

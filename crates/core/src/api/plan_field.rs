@@ -12,7 +12,7 @@ use super::history::HistoryEntry;
 use chrono::{DateTime, Utc};
 
 use crate::engine::id::lost_plan_id;
-use crate::engine::{Plan, PlanState, TaskRecord};
+use crate::engine::{Plan, PlanId, PlanState, TaskRecord};
 
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -39,8 +39,8 @@ impl RawPlan {
 
     /// The plan's ID, even where the rest cannot be read.
     #[must_use]
-    pub fn id(&self) -> Option<String> {
-        self.text("id")
+    pub fn id(&self) -> Option<PlanId> {
+        self.text("id").map(PlanId::from)
     }
 
     /// The name of the recipe that the plan was made from, even where the rest cannot be read.
@@ -86,7 +86,7 @@ impl RawPlan {
     #[must_use]
     pub fn as_it_ended(&self, history: &[HistoryEntry]) -> Option<Plan> {
         let id = self.id();
-        let entry = history.iter().rev().find(|entry| id.as_ref().is_none_or(|id| *id == entry.plan_id))?;
+        let entry = history.iter().rev().find(|entry| id.as_ref().is_none_or(|id| *id == *entry.plan_id))?;
         let state = match entry.ending()? {
             Ending::Complete => PlanState::Complete,
             Ending::Failed => PlanState::Failed,
@@ -96,7 +96,7 @@ impl RawPlan {
         let value = self.0.value();
         let tasks = value.get("tasks").and_then(Value::as_array).into_iter().flatten();
         Some(Plan {
-            id: entry.plan_id.clone(),
+            id: entry.plan_id.as_str().into(),
             recipe: entry.recipe.clone(),
             target_hash: entry.target_hash.clone(),
             state,
@@ -113,9 +113,8 @@ impl RawPlan {
     #[must_use]
     pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
         let text = |field: &str| self.text(field).unwrap_or_default();
-        let id = text("id");
         Plan {
-            id: if id.is_empty() { lost_plan_id(uid, now) } else { id },
+            id: PlanId::recorded(text("id")).unwrap_or_else(|| lost_plan_id(uid, now)),
             recipe: text("recipe"),
             target_hash: text("targetHash"),
             state: PlanState::Failed,

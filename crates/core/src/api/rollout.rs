@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::fields::is_zero;
-use super::ids::RolloutHash;
+use super::ids::{BuildId, RolloutHash, SetName};
 
 /// The active rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -100,6 +100,24 @@ impl Rollout {
     #[must_use]
     pub fn target(&self) -> RolloutHash {
         RolloutHash::recorded_or_lost(self.target_hash.as_str())
+    }
+
+    /// The set that served when it began, where it makes one and says so.
+    #[must_use]
+    pub fn incumbent(&self) -> Option<SetName> {
+        SetName::recorded(self.incumbent_set.as_str())
+    }
+
+    /// The build ID that it goes to, where somebody chose one.
+    #[must_use]
+    pub fn build_id(&self) -> Option<BuildId> {
+        BuildId::recorded(self.build_id.as_str())
+    }
+
+    /// The set that it makes, if any.
+    #[must_use]
+    pub fn entrant(&self) -> Option<SetName> {
+        SetName::recorded(self.entrant_set.as_str())
     }
 
     /// Whether a time that every rollout has is not known.

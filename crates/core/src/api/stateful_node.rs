@@ -13,7 +13,7 @@ use super::fields::is_zero;
 use super::history::HistoryEntry;
 use super::policies::ClaimRetention;
 use super::problem::Problem;
-use super::{Condition, PodTemplateHash, RawPlan, Shared};
+use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime, Shared};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
@@ -111,6 +111,18 @@ impl StatefulNodeSpec {
     #[must_use]
     pub fn granted(&self) -> Option<PodTemplateHash> {
         PodTemplateHash::recorded(self.granted_hash.as_str())
+    }
+
+    /// `grantID`; none of a node that was just created, or moves by itself.
+    #[must_use]
+    pub fn grant_id(&self) -> Option<GrantId> {
+        GrantId::recorded(self.grant_id.as_str())
+    }
+
+    /// `removalID`; none while the node stays.
+    #[must_use]
+    pub fn removal_id(&self) -> Option<RemovalId> {
+        RemovalId::recorded(self.removal_id.as_str())
     }
 
     /// Whether the sidecar is to be asked again and again: somebody waits for what it says.
@@ -263,6 +275,18 @@ impl StatefulNodeStatus {
     #[must_use]
     pub fn running(&self) -> Option<PodTemplateHash> {
         PodTemplateHash::recorded(self.pod_template_hash.as_str())
+    }
+
+    /// The latest restart obeyed.
+    #[must_use]
+    pub fn restarted_at(&self) -> Option<RestartTime> {
+        RestartTime::recorded(self.restarted_at.as_str())
+    }
+
+    /// `spentGrantID`: the grant that the node last converged to.
+    #[must_use]
+    pub fn spent_grant_id(&self) -> Option<GrantId> {
+        GrantId::recorded(self.spent_grant_id.as_str())
     }
 }
 

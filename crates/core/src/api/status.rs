@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ending::Ending;
 use super::fields::is_zero;
-use super::ids::RolloutHash;
+use super::ids::{BuildId, RestartTime, RolloutHash, SetName};
 use super::policies::{ClaimRetention, DeletionPolicy};
 use super::{Condition, RawPlan};
+use crate::engine::PlanId;
 use crate::engine::sentence::cut;
 
 pub use super::history::{HISTORY_LIMIT, HistoryEntry, MAX_ASKED_BYTES, remember};
@@ -112,6 +113,24 @@ impl NodeDeploymentStatus {
     #[must_use]
     pub fn last_completed(&self) -> Option<RolloutHash> {
         RolloutHash::recorded(self.last_completed_rollout_hash.as_str())
+    }
+
+    /// The build ID under which the active set was made, where somebody chose one.
+    #[must_use]
+    pub fn active_build_id(&self) -> Option<BuildId> {
+        BuildId::recorded(self.active_build_id.as_str())
+    }
+
+    /// The latest restart obeyed.
+    #[must_use]
+    pub fn restarted_at(&self) -> Option<RestartTime> {
+        RestartTime::recorded(self.restarted_at.as_str())
+    }
+
+    /// The set that serves; none before it was ever written.
+    #[must_use]
+    pub fn active_set(&self) -> Option<SetName> {
+        SetName::recorded(self.active_set.as_str())
     }
 }
 
@@ -226,6 +245,12 @@ pub struct Rejected {
 }
 
 impl Rejected {
+    /// The plan that ended at it.
+    #[must_use]
+    pub fn plan(&self) -> Option<PlanId> {
+        PlanId::recorded(self.plan_id.as_str())
+    }
+
     /// How the plan ended that it was rejected for, where this version knows the word.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
@@ -262,6 +287,12 @@ pub struct RetiringSet {
 }
 
 impl RetiringSet {
+    /// The build ID under which it was made, where somebody chose one.
+    #[must_use]
+    pub fn build_id(&self) -> Option<BuildId> {
+        BuildId::recorded(self.build_id.as_str())
+    }
+
     /// Whether it has carried traffic.
     #[must_use]
     pub fn has_served(&self) -> bool {

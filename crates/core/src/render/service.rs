@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::identity::{FleetIdentity, NodeIdentity};
 use super::metadata::new_child_metadata;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_SET};
-use crate::api::{DeletionPolicy, Port, StatefulNodeSpec, TemplateMeta};
+use crate::api::{DeletionPolicy, Port, SetName, StatefulNodeSpec, TemplateMeta};
 
 /// A node's headless Service.
 #[must_use]
@@ -54,7 +54,7 @@ pub fn fleet_service(
     identity: &FleetIdentity,
     metadata: &TemplateMeta,
     ports: &[Port],
-    active_set: &str,
+    active_set: &SetName,
 ) -> Value {
     let FleetIdentity { name, namespace, uid, deletion_policy } = identity;
     let owner_uid = match deletion_policy {
@@ -83,10 +83,10 @@ pub fn fleet_service(
 
 /// The labels that select the pods of one set of a fleet.
 #[must_use]
-pub fn fleet_selector(deployment: &str, set: &str) -> BTreeMap<String, String> {
+pub fn fleet_selector(deployment: &str, set: &SetName) -> BTreeMap<String, String> {
     BTreeMap::from([
         (LABEL_DEPLOYMENT.to_owned(), deployment.to_owned()),
-        (LABEL_SET.to_owned(), set.to_owned()),
+        (LABEL_SET.to_owned(), set.to_string()),
     ])
 }
 

@@ -124,7 +124,7 @@ proptest! {
                 }
                 Ok(plan) => {
                     prop_assert_eq!(plan.state, PlanState::Failed);
-                    prop_assert!(plan.failure.contains(&plan.id), "{}", plan.failure);
+                    prop_assert!(plan.failure.contains(plan.id.as_str()), "{}", plan.failure);
                     let was = Plan::from_value(&stored).unwrap();
                     if acting == index && wrong.acts_before() {
                         prop_assert_eq!(plan.tasks[index].state, TaskState::Failed);

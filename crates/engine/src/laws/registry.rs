@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::tasks::{at, nothing, plan_of, put_key, recipe, seed, step};
 use crate::recipe::MAX_TASKS;
-use crate::{PlanSeed, Recipe, RecipeError, Registry, ResolveError, TaskRecord};
+use crate::{PlanId, PlanSeed, Recipe, RecipeError, Registry, ResolveError, TaskRecord};
 
 fn record(type_: &str, params: Value) -> TaskRecord {
     let mut record = plan_of(vec![step(type_, json!({}))]).tasks.remove(0);
@@ -169,7 +169,7 @@ prop_compose! {
 }
 
 impl Seed {
-    fn plan_id(&self) -> String {
+    fn plan_id(&self) -> PlanId {
         let seed = PlanSeed {
             uid: &self.uid,
             target_hash: &self.target,
@@ -189,6 +189,7 @@ proptest! {
         let ids: BTreeSet<_> = seeds.iter().map(Seed::plan_id).collect();
         prop_assert_eq!(ids.len(), seeds.len());
         for id in ids {
+            let id = id.as_str();
             prop_assert!(id.len() == 10 && id.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f')));
         }
     }

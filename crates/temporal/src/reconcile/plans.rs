@@ -44,7 +44,7 @@ impl Reconcile<'_> {
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
-                self.record_event(Event::normal("RolloutStarted", fresh.id.clone(), note));
+                self.record_event(Event::normal("RolloutStarted", &fresh.id, note));
                 if let Some(rejected) = status.rejected.take() {
                     let names_it = requests.retried_plan() == Some(rejected.plan_id.as_str());
                     let words = requests.retry.clone().filter(|_| names_it);
@@ -61,7 +61,7 @@ impl Reconcile<'_> {
                         "the rollout to {} makes room for one to {} ({})",
                         old.target_hash, target.hash, target.build
                     );
-                    self.record_event(Event::normal("RolloutSuperseded", old.id.clone(), note));
+                    self.record_event(Event::normal("RolloutSuperseded", &old.id, note));
                     self.record(&mut status, old, "Superseded", "Superseded", "");
                 }
                 if decision == Decision::Supersede {
@@ -97,7 +97,7 @@ impl Reconcile<'_> {
         let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
         let why = if message.is_empty() { "a person asked for it" } else { &message };
         let note = format!("rollout {} to {build} is taken back: {why}", old.id);
-        self.record_event(Event::warning(event, old.id.clone(), note));
+        self.record_event(Event::warning(event, &old.id, note));
         self.record(status, old, outcome, reason.as_str(), &message);
         if self.facts.is_at_target() {
             // Only steps after the promotion are skipped: nothing is rolled back.
@@ -106,7 +106,7 @@ impl Reconcile<'_> {
         status.rejected = Some(Rejected {
             hash: old.target_hash.clone(),
             build_id: build.to_string(),
-            plan_id: old.id.clone(),
+            plan_id: old.id.to_string(),
             outcome: outcome.to_owned(),
             message,
         });
@@ -142,7 +142,7 @@ impl Reconcile<'_> {
                     self.record(status, plan, "Superseded", Reason::ChildDrift.as_str(), message);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
-                    self.record_event(Event::normal("RolloutComplete", plan.id.clone(), note));
+                    self.record_event(Event::normal("RolloutComplete", &plan.id, note));
                     self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
                     self.complete(status);
                 } else {
@@ -204,11 +204,11 @@ impl Reconcile<'_> {
         status.rejected = Some(Rejected {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),
-            plan_id: plan.id.clone(),
+            plan_id: plan.id.to_string(),
             outcome: "Failed".to_owned(),
             message: why.to_owned(),
         });
-        self.record_event(Event::warning("RolloutFailed", plan.id.clone(), why));
+        self.record_event(Event::warning("RolloutFailed", &plan.id, why));
     }
 
     fn record(
@@ -221,7 +221,7 @@ impl Reconcile<'_> {
     ) {
         self.cx.metrics.count_rollout(outcome);
         let entry = HistoryEntry {
-            plan_id: plan.id.clone(),
+            plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
             from_hash: status.last_completed_rollout_hash.clone().unwrap_or_default(),
             target_hash: plan.target_hash.clone(),

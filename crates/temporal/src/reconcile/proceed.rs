@@ -81,7 +81,7 @@ impl Reconcile<'_> {
 
     fn skip(&self, plan: &mut Plan) {
         let Some(task) = self.read.annotation(ANNOTATION_SKIP) else { return };
-        if !task.starts_with(&plan.id) {
+        if !task.starts_with(plan.id.as_str()) {
             return;
         }
         if let Err(refused) = control::skip(plan, task, &self.cx.registry, self.now) {

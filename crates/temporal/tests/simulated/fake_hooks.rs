@@ -84,7 +84,7 @@ impl Hooks for FakeHooks {
     }
 
     async fn end(&self, _: &HookedObject, plan: &Plan) -> Result<(), String> {
-        self.0.lock().unwrap().ended.push(plan.id.clone());
+        self.0.lock().unwrap().ended.push(plan.id.to_string());
         Ok(())
     }
 

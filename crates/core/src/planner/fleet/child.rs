@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{AtHook, NodeName, PodTemplateHash, Problem, RolloutHash};
+use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
 
 /// One existing node of a fleet, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -31,11 +31,11 @@ pub struct ChildFacts {
     /// `spec.grantedHash`.
     pub granted: Option<PodTemplateHash>,
     /// `spec.grantID`.
-    pub grant_id: String,
+    pub grant_id: Option<GrantId>,
     /// `status.spentGrantID`.
-    pub spent_id: String,
-    /// The latest restart that it obeys (RFC 3339); empty for none.
-    pub restart: String,
+    pub spent_id: Option<GrantId>,
+    /// The latest restart that it obeys.
+    pub restart: Option<RestartTime>,
     /// `status.podTemplateHash`: what its pod was observed to run.
     pub running: Option<PodTemplateHash>,
     /// `status.currentImage`.
@@ -73,14 +73,14 @@ pub struct SidecarFacts {
     pub caught_up: bool,
     /// The application's height, where it is known.
     pub height: Option<i64>,
-    /// The task under which the application has halted; empty where it has not.
-    pub halted_for: String,
+    /// The task under which the application has halted; none where it has not.
+    pub halted_for: Option<TaskId>,
     /// The height that the node's spec asks it to halt at; 0 for none.
     pub halt_height: i64,
     /// The task under which it asks.
-    pub halt_task: String,
-    /// Why it cannot halt, in the sidecar's words.
-    pub message: String,
+    pub halt_task: Option<TaskId>,
+    /// Why it cannot halt, in the sidecar's words, if so.
+    pub message: Option<String>,
 }
 
 impl ChildFacts {
@@ -91,7 +91,7 @@ impl ChildFacts {
         ordinal: i32,
         revision: RolloutHash,
         granted: PodTemplateHash,
-        restart: String,
+        restart: Option<RestartTime>,
     ) -> Self {
         Self {
             name,
@@ -105,8 +105,8 @@ impl ChildFacts {
             behind: true,
             spec_hash: Some(revision),
             granted: Some(granted),
-            grant_id: String::new(),
-            spent_id: String::new(),
+            grant_id: None,
+            spent_id: None,
             restart,
             running: None,
             running_image: String::new(),
@@ -134,7 +134,7 @@ impl ChildFacts {
     /// Whether it was asked to halt at a height.
     #[must_use]
     pub fn is_asked_to_halt(&self) -> bool {
-        self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || !s.halted_for.is_empty())
+        self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || s.halted_for.is_some())
     }
 
     /// Available, and, where it has a sidecar, caught up by what that says.

@@ -90,7 +90,7 @@ fn during(facts: &FleetFacts, plan: &Plan, scope: &Scope, stalled: bool) -> Flee
 /// again, as every other plan does. `None` where it is over with that, or there was none.
 fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
     let rejected = facts.rejected.as_ref()?;
-    let is_the_repair = |plan: &&Plan| plan.id == rejected.plan_id && plan.target_hash != rejected.hash;
+    let is_the_repair = |plan: &&Plan| plan.id == *rejected.plan_id && plan.target_hash != rejected.hash;
     plan.filter(is_the_repair).filter(|plan| plan.state != PlanState::Complete)?;
     if facts.restart_request.is_some() {
         return Some(own(facts, Cause::RestartRequested));

@@ -7,7 +7,10 @@ use crate::api::IntOrString;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, Scope, Strategy};
 use super::sets::{SetFacts, SetRollout};
-use crate::api::{AtHook, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RolloutHash};
+use crate::api::{
+    AtHook, BuildId, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RestartTime, RolloutHash,
+    SetName,
+};
 use crate::engine::Plan;
 
 /// What a revision renders to.
@@ -24,7 +27,7 @@ pub struct Rendering {
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct FleetFacts {
     /// The set that its nodes belong to: the one that serves.
-    pub set: String,
+    pub set: SetName,
     /// `spec.replicas`.
     pub replicas: i32,
     /// How many nodes may be disrupted at once.
@@ -46,11 +49,11 @@ pub struct FleetFacts {
     /// The target that is not tried again, if it is still the one wanted.
     pub rejected: Option<Rejected>,
     /// Who asked last for what with the command line: the annotation, as it is written.
-    pub asked: String,
-    /// The latest restart obeyed (RFC 3339); empty for none.
-    pub restarted_at: String,
+    pub asked: Option<String>,
+    /// The latest restart obeyed.
+    pub restarted_at: Option<RestartTime>,
     /// A later restart that is asked for.
-    pub restart_request: Option<String>,
+    pub restart_request: Option<RestartTime>,
     /// Whether nothing was ever recorded of it: its status was lost, or its nodes were there first.
     pub unrecorded: bool,
     /// Whether a fleet that was scaled to 0 is filling again.
@@ -68,17 +71,17 @@ pub struct FleetFacts {
     /// Why it is not known which set serves, in a sentence: then nothing is done.
     pub undecided: Option<String>,
     /// The set that the fleet's own Service selects, where it has one.
-    pub selected: Option<String>,
+    pub selected: Option<SetName>,
     /// How new nodes take over, where a change makes any.
     pub strategy: Strategy,
     /// When they do.
     pub promotion: Promotion,
     /// Whether a person asks for the promotion of what is wanted.
     pub force_promote: bool,
-    /// `spec.unsafeCustomBuildID` of what is wanted; empty where it is generated.
-    pub build_id: String,
+    /// `spec.unsafeCustomBuildID` of what is wanted; none where it is generated.
+    pub build_id: Option<BuildId>,
     /// The one under which the active set was made.
-    pub active_build_id: String,
+    pub active_build_id: Option<BuildId>,
     /// How long a set that served lives on, in seconds.
     pub retire_delay_seconds: i64,
     /// The height that old nodes are to halt at (HardFork).
@@ -89,7 +92,7 @@ pub struct FleetFacts {
     /// lost.
     pub under_way: Option<Cause>,
     /// Every other set of which anything exists.
-    pub sets: BTreeMap<String, SetFacts>,
+    pub sets: BTreeMap<SetName, SetFacts>,
     /// The nodes of the active set, by ordinal.
     pub children: Vec<ChildFacts>,
     /// Names of nodes that belong to something else.
@@ -105,7 +108,7 @@ pub struct FleetFacts {
     /// The step that its plan is at, or stops after: an index into them.
     pub step: Option<usize>,
     /// What revisions render to, by rollout hash and restart.
-    pub renderings: BTreeMap<(RolloutHash, String), Rendering>,
+    pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
 }
 
 impl FleetFacts {
@@ -125,13 +128,13 @@ impl FleetFacts {
     /// Whether somebody asks for this plan to be aborted.
     #[must_use]
     pub fn is_aborted(&self, plan: &Plan) -> bool {
-        self.abort.as_ref().is_some_and(|named| *named == *plan.id)
+        self.abort == plan.id
     }
 
     /// Whether somebody asks for this plan to be tried again.
     #[must_use]
-    pub fn is_retried(&self, plan_id: &str) -> bool {
-        self.retry.as_ref().is_some_and(|named| *named == *plan_id)
+    pub fn is_retried(&self, plan: &PlanId) -> bool {
+        self.retry == *plan
     }
 
     /// Whether a target that was rejected still is: nothing else is wanted that could be tried.
@@ -143,7 +146,7 @@ impl FleetFacts {
     /// Whether a revision with this rollout hash is kept.
     #[must_use]
     pub fn is_known(&self, revision: &RolloutHash) -> bool {
-        let first = self.renderings.range((revision.clone(), String::new())..).next();
+        let first = self.renderings.range((revision.clone(), None)..).next();
         first.is_some_and(|((known, _), _)| known == revision)
     }
 
@@ -186,8 +189,8 @@ impl FleetFacts {
 
     /// What a revision renders to under a restart.
     #[must_use]
-    pub fn rendering(&self, revision: &RolloutHash, restart: &str) -> Option<&Rendering> {
-        self.renderings.get(&(revision.clone(), restart.to_owned()))
+    pub fn rendering(&self, revision: &RolloutHash, restart: Option<&RestartTime>) -> Option<&Rendering> {
+        self.renderings.get(&(revision.clone(), restart.cloned()))
     }
 
     /// Whether a node holds a revision that is kept.
@@ -198,14 +201,14 @@ impl FleetFacts {
 
     /// What the revision that a node holds renders to under a restart.
     #[must_use]
-    pub fn held_by(&self, child: &ChildFacts, restart: &str) -> Option<&Rendering> {
+    pub fn held_by(&self, child: &ChildFacts, restart: Option<&RestartTime>) -> Option<&Rendering> {
         self.rendering(child.spec_hash.as_ref()?, restart)
     }
 
     /// What a node is to run.
     #[must_use]
     pub fn target_for(&self, child: &ChildFacts, scope: &Scope) -> Option<&Rendering> {
-        self.rendering(self.revision_for(child, scope), &child.restart)
+        self.rendering(self.revision_for(child, scope), child.restart.as_ref())
     }
 
     /// Whether a node's spec and grant are what they are to be.

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{NodeName, PodTemplateHash, RolloutHash};
+use crate::api::{GrantId, NodeName, PodTemplateHash, RolloutHash, SetName};
 
 use super::child::ChildFacts;
 use super::create::creation_revision;
@@ -79,7 +79,7 @@ pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, scope: &Scope) -> Vec<W
 
 /// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
 #[must_use]
-pub fn entrants(fleet: &str, set: &str, facts: &FleetFacts, target: &RolloutHash) -> Wave {
+pub fn entrants(fleet: &str, set: &SetName, facts: &FleetFacts, target: &RolloutHash) -> Wave {
     let there: &[ChildFacts] = facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default();
     let turn = |ordinal: i32| {
         let name = NodeName::of(fleet, set, ordinal);
@@ -115,8 +115,8 @@ pub fn given_up(facts: &FleetFacts) -> Wave {
 /// The nodes of other sets than the active one whose ordinals are beyond `spec.replicas`: they do not serve, and leave
 /// together. `without`: the set that is given up as a whole.
 #[must_use]
-pub fn surplus(facts: &FleetFacts, without: Option<&str>) -> Wave {
-    let others = facts.sets.iter().filter(|(name, _)| Some(name.as_str()) != without);
+pub fn surplus(facts: &FleetFacts, without: Option<&SetName>) -> Wave {
+    let others = facts.sets.iter().filter(|(name, _)| Some(*name) != without);
     let nodes = others.flat_map(|(_, set)| set.children.iter().rev());
     nodes.filter(|child| child.surplus && !child.terminating).map(leaves).collect()
 }
@@ -124,8 +124,8 @@ pub fn surplus(facts: &FleetFacts, without: Option<&str>) -> Wave {
 /// The sets that neither serve nor are to take over, each with when what is left of it leaves. `without`: the set that takes
 /// over again, or is given up at once.
 #[must_use]
-pub fn retired(facts: &FleetFacts, without: Option<&str>) -> Vec<(DateTime<Utc>, Wave)> {
-    let others = facts.sets.iter().filter(|(name, _)| Some(name.as_str()) != without);
+pub fn retired(facts: &FleetFacts, without: Option<&SetName>) -> Vec<(DateTime<Utc>, Wave)> {
+    let others = facts.sets.iter().filter(|(name, _)| Some(*name) != without);
     let leaving = others.filter_map(|(_, set)| {
         // What carries traffic, or may, stays.
         let retiring = set.retiring.as_ref().filter(|retiring| facts.kept(retiring).is_none())?;
@@ -157,7 +157,7 @@ fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
     for ordinal in facts.missing() {
         let revision = creation_revision(facts, ordinal, scope).clone();
         let restart = facts.restarted_at.clone();
-        let Some(rendering) = facts.rendering(&revision, &restart).cloned() else { continue };
+        let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
         wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
         facts.children.push(ChildFacts::to_be_made(name, ordinal, revision, rendering.hash, restart));
@@ -174,8 +174,8 @@ fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
         let stays = child.running == grant.hash;
         child.spec_hash = Some(grant.revision.clone());
         child.granted = Some(grant.hash.clone());
-        "granted".clone_into(&mut child.grant_id);
-        child.spent_id.clear();
+        child.grant_id = Some(GrantId::assumed());
+        child.spent_id = None;
         child.behind = true;
         if child.restart < restarted_at {
             child.restart = restarted_at;
@@ -241,8 +241,8 @@ mod tests {
     }
 
     fn facts(replicas: i32, most: i32) -> FleetFacts {
-        let renderings = ["v1", "v2"]
-            .map(|r| ((r.into(), String::new()), Rendering { hash: r.into(), image: String::new() }));
+        let renderings =
+            ["v1", "v2"].map(|r| ((r.into(), None), Rendering { hash: r.into(), image: String::new() }));
         FleetFacts {
             replicas,
             max_unavailable: most,
@@ -339,7 +339,7 @@ mod tests {
             });
             let facts =
                 SetFacts { children: (0..nodes).map(node).collect(), retiring, ..SetFacts::default() };
-            (name.to_owned(), facts)
+            (SetName::from(name), facts)
         };
         // replicas, nodes of the entrants, nodes of a set that left, the set given up: who is beyond, who leaves later.
         let table = [
@@ -355,6 +355,8 @@ mod tests {
             facts.retire_delay_seconds = 40;
             facts.sets = [set("new", replicas, entrants, false), set("old", replicas, left, true)].into();
             let context = format!("{replicas} {entrants} {left} {without:?}");
+            let without = without.map(SetName::from);
+            let without = without.as_ref();
             assert_eq!(told(&[surplus(&facts, without)]), [beyond], "{context}");
             let gone = retired(&facts, without);
             let at = DateTime::UNIX_EPOCH + TimeDelta::seconds(40);
@@ -373,7 +375,10 @@ mod tests {
     #[test]
     fn a_set_is_made_whole_and_leaves_whole() {
         let facts = facts(3, 1);
-        assert_eq!(told(&[entrants("db", "1a2b3", &facts, &"v2".into())]), ["+1a2b3-0 +1a2b3-1 +1a2b3-2"]);
+        assert_eq!(
+            told(&[entrants("db", &"1a2b3".into(), &facts, &"v2".into())]),
+            ["+1a2b3-0 +1a2b3-1 +1a2b3-2"]
+        );
         assert_eq!(told(&[incumbents(&facts, &[])]), ["-2 -1 -0"]);
     }
 }

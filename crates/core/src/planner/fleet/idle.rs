@@ -3,11 +3,12 @@
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
 use super::facts::FleetFacts;
-use crate::api::RolloutHash;
+use crate::api::{Rejected, RolloutHash};
 
 /// Whether a person asks for the rejected target to be tried again, and it can be.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
-    facts.rejected.as_ref().is_some_and(|r| facts.is_retried(&r.plan_id)) && facts.invalid.is_none()
+    facts.rejected.as_ref().and_then(Rejected::plan).is_some_and(|plan| facts.is_retried(&plan))
+        && facts.invalid.is_none()
 }
 
 /// What is decided where no rollout is active.
@@ -39,7 +40,8 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
     }
     if others(facts, goal).next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
-        let edited = |c: &ChildFacts| facts.held_by(c, &c.restart).is_some_and(|held| c.granted != held.hash);
+        let edited =
+            |c: &ChildFacts| facts.held_by(c, c.restart.as_ref()).is_some_and(|held| c.granted != held.hash);
         let cause = if facts.unrecorded || others(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
@@ -83,7 +85,7 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     if !facts.holds_known(child) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    let before_restart = facts.held_by(child, &facts.restarted_at);
+    let before_restart = facts.held_by(child, facts.restarted_at.as_ref());
     if child.restart != facts.restarted_at && before_restart.is_some_and(|r| child.granted == r.hash) {
         return Some(Cause::RestartRequested);
     }

@@ -30,4 +30,4 @@ pub use decision::{Cause, FleetDecision, Scope, Start, Strategy};
 pub use facts::{FleetFacts, Rendering};
 pub use refresh::{WAITS_TO_BE_RESUMED, refresh};
 pub use sets::{SetFacts, SetRollout};
-pub use wave::{ABORT, Clause, Grant, may_grant, next_grants, pins};
+pub use wave::{Clause, Grant, may_grant, next_grants, pins};

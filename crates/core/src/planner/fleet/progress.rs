@@ -162,7 +162,7 @@ pub fn why_without_height(child: &ChildFacts) -> String {
 /// Names the old nodes that a halt is waited for on. They come before the new ones that only have to run by then, and do.
 fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, named: &mut Named<'_>) {
     for child in facts.wanted().filter(|c| !has_halted(c, rollout)) {
-        let refusal = child.sidecar.as_ref().map(|s| s.message.as_str()).filter(|why| !why.is_empty());
+        let refusal = child.sidecar.as_ref().and_then(|s| s.message.as_deref());
         if child.terminating {
             named.add(3, child.name.as_str(), "Terminating", "the node is being deleted");
         } else if let Some(problem) = &child.problem {
@@ -242,8 +242,8 @@ mod tests {
             ready: true,
             ..ChildFacts::default()
         };
-        let renderings = ["v1", "v2"]
-            .map(|r| ((r.into(), String::new()), Rendering { hash: r.into(), image: String::new() }));
+        let renderings =
+            ["v1", "v2"].map(|r| ((r.into(), None), Rendering { hash: r.into(), image: String::new() }));
         let held = FleetFacts {
             replicas: 4,
             partition: 2,

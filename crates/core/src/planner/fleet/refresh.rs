@@ -8,7 +8,8 @@ use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, scope_of};
 use super::verdicts::refresh_conditions;
 use super::{filling, hooks, leave, progress};
 use crate::api::TaskType;
-use crate::api::names::{FIRST_SET, LABEL_DEPLOYMENT, LABEL_SET};
+use crate::api::ids::field;
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{NodeDeploymentStatus, Rollout, Stage};
 use crate::engine::Plan;
 
@@ -21,14 +22,13 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     note_asked(status, facts);
     status.requested_rollout_hash = facts.requested.to_string();
     if status.restarted_at.is_empty() {
-        status.restarted_at.clone_from(&facts.restarted_at);
+        field(facts.restarted_at.as_ref()).clone_into(&mut status.restarted_at);
     }
     status.update_revision = input.update_revision.map(ToString::to_string).unwrap_or_default();
     input.build_id.clone_into(&mut status.build_id);
     status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
     if status.active_set.is_empty() && facts.undecided.is_none() {
-        let set = if facts.set.is_empty() { FIRST_SET } else { &facts.set };
-        set.clone_into(&mut status.active_set);
+        status.active_set = facts.set.to_string();
     }
     sets::status::refresh_retiring(status, facts, now);
     if facts.undecided.is_none() {
@@ -75,7 +75,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     {
         status.last_completed_rollout_hash = facts.requested.to_string();
         status.current_revision.clone_from(&status.update_revision);
-        status.active_build_id.clone_from(&facts.build_id);
+        field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
         status.scaled_to_zero = false;
     }
     // It is full again, though not of what is wanted by now: that was given up, or is refused.

@@ -54,7 +54,8 @@ pub fn facts_under(
     plan: Option<&Plan>,
     findings: &Findings,
 ) -> FleetFacts {
-    let mut facts = facts.activated(&status.active_set);
+    // A status that was never written names none.
+    let mut facts = status.active_set().map_or_else(|| facts.clone(), |set| facts.activated(&set));
     facts.set_rollout = SetRollout::of(status);
     facts.at_hook = plan.and_then(AtHook::of);
     facts.step = plan.and_then(step_of);
@@ -73,12 +74,12 @@ pub fn facts_under(
 #[must_use]
 pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
     let is_promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
-    match facts.build_id.as_str() {
-        "" if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),
-        "" => {
+    match &facts.build_id {
+        Some(own) => own.to_string(),
+        None if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),
+        None => {
             generated_build_id(main_image(&spec.template.spec).unwrap_or_default(), facts.requested.as_str())
         }
-        own => own.to_owned(),
     }
 }
 
@@ -155,7 +156,7 @@ pub fn next_deadline(
 #[must_use]
 pub fn is_kept_from_going(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     let is_kept = |set: &RetiringSet| {
-        let nodes = facts.sets.get(&set.set).map(|s| s.children.as_slice()).unwrap_or_default();
+        let nodes = facts.sets.get(set.set.as_str()).map(|s| s.children.as_slice()).unwrap_or_default();
         facts.removal_of(set) <= now && nodes.iter().any(|c| !c.terminating)
     };
     status.retiring.iter().any(is_kept)

@@ -27,14 +27,14 @@ const ASKED_LIMIT: usize = 5;
 
 /// Takes in who asked last for what. It belongs to the rollout under way, if there is one.
 pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    let seen = cut(&facts.asked, MAX_ASKED_BYTES);
-    if seen.is_empty() || seen == status.asked {
+    let Some(written) = &facts.asked else { return };
+    let seen = cut(written, MAX_ASKED_BYTES);
+    if seen == status.asked {
         return;
     }
     status.asked = seen;
     // What cannot be read was not written by the command line, and says nothing.
-    let (Ok(asked), Some(rollout)) = (serde_json::from_str::<Asked>(&facts.asked), &mut status.rollout)
-    else {
+    let (Ok(asked), Some(rollout)) = (serde_json::from_str::<Asked>(written), &mut status.rollout) else {
         return;
     };
     rollout.asked.push(asked.sentence());
@@ -53,7 +53,7 @@ pub fn begin(
     now: DateTime<Utc>,
 ) {
     if let Some(restart) = &facts.restart_request {
-        status.restarted_at.clone_from(restart);
+        status.restarted_at = restart.to_string();
     }
     let own = start.scope == Scope::Own;
     let same = |r: &Rollout| {
@@ -94,7 +94,7 @@ pub fn begin(
     if own && start.cause == Cause::RetryRequested {
         status.rejected = status.rejected.take().filter(|r| r.hash != status.last_completed_rollout_hash);
         if let Some(rejected) = &mut status.rejected {
-            rejected.plan_id.clone_from(&plan.id);
+            rejected.plan_id = plan.id.to_string();
         }
     }
     note_asked(status, facts);
@@ -106,7 +106,7 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
     remember(
         &mut status.history,
         HistoryEntry {
-            plan_id: plan.id.clone(),
+            plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
             from_hash: match &status.rollout {
                 Some(rollout) if !rollout.from_hash.is_empty() => rollout.from_hash.clone(),
@@ -126,17 +126,19 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
 /// Rejects what a plan that ended badly went to, and nothing else: what is wanted by then may be another thing, which was
 /// never tried. While a repair goes on, what was rejected before stays so.
 pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
-    let (hash, build_id) = match &facts.rejected {
-        Some(rejected) => (rejected.hash.clone(), rejected.build_id.clone()),
+    let before = facts.rejected.as_ref();
+    let hash = match before {
+        Some(rejected) => rejected.hash.clone(),
         // What is left of it does not say where it went.
-        None if plan.target_hash.is_empty() => (facts.requested.to_string(), String::new()),
-        None => (plan.target_hash.clone(), String::new()),
+        None if plan.target_hash.is_empty() => facts.requested.to_string(),
+        None => plan.target_hash.clone(),
     };
-    let build_id = if build_id.is_empty() { build_id_of(status, facts, &hash) } else { build_id };
+    let build_id = before.map(|rejected| rejected.build_id.clone()).filter(|id| !id.is_empty());
+    let build_id = build_id.unwrap_or_else(|| build_id_of(status, facts, &hash));
     status.rejected = Some(Rejected {
         hash,
         build_id,
-        plan_id: plan.id.clone(),
+        plan_id: plan.id.to_string(),
         outcome: ending.as_str().to_owned(),
         message: String::new(),
     });
@@ -144,13 +146,12 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan
 
 /// The build ID of what a rollout went to: its set's, that of the set that it went over in place, or the generated one.
 fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) -> String {
-    let of_rollout = status.rollout.as_ref().map(|r| r.build_id.as_str()).unwrap_or_default();
+    let of_rollout = status.rollout.as_ref().and_then(Rollout::build_id);
     let in_place = status.rollout.as_ref().is_none_or(|r| r.entrant_set.is_empty());
-    let of_set = if in_place { facts.active_build_id.as_str() } else { "" };
-    if let Some(id) = [of_rollout, of_set].into_iter().find(|id| !id.is_empty()) {
-        return id.to_owned();
+    if let Some(id) = of_rollout.or_else(|| facts.active_build_id.clone().filter(|_| in_place)) {
+        return id.into();
     }
-    match RolloutHash::recorded(hash).and_then(|hash| facts.rendering(&hash, &facts.restarted_at)) {
+    match RolloutHash::recorded(hash).and_then(|hash| facts.rendering(&hash, facts.restarted_at.as_ref())) {
         Some(rendering) => generated_build_id(&rendering.image, hash),
         None => status.build_id.clone(),
     }

@@ -4,10 +4,7 @@
 use super::child::ChildFacts;
 use super::decision::Scope;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::{Ending, NodeName, PodTemplateHash, RolloutHash};
-
-/// What stands in the place of the plan's ID in the ID of a grant that an abort gave back.
-pub const ABORT: &str = "abort";
+use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RolloutHash};
 
 /// The clause under which a grant is given.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -129,9 +126,9 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {
         return Vec::new();
     }
-    let by_abort = format!("{ABORT}-");
     let runs_other = |c: &&ChildFacts| {
-        let is_taken_back = !c.is_spent() && !c.grant_id.starts_with(&by_abort);
+        let is_given_back = c.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
+        let is_taken_back = !c.is_spent() && !is_given_back;
         is_taken_back && c.running.is_some() && c.running != c.granted && !c.terminating
     };
     let pin = |child: &ChildFacts| {

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, SetFact};
-use crate::api::{PodTemplateHash, TaskType};
+use crate::api::{PodTemplateHash, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
 
 /// The recipes of nodes.
@@ -46,7 +46,8 @@ pub fn awaited_removal(plan: &Plan) -> Option<&str> {
 }
 
 /// Makes a plan by which a node leaves one for this wish.
-pub fn for_removal(plan: &mut Plan, removal_id: &str) {
+pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>) {
+    let removal_id = removal_id.map_or("", RemovalId::as_str);
     for task in plan.tasks.iter_mut().filter(|task| task.type_ == AWAIT_REMOVAL) {
         task.params = serde_json::json!({"removalID": removal_id});
     }
@@ -131,15 +132,17 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     }
     let active = plan.filter(|p| p.is_active());
     let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
-    let wish = facts.removal_id.as_str();
+    let Some(wish) = &facts.removal_id else {
+        leaves?;
+        // What was in its middle when the node was asked to leave goes on.
+        let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
+        return Some(NodeDecision::Supersede {
+            reason: "Kept",
+            next: unfinished.then(|| roll_recipe(facts)),
+        });
+    };
     Some(match (leaves, active) {
-        (None, _) if wish.is_empty() => return None,
-        (Some(_), _) if wish.is_empty() => {
-            // What was in its middle when the node was asked to leave goes on.
-            let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
-            NodeDecision::Supersede { reason: "Kept", next: unfinished.then(|| roll_recipe(facts)) }
-        }
-        (Some(leaves), _) if removal_of(leaves) == Some(wish) => NodeDecision::Keep,
+        (Some(leaves), _) if removal_of(leaves) == Some(wish.as_str()) => NodeDecision::Keep,
         (None, None) => {
             let failed = |p: &&Plan| p.state == PlanState::Failed && p.recipe == recipes::REMOVE_NODE;
             start(plan.filter(failed), recipes::REMOVE_NODE, now)
@@ -215,8 +218,8 @@ mod tests {
         NodeFacts {
             wanted: Ok(Wanted { hash: "v1:a".into(), image: "db:1".to_owned() }),
             granted_hash: Some("v1:a".into()),
-            grant_id: String::new(),
-            spent_grant_id: String::new(),
+            grant_id: None,
+            spent_grant_id: None,
             set: SetFact::Live(LiveSet {
                 uid: "set".to_owned(),
                 generation: 1,
@@ -241,7 +244,7 @@ mod tests {
             previous: Running::default(),
             terminating: false,
             suspended: false,
-            removal_id: String::new(),
+            removal_id: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{MadeFor, PodTemplateHash, Problem};
+use crate::api::{GrantId, MadeFor, PodTemplateHash, Problem, RemovalId};
 
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -107,9 +107,9 @@ pub struct NodeFacts {
     /// `spec.grantedHash`; none when the node moves by itself.
     pub granted_hash: Option<PodTemplateHash>,
     /// `spec.grantID`.
-    pub grant_id: String,
+    pub grant_id: Option<GrantId>,
     /// `status.spentGrantID`.
-    pub spent_grant_id: String,
+    pub spent_grant_id: Option<GrantId>,
     /// Its StatefulSet.
     pub set: SetFact,
     /// Its pod.
@@ -122,8 +122,8 @@ pub struct NodeFacts {
     pub terminating: bool,
     /// Whether it is scaled to 0.
     pub suspended: bool,
-    /// `spec.removalID`: the wish that it leaves; empty while it stays.
-    pub removal_id: String,
+    /// `spec.removalID`: the wish that it leaves; none while it stays.
+    pub removal_id: Option<RemovalId>,
 }
 
 impl NodeFacts {
@@ -135,7 +135,7 @@ impl NodeFacts {
     }
 
     /// Whether the grant has already been converged to once, so that no Ready pod may be taken down for it.
-    /// A node is created with an empty grant ID: that grant counts as spent.
+    /// A node is created without a grant ID: that grant counts as spent.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.granted_hash.is_some() && self.grant_id == self.spent_grant_id

@@ -13,8 +13,8 @@ fn new_node(observed: bool) -> NodeFacts {
     NodeFacts {
         wanted: Ok(Wanted { hash: hash.clone(), image: "db:1".to_owned() }),
         granted_hash: Some(hash.clone()),
-        grant_id: String::new(),
-        spent_grant_id: String::new(),
+        grant_id: None,
+        spent_grant_id: None,
         set: SetFact::Live(LiveSet {
             uid: "set".to_owned(),
             generation: 1,
@@ -39,14 +39,14 @@ fn new_node(observed: bool) -> NodeFacts {
         previous: Running::default(),
         terminating: false,
         suspended: false,
-        removal_id: String::new(),
+        removal_id: None,
     }
 }
 
 fn plan() -> Plan {
     let now = Utc.timestamp_opt(0, 0).single().expect("a time");
     Plan {
-        id: "0123456789".to_owned(),
+        id: "0123456789".into(),
         recipe: "NodeUpdate".to_owned(),
         target_hash: "v1:aa".to_owned(),
         state: PlanState::Active,

@@ -10,9 +10,10 @@ use crate::api::TaskType;
 use crate::api::conditions::{
     self, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, SIDECAR_READY, STALLED, Truth,
 };
+use crate::api::ids::field;
 use crate::api::stateful_node::KNOWN_REVISIONS;
 use crate::api::status::MAX_PROBLEM_BYTES;
-use crate::api::{Ending, HistoryEntry, Problem, RawPlan, StatefulNodeStatus, StatefulSetRef};
+use crate::api::{Ending, HistoryEntry, Problem, RawPlan, RestartTime, StatefulNodeStatus, StatefulSetRef};
 use crate::engine::{self, Plan, PlanState, sentence::cut};
 
 /// What the sidecar answered in this reconcile.
@@ -51,7 +52,7 @@ pub struct StatusInput<'a> {
     /// The StatefulSet's name.
     pub set_name: &'a str,
     /// The latest restart that is obeyed (RFC 3339); empty for none.
-    pub restarted_at: &'a str,
+    pub restarted_at: Option<&'a RestartTime>,
     /// Whether what the spec says of the node's claims was carried out in this reconcile; `None`: it did not come to that.
     pub claims: Option<bool>,
     /// Whether the node has claims at all.
@@ -67,7 +68,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
     let ready = facts.is_ready();
     let previous = input.previous;
     let first_ready_at = previous.first_ready_at.or_else(|| ready.then_some(input.now));
-    let spent = if facts.is_converged() { facts.grant_id.clone() } else { previous.spent_grant_id.clone() };
+    let spent = if facts.is_converged() { facts.grant_id.clone() } else { previous.spent_grant_id() };
     let mut next = StatefulNodeStatus {
         observed_generation: input.generation,
         phase: String::new(),
@@ -76,9 +77,9 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         pod_uid: running.pod_uid.unwrap_or_default(),
         // Said of a node that is not Ready alone: of one that is it would cost a write at an upgrade.
         pod_runs: !ready && facts.pod_runs(),
-        spent_grant_id: spent,
+        spent_grant_id: spent.map(String::from).unwrap_or_default(),
         stateful_set: set_ref(facts, input),
-        restarted_at: input.restarted_at.to_owned(),
+        restarted_at: field(input.restarted_at).to_owned(),
         first_ready_at,
         edit_found_at: edit_found_at(facts, input),
         claims_pending: claims_pending(input),
@@ -99,8 +100,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
 fn edit_found_at(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<DateTime<Utc>> {
     let plan = input.plan.filter(|plan| plan.is_active() && is_rolling(&plan.recipe));
     let begins = plan.is_some_and(|plan| {
-        plan.started_at == input.now
-            && input.previous.plan.as_ref().and_then(RawPlan::id).as_ref() != Some(&plan.id)
+        plan.started_at == input.now && input.previous.plan.as_ref().and_then(RawPlan::id) != plan.id
     });
     let edited = facts.live().is_some_and(|set| set.template == Template::Unknown);
     let found = begins && edited && facts.is_spent() && facts.is_ready();

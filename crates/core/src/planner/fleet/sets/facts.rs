@@ -8,13 +8,13 @@ use super::super::child::ChildFacts;
 use super::super::decision::{Scope, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::rollout::{SetFacts, SetRollout};
-use crate::api::{Promotion, RetiringSet, RolloutHash, Stage};
+use crate::api::{Promotion, RetiringSet, RolloutHash, SetName, Stage};
 
 impl FleetFacts {
     /// How a rollout to this target goes.
     #[must_use]
     pub fn strategy_for(&self, target: &RolloutHash) -> Strategy {
-        let same_set = !self.build_id.is_empty() && self.build_id == self.active_build_id;
+        let same_set = self.build_id.is_some() && self.build_id == self.active_build_id;
         // Until something has completed there is nothing to stand beside.
         if self.last_completed.is_none() || self.last_completed == *target || same_set {
             return Strategy::InPlace;
@@ -51,19 +51,18 @@ impl FleetFacts {
 
     /// The fleet as it would be if this set were the active one, and nothing else were under way.
     #[must_use]
-    pub fn as_set(&self, set: &str) -> Self {
-        if set == self.set {
+    pub fn as_set(&self, set: &SetName) -> Self {
+        if *set == self.set {
             return Self { partition: 0, sets: [].into(), ..self.clone() };
         }
         let SetFacts { children, conflicts, .. } = self.sets.get(set).cloned().unwrap_or_default();
-        Self { set: set.to_owned(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
+        Self { set: set.clone(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
     }
 
     /// The same fleet with this set as the active one, and what was active among the others.
     #[must_use]
-    pub fn activated(&self, set: &str) -> Self {
-        // A status that was never written names none.
-        if set == self.set || set.is_empty() {
+    pub fn activated(&self, set: &SetName) -> Self {
+        if *set == self.set {
             return self.clone();
         }
         let mut facts = self.as_set(set);
@@ -141,23 +140,20 @@ impl FleetFacts {
 
     /// The set that takes in what is wanted although it had left service: it still lives there, whole.
     #[must_use]
-    pub fn living_set(&self, now: DateTime<Utc>) -> Option<&str> {
+    pub fn living_set(&self, now: DateTime<Utc>) -> Option<&SetName> {
         // One that enters again for a target that is given up lives there as well.
         let enters = self.set_rollout.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
-        let lives = |name: &str, facts: &SetFacts| {
-            let enters = enters.as_ref().filter(|entrant| entrant.set == name);
+        let lives = |name: &SetName, facts: &SetFacts| {
+            let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
             let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
-            let is_wanted = if self.build_id.is_empty() {
-                set.build_id.is_empty() && self.requested == *set.hash
-            } else {
-                set.build_id == self.build_id && !facts.claims_differ
-            };
+            let is_wanted = set.build_id() == self.build_id
+                && if self.build_id.is_none() { self.requested == *set.hash } else { !facts.claims_differ };
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // What has halted at a height does not take up again.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
             is_wanted && whole && !halted && set.has_served() && self.removal_of(set) > now
         };
-        self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name.as_str())
+        self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name)
     }
 
     /// Whether a person is waited for before traffic moves. Once that is recorded they were heard, and what they said is

@@ -3,7 +3,7 @@
 
 use super::super::decision::Strategy;
 use super::rollout::SetRollout;
-use crate::api::{RolloutHash, Stage, TaskType};
+use crate::api::{BuildId, RolloutHash, SetName, Stage, TaskType};
 use crate::engine::{Plan, PlanState};
 
 /// The tasks that only act once it is recorded that the rollout promotes.
@@ -13,11 +13,11 @@ const PAST_RETURN: [TaskType; 3] =
 /// What is seen of a rollout beside its plan.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
-    /// The set that served when it began.
-    pub incumbent: String,
+    /// The set that served when it began, where that is known.
+    pub incumbent: Option<SetName>,
     /// The other sets of which a node holds the plan's target, each with the build ID under which it does; without those
     /// that are known to retire.
-    pub holders: Vec<(String, String)>,
+    pub holders: Vec<(SetName, Option<BuildId>)>,
     /// The heights that incumbents are asked to halt at by this plan, or by one that it goes on for.
     pub asked: Vec<i64>,
     /// The height that the spec names by now.
@@ -25,7 +25,7 @@ pub struct Traces {
     /// Whether the conditions say that it promotes.
     pub is_said: bool,
     /// The set to which a promotion has moved the fleet's Service.
-    pub switched_to: Option<String>,
+    pub switched_to: Option<SetName>,
 }
 
 /// The promotion that a plan carries out, or that holds because the plan failed. `None` where nothing shows that it is
@@ -34,17 +34,7 @@ pub struct Traces {
 pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
     let [(entrant, build_id)] = traces.holders.as_slice() else { return None };
-    let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
-    let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
-    let is_asked = strategy == Strategy::HardFork && (is_halted || !traces.asked.is_empty());
-    let is_moved = traces.switched_to.as_ref() == Some(entrant);
-    // The immediate way promotes from its first write.
-    let is_past = strategy == Strategy::BlueGreenImmediate
-        || is_asked
-        || is_moved
-        || (traces.is_said && is_past_return);
-    let goes_on = matches!(plan.state, PlanState::Active | PlanState::Failed);
-    if !is_past || !goes_on {
+    if !promotes(plan, strategy, traces, Some(entrant)) {
         return None;
     }
     // What a node is asked for is what was recorded. Where a hand made them differ, a higher one takes nothing back.
@@ -61,13 +51,29 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     })
 }
 
+/// Whether a plan that makes a set carries out a promotion past the point of no return, or failed amid one, by what is seen
+/// of it. `entrant`: the set that is to serve, where that is known.
+#[must_use]
+pub fn promotes(plan: &Plan, strategy: Strategy, traces: &Traces, entrant: Option<&SetName>) -> bool {
+    let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
+    let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
+    let is_asked = strategy == Strategy::HardFork && (is_halted || !traces.asked.is_empty());
+    let is_moved = entrant.is_some_and(|entrant| traces.switched_to == *entrant);
+    // The immediate way promotes from its first write.
+    let is_past = strategy == Strategy::BlueGreenImmediate
+        || is_asked
+        || is_moved
+        || (traces.is_said && is_past_return);
+    is_past && matches!(plan.state, PlanState::Active | PlanState::Failed)
+}
+
 /// Whether anything shows that a plan whose rollout is lost may be past the point of no return. Where nothing does it can be
 /// begun anew, whichever nodes it had made.
 #[must_use]
 pub fn may_be_past_return(plan: &Plan, traces: &Traces) -> bool {
     let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
     let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
-    let is_moved = traces.switched_to.as_ref().is_some_and(|set| *set != traces.incumbent);
+    let is_moved = traces.switched_to.as_ref().is_some_and(|set| traces.incumbent != *set);
     let is_said = traces.is_said && is_past_return;
     match Strategy::of_recipe(&plan.recipe) {
         Some(Strategy::InPlace) => false,
@@ -104,8 +110,8 @@ mod tests {
 
     fn traces() -> Traces {
         Traces {
-            incumbent: "first".to_owned(),
-            holders: vec![("v2".to_owned(), String::new())],
+            incumbent: Some(SetName::FIRST),
+            holders: vec![("v2".into(), None)],
             wanted_height: 2000,
             ..Traces::default()
         }
@@ -114,7 +120,7 @@ mod tests {
     #[test]
     fn a_promotion_is_found_again_where_something_shows_that_there_is_no_way_back() {
         let said = Traces { is_said: true, ..traces() };
-        let moved = |set: &str| Traces { switched_to: Some(set.to_owned()), ..traces() };
+        let moved = |set: &str| Traces { switched_to: Some(set.into()), ..traces() };
         let asked = Traces { asked: vec![900, 1000], ..traces() };
         for (what, plan, traces, height) in [
             ("nodes are asked", plan("HardFork", 1), asked.clone(), Some(1000)),
@@ -139,7 +145,7 @@ mod tests {
     #[test]
     fn no_promotion_is_made_up_where_its_set_is_not_known_or_its_plan_is_over() {
         let plan = plan("BlueGreenImmediate", 1);
-        let two = vec![("v2".to_owned(), String::new()), ("v2-2".to_owned(), String::new())];
+        let two = vec![("v2".into(), None), ("v2-2".into(), None)];
         for holders in [two, Vec::new()] {
             assert_eq!(promotion(&plan, &Traces { holders, ..traces() }), None);
         }
@@ -160,7 +166,7 @@ mod tests {
         let none = Traces { holders: Vec::new(), ..traces() };
         let said = Traces { is_said: true, ..none.clone() };
         let asked = Traces { asked: vec![900], ..none.clone() };
-        let moved = |set: &str| Traces { switched_to: Some(set.to_owned()), ..none.clone() };
+        let moved = |set: &str| Traces { switched_to: Some(set.into()), ..none.clone() };
         for (what, plan, traces, may_be) in [
             ("in place", plan("InPlace", 0), said.clone(), false),
             ("its nodes are made", plan("BlueGreen", 0), none.clone(), false),

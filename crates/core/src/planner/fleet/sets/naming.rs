@@ -3,8 +3,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::api::RolloutHash;
 use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
+use crate::api::{BuildId, RolloutHash, SetName};
 use crate::revision::hash::hex;
 
 /// How many digits of a hash name a set.
@@ -14,29 +14,25 @@ const MAX_TRIES: usize = 99;
 
 /// The name that a set of this target gets where it is free.
 #[must_use]
-pub fn first_choice(rollout_hash: &RolloutHash, build_id: &str) -> String {
+pub fn first_choice(rollout_hash: &RolloutHash, build_id: Option<&BuildId>) -> SetName {
     let hash = rollout_hash.as_str();
-    let digits = if build_id.is_empty() {
-        hash.split_once(':').map_or(hash, |(_, digits)| digits).to_owned()
-    } else {
-        hex(&Sha256::digest(build_id))
+    let digits = match build_id {
+        None => hash.split_once(':').map_or(hash, |(_, digits)| digits).to_owned(),
+        Some(build_id) => hex(&Sha256::digest(build_id.as_str())),
     };
-    digits.chars().take(DIGITS).collect()
+    SetName::numbered(&digits.chars().take(DIGITS).collect::<String>(), 1)
 }
 
 /// The name for a new set, or a sentence that says why there is none. `exists` are the names of all objects in the
 /// namespace that a set's could meet.
 pub fn choose(
     deployment: &str,
-    first_choice: &str,
+    first_choice: &SetName,
     replicas: i32,
     exists: &[String],
-) -> Result<String, String> {
-    let names = (1..=MAX_TRIES).map(|number| match number {
-        1 => first_choice.to_owned(),
-        number => format!("{first_choice}-{number}"),
-    });
-    let free = |set: &String| !exists.iter().any(|name| belongs(deployment, set, name));
+) -> Result<SetName, String> {
+    let names = (1..=MAX_TRIES).map(|number| SetName::numbered(first_choice.as_str(), number));
+    let free = |set: &SetName| !exists.iter().any(|name| belongs(deployment, set, name));
     let Some(set) = names.into_iter().find(free) else {
         return Err(format!(
             "no name is free for a new set of nodes: objects named {deployment}-{first_choice} to \
@@ -57,8 +53,8 @@ pub fn choose(
 
 /// Whether an object of this name is, or would be met by, one of a set's: a node, its StatefulSet or Service, its
 /// pod, or one of its claims.
-fn belongs(deployment: &str, set: &str, name: &str) -> bool {
-    let is_node = |name: &str| place_of(deployment, name).is_some_and(|(found, _)| found == set);
+fn belongs(deployment: &str, set: &SetName, name: &str) -> bool {
+    let is_node = |name: &str| place_of(deployment, name).is_some_and(|(found, _)| found == *set);
     if is_node(name) {
         return true;
     }
@@ -72,16 +68,16 @@ fn belongs(deployment: &str, set: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn chosen(exists: &[&str]) -> String {
+    fn chosen(exists: &[&str]) -> SetName {
         let exists: Vec<String> = exists.iter().map(|n| (*n).to_owned()).collect();
-        choose("db", "1a2b3", 3, &exists).unwrap()
+        choose("db", &"1a2b3".into(), 3, &exists).unwrap()
     }
 
     #[test]
     fn a_set_is_named_by_its_hash_or_by_the_hash_of_its_build_id() {
-        assert_eq!(first_choice(&"v1:0123456789".into(), ""), "01234");
+        assert_eq!(first_choice(&"v1:0123456789".into(), None), "01234");
         // printf v2 | sha256sum
-        assert_eq!(first_choice(&"v1:0123456789".into(), "v2"), "fb04d");
+        assert_eq!(first_choice(&"v1:0123456789".into(), Some(&"v2".into())), "fb04d");
     }
 
     #[test]
@@ -105,10 +101,10 @@ mod tests {
     #[test]
     fn a_name_that_grows_too_long_is_refused_with_a_sentence() {
         let name = "a".repeat(39);
-        assert!(choose(&name, "1a2b3", 1000, &[]).is_ok());
+        assert!(choose(&name, &"1a2b3".into(), 1000, &[]).is_ok());
         let taken = (1..12)
             .map(|n| format!("{name}-1a2b3{}-0", if n == 1 { String::new() } else { format!("-{n}") }));
-        let sentence = choose(&name, "1a2b3", 1001, &taken.collect::<Vec<_>>()).unwrap_err();
+        let sentence = choose(&name, &"1a2b3".into(), 1001, &taken.collect::<Vec<_>>()).unwrap_err();
         assert!(sentence.contains("at most 52") && sentence.contains("53 characters"), "{sentence}");
         assert!(sentence.starts_with("metadata.name: ") && sentence.contains("shorter"), "{sentence}");
     }
@@ -116,16 +112,16 @@ mod tests {
     #[test]
     fn the_longest_name_that_is_possible_is_that_of_the_highest_node() {
         let name = "a".repeat(44);
-        assert!(choose(&name, "1a2b3", 10, &[]).is_ok(), "its node 9 has 52 characters");
-        assert!(choose(&name, "1a2b3", 11, &[]).is_err(), "its node 10 has 53");
-        assert!(choose(&name, "1a2b3", 0, &[]).is_ok());
+        assert!(choose(&name, &"1a2b3".into(), 10, &[]).is_ok(), "its node 9 has 52 characters");
+        assert!(choose(&name, &"1a2b3".into(), 11, &[]).is_err(), "its node 10 has 53");
+        assert!(choose(&name, &"1a2b3".into(), 0, &[]).is_ok());
     }
 
     #[test]
     fn when_no_name_is_free_that_is_said() {
         let taken =
             (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });
-        let sentence = choose("db", "1a2b3", 1, &taken.collect::<Vec<_>>()).unwrap_err();
+        let sentence = choose("db", &"1a2b3".into(), 1, &taken.collect::<Vec<_>>()).unwrap_err();
         assert!(sentence.starts_with("no name is free"), "{sentence}");
     }
 }

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 
 use super::super::child::{ChildFacts, Conflict};
 use super::super::decision::Strategy;
-use crate::api::{NodeDeploymentStatus, RetiringSet, RolloutHash, Stage};
+use crate::api::ids::field;
+use crate::api::{BuildId, NodeDeploymentStatus, RetiringSet, RolloutHash, SetName, Stage};
 
 /// A set of nodes other than the active one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -38,12 +39,12 @@ pub struct SetRollout {
     pub stage: Stage,
     /// The rollout hash that it goes to.
     pub target: RolloutHash,
-    /// The build ID that it goes to; empty where it is generated.
-    pub build_id: String,
-    /// The set that served when it began.
-    pub incumbent: String,
+    /// The build ID that it goes to; none where it is generated.
+    pub build_id: Option<BuildId>,
+    /// The set that served when it began; none where the status has lost that.
+    pub incumbent: Option<SetName>,
     /// The set that is to serve.
-    pub entrant: String,
+    pub entrant: SetName,
     /// The height that the incumbents halt at (HardFork).
     pub halt_height: i64,
     /// When the set that is to serve last left service, where it did.
@@ -54,7 +55,8 @@ impl SetRollout {
     /// The one that a status tells of, if it does.
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
-        let rollout = status.rollout.as_ref().filter(|r| !r.entrant_set.is_empty())?;
+        let rollout = status.rollout.as_ref()?;
+        let entrant = rollout.entrant()?;
         // A plan that is lost or cannot be read does not say how it went.
         let of_plan = || status.plan.as_ref().and_then(crate::api::RawPlan::recipe);
         let recipe = Some(rollout.recipe.clone()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
@@ -67,9 +69,9 @@ impl SetRollout {
             strategy,
             stage: rollout.stage,
             target: rollout.target(),
-            build_id: rollout.build_id.clone(),
-            incumbent: rollout.incumbent_set.clone(),
-            entrant: rollout.entrant_set.clone(),
+            build_id: rollout.build_id(),
+            incumbent: rollout.incumbent(),
+            entrant,
             halt_height: rollout.halt_height,
             left_service_at: rollout.entrant_left_service_at,
         })
@@ -79,14 +81,20 @@ impl SetRollout {
     #[must_use]
     pub fn given_up(&self, now: DateTime<Utc>) -> RetiringSet {
         RetiringSet {
-            set: self.entrant.clone(),
+            set: self.entrant.to_string(),
             hash: self.target.to_string(),
-            build_id: self.build_id.clone(),
+            build_id: field(self.build_id.as_ref()).to_owned(),
             since: self.left_service_at.unwrap_or(now),
             unpromoted: true,
             served: self.left_service_at.is_some(),
             halt_height: 0,
         }
+    }
+
+    /// The set that served when it began, in a sentence: nothing where that is lost.
+    #[must_use]
+    pub fn incumbent_text(&self) -> &str {
+        self.incumbent.as_ref().map_or("", SetName::as_str)
     }
 
     /// Whether its old nodes are to halt by now.
@@ -119,6 +127,6 @@ pub fn how_to_promote(target: impl std::fmt::Display, is_spent: bool) -> String 
 pub fn has_halted(child: &ChildFacts, rollout: &SetRollout) -> bool {
     rollout.halt_height > 0
         && child.sidecar.as_ref().is_some_and(|s| {
-            s.halt_height == rollout.halt_height && !s.halt_task.is_empty() && s.halted_for == s.halt_task
+            s.halt_height == rollout.halt_height && s.halt_task.is_some() && s.halted_for == s.halt_task
         })
 }

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
-use crate::api::names::FIRST_SET;
-use crate::api::{RetiringSet, Stage};
+use crate::api::{RetiringSet, SetName, Stage};
 
 /// What is seen of a set's nodes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -20,14 +19,14 @@ pub struct Seen {
 /// Everything that says which set serves.
 #[derive(Clone, Debug, Default)]
 pub struct Witnesses {
-    /// The set that the status names; empty where it names none.
-    pub recorded: String,
+    /// The set that the status names, if it names one.
+    pub recorded: Option<SetName>,
     /// Sets that the status knows not to serve.
-    pub known: BTreeSet<String>,
+    pub known: BTreeSet<SetName>,
     /// The set that the fleet's own Service selects, if it has one.
-    pub selected: Option<String>,
+    pub selected: Option<SetName>,
     /// The sets that have nodes.
-    pub sets: BTreeMap<String, Seen>,
+    pub sets: BTreeMap<SetName, Seen>,
     /// What a rollout under way says of its two sets.
     pub rollout: Option<Pair>,
     /// Whether the spec asks for no nodes.
@@ -38,9 +37,9 @@ pub struct Witnesses {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pair {
     /// The one that serves, by its stage.
-    pub serves: String,
+    pub serves: SetName,
     /// The one that does not, or not yet.
-    pub other: String,
+    pub other: SetName,
     /// Whether it says that traffic has moved.
     pub moved: bool,
 }
@@ -50,38 +49,41 @@ impl Pair {
     #[must_use]
     pub fn of(rollout: &SetRollout) -> Option<Self> {
         let moved = rollout.stage == Stage::Retiring;
-        let (incumbent, entrant) = (rollout.incumbent.clone(), rollout.entrant.clone());
+        let (incumbent, entrant) = (rollout.incumbent.clone()?, rollout.entrant.clone());
         let (serves, other) = if moved { (entrant, incumbent) } else { (incumbent, entrant) };
-        (!serves.is_empty() && !other.is_empty()).then_some(Self { serves, other, moved })
+        Some(Self { serves, other, moved })
     }
 }
 
 /// The set that the status says serves. Where it contradicts itself, its rollout is believed over the name of a set that
 /// does not exist; and a Service that says that traffic has not moved is, over a rollout that says it has.
-fn on_record(told: &Witnesses) -> &String {
-    let recorded = &told.recorded;
-    let Some(pair) = told.rollout.as_ref().filter(|pair| pair.serves != *recorded) else { return recorded };
-    let selected = told.selected.as_ref() == Some(recorded);
+fn on_record(told: &Witnesses) -> Option<&SetName> {
+    let Some(pair) = &told.rollout else { return told.recorded.as_ref() };
+    let Some(recorded) = &told.recorded else { return Some(&pair.serves) };
+    if *recorded == pair.serves {
+        return Some(recorded);
+    }
+    let selected = told.selected == *recorded;
     let is_believed = if *recorded == pair.other {
         pair.moved && selected
     } else {
         selected || !told.sets.contains_key(&pair.serves)
     };
-    if is_believed && told.sets.contains_key(recorded) { recorded } else { &pair.serves }
+    Some(if is_believed && told.sets.contains_key(recorded) { recorded } else { &pair.serves })
 }
 
 /// The set that serves. An error is a sentence: nothing tells which, and a person has to.
-pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
+pub fn serving(deployment: &str, told: &Witnesses) -> Result<SetName, String> {
     let recorded = on_record(told);
-    let known = |set: &String| {
+    let known = |set: &SetName| {
         told.known.contains(set) || told.rollout.as_ref().is_some_and(|pair| pair.other == *set)
     };
-    let unknown: Vec<(&String, &Seen)> =
-        told.sets.iter().filter(|(set, _)| *set != recorded && !known(set)).collect();
+    let unknown: Vec<(&SetName, &Seen)> =
+        told.sets.iter().filter(|(set, _)| Some(*set) != recorded && !known(set)).collect();
     // A status that names a set without nodes, while others have some that it knows nothing of, is not of now. Where no
     // node is wanted it has none, and one of a set that was given up may come late.
-    let fits = told.sets.contains_key(recorded) || unknown.is_empty() || told.none_wanted;
-    if !recorded.is_empty() && fits {
+    let fits = |set: &&SetName| told.sets.contains_key(*set) || unknown.is_empty() || told.none_wanted;
+    if let Some(recorded) = recorded.filter(fits) {
         return Ok(recorded.clone());
     }
     if let [(only, _)] = unknown[..] {
@@ -91,11 +93,12 @@ pub fn serving(deployment: &str, told: &Witnesses) -> Result<String, String> {
         return Ok(set.clone());
     }
     // Which of them is Ready says nothing: the one that serves may be down for a moment.
-    if unknown.is_empty() { Ok(FIRST_SET.to_owned()) } else { Err(undecided(deployment, &unknown)) }
+    if unknown.is_empty() { Ok(SetName::FIRST) } else { Err(undecided(deployment, &unknown)) }
 }
 
-fn undecided(deployment: &str, sets: &[(&String, &Seen)]) -> String {
-    let of = |(set, seen): &(&String, &Seen)| format!("{set} ({} of {} nodes Ready)", seen.ready, seen.nodes);
+fn undecided(deployment: &str, sets: &[(&SetName, &Seen)]) -> String {
+    let of =
+        |(set, seen): &(&SetName, &Seen)| format!("{set} ({} of {} nodes Ready)", seen.ready, seen.nodes);
     let sets = sets.iter().map(of).collect::<Vec<_>>().join(", ");
     format!(
         "status.activeSet: nothing says which of these sets of nodes serves: {sets}; nothing is removed or rolled until \
@@ -108,7 +111,7 @@ impl FleetFacts {
     /// Why a set that left service is not removed although its time has come, in a sentence, if so.
     #[must_use]
     pub fn kept(&self, set: &RetiringSet) -> Option<String> {
-        if self.selected.as_ref() == Some(&set.set) {
+        if self.selected.as_ref().is_some_and(|selected| *selected == *set.set) {
             let name = &set.set;
             return Some(format!("set {name} is not removed as long as the fleet's Service selects it"));
         }
@@ -120,10 +123,10 @@ impl FleetFacts {
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
         let nobody_knows = set.hash.is_empty() && !set.unpromoted;
-        if !nobody_knows || self.selected.as_ref() == Some(&self.set) {
+        if !nobody_knows || self.selected == self.set {
             return None;
         }
-        let (name, facts) = (&set.set, self.sets.get(&set.set)?);
+        let (name, facts) = (&set.set, self.sets.get(set.set.as_str())?);
         let nodes = facts.children.iter().filter(|c| !c.terminating).count();
         (nodes > 0).then(|| {
             format!(

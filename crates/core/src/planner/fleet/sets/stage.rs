@@ -5,7 +5,7 @@ use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
 use crate::api::TaskType;
-use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, SetName, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::{is_left_at, is_of_list};
 
@@ -59,9 +59,9 @@ pub fn has_promoted(plan: &Plan) -> bool {
 /// The set that takes traffic although its promotion is not complete yet: hooks follow, after which, or instead of which,
 /// the old set goes or takes traffic back.
 #[must_use]
-pub fn took_over(status: &NodeDeploymentStatus) -> Option<String> {
+pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
     let promotes =
-        |rollout: &SetRollout| rollout.stage == Stage::Promoting && rollout.entrant != status.active_set;
+        |rollout: &SetRollout| rollout.stage == Stage::Promoting && rollout.entrant != *status.active_set;
     let rollout = SetRollout::of(status).filter(promotes)?;
     let plan = status.plan.as_ref()?.parse().ok().filter(Plan::is_active)?;
     (has_switched(&plan) && is_left_at(&plan, HookPoint::AfterPromotion)).then_some(rollout.entrant)
@@ -71,7 +71,7 @@ pub fn took_over(status: &NodeDeploymentStatus) -> Option<String> {
 #[must_use]
 pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     if rollout.stage == Stage::Retiring {
-        return -left(facts, &rollout.incumbent);
+        return -left(facts, rollout);
     }
     let view = facts.as_set(&rollout.entrant);
     let caught_up = view.wanted().filter(|c| c.is_caught_up()).count();
@@ -79,10 +79,11 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     progress::score(&view, &Scope::Target(rollout.target.clone())) + (caught_up + halted) as i32
 }
 
-/// How many nodes of a set are left, and one where only their pods are.
+/// How many nodes of the set that served are left, and one where only their pods are.
 #[must_use]
-pub fn left(facts: &FleetFacts, set: &str) -> i32 {
-    let Some(set) = facts.sets.get(set) else { return 0 };
+pub fn left(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
+    let incumbent = rollout.incumbent.as_ref().and_then(|set| facts.sets.get(set));
+    let Some(set) = incumbent else { return 0 };
     (set.children.len() as i32).max(i32::from(set.remains > 0))
 }
 
@@ -108,6 +109,6 @@ pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout) -> Strin
             format!("Halting {halted}/{}", facts.children.len())
         }
         Stage::Promoting => format!("Promoting {}/{}", nodes.updated, nodes.total),
-        Stage::Retiring => format!("Retiring, {} left", left(facts, &set.incumbent)),
+        Stage::Retiring => format!("Retiring, {} left", left(facts, set)),
     }
 }

@@ -6,29 +6,30 @@ use super::super::decision::Strategy;
 use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
 use super::stage;
+use crate::api::ids::field;
 use crate::api::status::RETIRING_LIMIT;
-use crate::api::{Ending, HookPoint, NodeDeploymentStatus, RetiringSet, Stage};
+use crate::api::{Ending, HookPoint, NodeDeploymentStatus, RetiringSet, Rollout, SetName, Stage};
 use crate::planner::hooks::is_left_at;
 
 /// Makes the rollout that was just begun one that makes a set of this name.
-pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: Strategy, entrant: &str) {
+pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: Strategy, entrant: &SetName) {
     let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let from = status.last_completed_rollout_hash.clone();
-    let active = facts.set.clone();
+    let active = facts.set.to_string();
     // A set that lived on and is wanted again is not removed; when it left service counts if it is given up.
     let left_service =
-        status.retiring.iter().find(|set| set.set == entrant && set.has_served()).map(|set| set.since);
-    status.retiring.retain(|set| set.set != entrant);
+        status.retiring.iter().find(|set| *entrant == *set.set && set.has_served()).map(|set| set.since);
+    status.retiring.retain(|set| *entrant != *set.set);
     let Some(rollout) = status.rollout.as_mut() else { return };
     // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts. Nor
     // before the hooks that come first are done.
     let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
-    let known = rollout.entrant_left_service_at.filter(|_| rollout.entrant_set == entrant);
+    let known = rollout.entrant_left_service_at.filter(|_| *entrant == *rollout.entrant_set);
     rollout.entrant_left_service_at = left_service.or(known);
-    entrant.clone_into(&mut rollout.entrant_set);
-    rollout.build_id.clone_from(&facts.build_id);
+    rollout.entrant_set = entrant.to_string();
+    field(facts.build_id.as_ref()).clone_into(&mut rollout.build_id);
     rollout.from_hash = from;
     if rollout.stage == Stage::Promoting {
         pass_no_return(status, facts);
@@ -74,9 +75,9 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     retire(
         status,
         RetiringSet {
-            set: facts.set.clone(),
+            set: facts.set.to_string(),
             hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
-            build_id: facts.active_build_id.clone(),
+            build_id: field(facts.active_build_id.as_ref()).to_owned(),
             since: now,
             unpromoted: false,
             served: false,
@@ -115,8 +116,9 @@ fn retire(status: &mut NodeDeploymentStatus, set: RetiringSet) {
 /// Brings the list of sets that go up to date: what is gone leaves it, what nobody knows of joins it.
 pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     let exists = |set: &str| facts.sets.get(set).is_some_and(|s| !s.is_gone());
-    let entrant = status.rollout.as_ref().map(|r| r.entrant_set.clone()).unwrap_or_default();
-    status.retiring.retain(|set| set.set != facts.set && set.set != entrant && exists(&set.set));
+    let entrant = status.rollout.as_ref().and_then(Rollout::entrant);
+    let enters = |set: &str| entrant.as_ref().is_some_and(|entrant| *entrant == *set);
+    status.retiring.retain(|set| facts.set != *set.set && !enters(&set.set) && exists(&set.set));
     // A time in the future was written by a clock that has since been set back; the set would live on by as much.
     for set in &mut status.retiring {
         set.since = set.since.min(now);
@@ -126,21 +128,21 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     let failed = status.rollout.is_none()
         && status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
     let failed = failed || facts.undecided.is_some();
-    let strays: Vec<&String> = facts
+    let strays: Vec<&SetName> = facts
         .sets
         .iter()
         .filter(|(name, set)| {
             !failed
-                && **name != entrant
+                && entrant != **name
                 && !set.children.is_empty()
-                && !status.retiring.iter().any(|r| r.set == **name)
+                && !status.retiring.iter().any(|r| **name == *r.set)
         })
         .map(|(name, _)| name)
         .collect();
     for name in strays {
         // Nothing says when it served, so it may have: its claims stay, and it has its delay.
         let set = RetiringSet {
-            set: name.clone(),
+            set: name.to_string(),
             hash: String::new(),
             build_id: String::new(),
             since: now,

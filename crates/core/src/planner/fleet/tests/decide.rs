@@ -2,7 +2,7 @@
 
 use super::super::{FleetDecision, decide};
 use super::*;
-use crate::api::OnStall;
+use crate::api::{OnStall, RestartTime};
 
 const NOBODY_STALLS: bool = false;
 
@@ -25,7 +25,7 @@ fn supersedes(target: &str, cause: Cause) -> FleetDecision {
 }
 
 fn restart_asked(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..facts }
+    FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..facts }
 }
 
 fn retry_asked(facts: FleetFacts) -> FleetFacts {
@@ -39,7 +39,7 @@ fn invalid(facts: FleetFacts) -> FleetFacts {
 /// An operator of another version renders another template of v1.
 fn other_operator(mut facts: FleetFacts) -> FleetFacts {
     let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
-    facts.renderings.insert(("v1".into(), String::new()), other);
+    facts.renderings.insert(("v1".into(), None), other);
     facts
 }
 
@@ -132,7 +132,7 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
 
 #[test]
 fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_operator_drift() {
-    let restart = "2030-01-01T00:00:00Z".to_owned();
+    let restart = Some(RestartTime::from("2030-01-01T00:00:00Z"));
     let mut facts = fleet(2).but(1, |c| ChildFacts { restart: restart.clone(), ..c });
     let restarted = Rendering { hash: "restarted template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), restart), restarted);
@@ -207,19 +207,15 @@ fn an_active_rollout_goes_on_until_something_else_is_wanted() {
             FleetFacts { abort: Some("other".into()), ..base() },
             FleetDecision::Keep,
         ),
-        (
-            "an abort",
-            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..base() },
-            FleetDecision::Abort,
-        ),
+        ("an abort", FleetFacts { abort: Some(plan_to("v2").id), ..base() }, FleetDecision::Abort),
         (
             "an abort and a new target",
-            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..base().wanting("v3") },
+            FleetFacts { abort: Some(plan_to("v2").id), ..base().wanting("v3") },
             FleetDecision::Abort,
         ),
         (
             "an abort and no node wanted",
-            FleetFacts { abort: PlanId::recorded(plan_to("v2").id), replicas: 0, ..base() },
+            FleetFacts { abort: Some(plan_to("v2").id), replicas: 0, ..base() },
             FleetDecision::Abort,
         ),
         ("a node drifts", base().but(0, |c| c.running("v3")), FleetDecision::Keep),

@@ -176,7 +176,7 @@ fn who_is_wanted_again_is_kept() {
     };
     let with_set = |retiring| {
         let set = SetFacts { children: vec![node(0).leaving()], retiring, ..SetFacts::default() };
-        FleetFacts { sets: [("a".to_owned(), set)].into(), retire_delay_seconds: 30, ..fleet(1) }
+        FleetFacts { sets: [("a".into(), set)].into(), retire_delay_seconds: 30, ..fleet(1) }
     };
     assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
     assert_eq!(kept(&with_set(Some(retiring(now()))), now()), ["db-0"], "its time has not come");

@@ -22,7 +22,8 @@ use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
 use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
-use crate::api::{NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
+use crate::api::ids::field;
+use crate::api::{GrantId, NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
 /// The time at which everything happens, give or take [`later`].
@@ -61,7 +62,7 @@ fn fleet(replicas: i32) -> FleetFacts {
         requested: "v1".into(),
         last_completed: Some("v1".into()),
         children: (0..replicas).map(node).collect(),
-        renderings: known.iter().map(|r| (((*r).into(), String::new()), rendering(r))).collect(),
+        renderings: known.iter().map(|r| (((*r).into(), None), rendering(r))).collect(),
         ..FleetFacts::default()
     }
 }
@@ -78,8 +79,8 @@ fn node(ordinal: i32) -> ChildFacts {
         ordinal,
         spec_hash: Some("v1".into()),
         granted: Some(hash("v1")),
-        grant_id: "grant-1".to_owned(),
-        spent_id: "grant-1".to_owned(),
+        grant_id: Some("grant-1".into()),
+        spent_id: Some("grant-1".into()),
         running: Some(hash("v1")),
         running_image: image("v1"),
         ready: true,
@@ -146,7 +147,8 @@ impl FleetFacts {
 impl ChildFacts {
     /// It was just granted a revision; its executor has not seen it.
     fn granted(self, revision: &str) -> Self {
-        let grant_id = format!("{}+", self.spent_id);
+        let spent_id = self.spent_id.as_ref().map_or("", GrantId::as_str);
+        let grant_id = Some(format!("{spent_id}+").into());
         let (spec_hash, granted) = (Some(revision.into()), Some(hash(revision)));
         Self { spec_hash, granted, grant_id, behind: true, ..self }
     }
@@ -194,7 +196,7 @@ impl ChildFacts {
     }
 
     fn never_ready(self) -> Self {
-        Self { ever_ready: false, spent_id: String::new(), ..self.down() }
+        Self { ever_ready: false, spent_id: None, ..self.down() }
     }
 
     fn unreachable(self) -> Self {
@@ -229,7 +231,7 @@ fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
         last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
         rejected: facts.rejected.clone(),
         scaled_to_zero: facts.scaled_to_zero,
-        restarted_at: facts.restarted_at.clone(),
+        restarted_at: field(facts.restarted_at.as_ref()).to_owned(),
         ..NodeDeploymentStatus::default()
     }
 }

@@ -4,7 +4,7 @@ use super::super::{decide, next_grants};
 use super::*;
 use crate::api::conditions::{STALLED, UP_TO_DATE, find};
 use crate::api::status::MAX_PROBLEM_BYTES;
-use crate::api::{PodTemplateHash, RolloutHash};
+use crate::api::{PodTemplateHash, RestartTime, RolloutHash};
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -37,7 +37,7 @@ fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
     let all = FleetFacts { children: two().children.into_iter().map(ChildFacts::failed).collect(), ..two() };
     assert_eq!(said(all), "waiting for db-0: ImagePullBackOff: no such image");
     // A restart is a rollout of its own, unless one that makes a set is under way.
-    let restart = FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..two() };
+    let restart = FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..two() };
     assert_eq!(said(restart), "waiting for the world");
 }
 
@@ -138,10 +138,10 @@ fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_sto
 fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
     let restarted = "2030-01-01T00:00:00Z";
     let with = |restart: &str, granted: &str| {
-        let mut facts = FleetFacts { restarted_at: restarted.to_owned(), ..fleet(1) };
+        let mut facts = FleetFacts { restarted_at: RestartTime::recorded(restarted), ..fleet(1) };
         let at = Rendering { hash: "v1 restarted".into(), image: image("v1") };
-        facts.renderings.insert(("v1".into(), restarted.to_owned()), at);
-        let (restart, granted) = (restart.to_owned(), PodTemplateHash::recorded(granted));
+        facts.renderings.insert(("v1".into(), RestartTime::recorded(restarted)), at);
+        let (restart, granted) = (RestartTime::recorded(restart), PodTemplateHash::recorded(granted));
         facts.children[0] =
             ChildFacts { restart, running: granted.clone(), granted, ..facts.children[0].clone() };
         match decide(&facts, None, &Scope::Own, false) {
@@ -175,7 +175,7 @@ fn what_is_not_known_is_not_written_as_if_it_were() {
     };
     let undecided = FleetFacts { undecided: Some("which?".to_owned()), ..fleet(2) };
     assert_eq!(set(&undecided, ""), (String::new(), String::new()));
-    let other = FleetFacts { set: "v2".to_owned(), ..fleet(2) };
+    let other = FleetFacts { set: "v2".into(), ..fleet(2) };
     assert_eq!(set(&other, "").0, "v2");
     let (kept, selector) = set(&other, "first");
     assert_eq!(
@@ -278,7 +278,7 @@ fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
     let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, at_v2);
     assert!(is_held_by_partition(&held, &to("v2")));
     assert!(!is_held_by_partition(&fleet(2).held_below_ordinal(1), &to("v1")), "it goes to where they are");
-    let other_id = FleetFacts { build_id: "one".to_owned(), ..held.clone() };
+    let other_id = FleetFacts { build_id: Some("one".into()), ..held.clone() };
     assert_eq!((held.held_below(), other_id.held_below(), held.never_completed().held_below()), (1, 0, 0));
 }
 

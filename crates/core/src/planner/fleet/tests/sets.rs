@@ -4,7 +4,7 @@ use super::super::failed::fail;
 use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
 use super::super::{FleetDecision, SidecarFacts, decide};
 use super::*;
-use crate::api::{OnStall, Promotion, RetiringSet, Stage};
+use crate::api::{BuildId, OnStall, Promotion, RetiringSet, SetName, Stage};
 
 const WAYS: [Strategy; 4] =
     [Strategy::InPlace, Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork];
@@ -50,9 +50,9 @@ fn rollout_to_v2(strategy: Strategy, stage: Stage) -> SetRollout {
         strategy,
         stage,
         target: "v2".into(),
-        build_id: String::new(),
-        incumbent: "first".to_owned(),
-        entrant: "v2".to_owned(),
+        build_id: None,
+        incumbent: Some(SetName::FIRST),
+        entrant: "v2".into(),
         halt_height: 0,
         left_service_at: None,
     }
@@ -67,10 +67,10 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     let base = fleet(2).wanting("v2");
     FleetFacts {
         strategy,
-        set: if switched { "v2" } else { "first" }.to_owned(),
+        set: if switched { "v2" } else { "first" }.into(),
         last_completed: Some(if switched { "v2" } else { "v1" }.into()),
         children: if switched { entrants } else { base.children.clone() },
-        sets: [if switched { ("first".to_owned(), old) } else { ("v2".to_owned(), new) }].into(),
+        sets: [if switched { (SetName::FIRST, old) } else { ("v2".into(), new) }].into(),
         set_rollout: Some(rollout_to_v2(strategy, stage)),
         ..base
     }
@@ -87,9 +87,9 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
     };
     match asked {
         Asked::Nothing | Asked::StallUnderHold => facts,
-        Asked::Abort => FleetFacts { abort: PlanId::recorded(plan_to("v2").id), ..facts },
-        Asked::Retry => FleetFacts { retry: PlanId::recorded(plan_to("v2").id), ..facts },
-        Asked::Restart => FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".to_owned()), ..facts },
+        Asked::Abort => FleetFacts { abort: Some(plan_to("v2").id), ..facts },
+        Asked::Retry => FleetFacts { retry: Some(plan_to("v2").id), ..facts },
+        Asked::Restart => FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..facts },
         Asked::Pause => facts.paused(),
         Asked::NoNodes => FleetFacts { replicas: 0, ..facts },
         Asked::Refused => FleetFacts { invalid: Some("template: no".to_owned()), ..facts },
@@ -187,7 +187,7 @@ fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
     ] {
         let facts = amid(Strategy::BlueGreen, stage).wanting(wanted);
         let mut status = rolling_out(&facts, &self::goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         status.rollout.as_mut().unwrap().stage = stage;
         fail(&mut status, &facts, &failed_plan(), "refused", now());
         let case = format!("{stage:?} {wanted}");
@@ -203,7 +203,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
     for paused in [false, true] {
         let facts = FleetFacts { paused, ..amid(Strategy::HardFork, Stage::Promoting) };
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
-        set_status::begin(&mut status, &facts, Strategy::HardFork, "v2");
+        set_status::begin(&mut status, &facts, Strategy::HardFork, &"v2".into());
         set_status::pass_no_return(&mut status, &facts);
         fail(&mut status, &facts, &failed_plan(), "refused", now());
         let status = look(status, &facts, 5);
@@ -272,8 +272,8 @@ fn the_way_of_each_build_id_and_template() {
     let with = |active: &str, wanted: &str, target: &str| {
         let facts = FleetFacts {
             strategy: Strategy::BlueGreen,
-            active_build_id: active.to_owned(),
-            build_id: wanted.to_owned(),
+            active_build_id: BuildId::recorded(active),
+            build_id: BuildId::recorded(wanted),
             ..fleet(2).wanting(target)
         };
         facts.strategy_for(&target.into())
@@ -316,7 +316,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
         facts.sets.get_mut("first").unwrap().retiring = Some(retiring);
         facts
     };
-    let lives = |facts: &FleetFacts| facts.living_set(now()).map(str::to_owned);
+    let lives = |facts: &FleetFacts| facts.living_set(now()).map(ToString::to_string);
     assert_eq!(lives(&with(known(-10, false), "v1")).as_deref(), Some("first"));
     assert_eq!(lives(&with(known(-10, false), "v3")), None, "of another target");
     assert_eq!(lives(&with(known(-30, false), "v1")), None, "it is being removed");
@@ -329,7 +329,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
     torn.sets.get_mut("first").unwrap().children[0].terminating = true;
     assert_eq!(lives(&torn), None, "a node of it is leaving");
     let mut named = with(known(-10, false), "v1");
-    named.build_id = "one".to_owned();
+    named.build_id = Some("one".into());
     assert_eq!(lives(&named), None, "another build ID");
     named.sets.get_mut("first").unwrap().retiring.as_mut().unwrap().build_id = "one".to_owned();
     assert_eq!(lives(&named).as_deref(), Some("first"));
@@ -376,7 +376,7 @@ fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
     let facts = FleetFacts { retire_delay_seconds: 30, ..amid(Strategy::BlueGreen, Stage::Promoting) };
     let start = goes("v2", Cause::TemplateChanged, Strategy::BlueGreen);
     let mut status = rolling_out(&facts, &start);
-    set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+    set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
     assert_eq!(status.rollout.as_ref().unwrap().stage, Stage::CreatingEntrants);
     set_status::pass_no_return(&mut status, &facts);
     set_status::switched(&mut status, &facts, now());
@@ -396,7 +396,7 @@ fn entrants_are_given_up_only_before_there_is_no_way_back() {
     for stage in BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]) {
         let facts = amid(Strategy::BlueGreen, stage);
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         status.rollout.as_mut().unwrap().stage = stage;
         set_status::give_up(&mut status, &facts, now());
         assert_eq!(status.retiring.len(), usize::from(BEFORE.contains(&stage)), "{stage:?}");
@@ -409,7 +409,7 @@ fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
     for force_promote in [false, true] {
         let facts = FleetFacts { force_promote, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         set_status::pass_no_return(&mut status, &facts);
         assert_eq!(status.spent_force_promote, if force_promote { "v2" } else { "" });
     }
@@ -447,7 +447,7 @@ fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
     let facts = FleetFacts { set_rollout: None, ..amid(Strategy::BlueGreen, Stage::Retiring) };
     let old = facts.sets.values().next().unwrap().clone();
     let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
-    let sets = names.iter().map(|name| (name.clone(), old.clone())).collect();
+    let sets = names.iter().map(|name| (name.clone().into(), old.clone())).collect();
     let facts = FleetFacts { sets, retire_delay_seconds: 30, ..facts };
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
@@ -572,7 +572,7 @@ fn halting() -> FleetFacts {
     for child in &mut facts.children {
         child.sidecar = Some(crate::planner::fleet::SidecarFacts {
             halt_height: 1000,
-            halt_task: "task".to_owned(),
+            halt_task: Some("task".into()),
             height: Some(900),
             ..Default::default()
         });
@@ -581,13 +581,13 @@ fn halting() -> FleetFacts {
 }
 
 fn halted(mut child: ChildFacts) -> ChildFacts {
-    child.sidecar.as_mut().unwrap().halted_for = "task".to_owned();
+    child.sidecar.as_mut().unwrap().halted_for = Some("task".into());
     child
 }
 
 fn looked_at(facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
     let mut status = rolling_out(facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
-    set_status::begin(&mut status, facts, Strategy::HardFork, "v2");
+    set_status::begin(&mut status, facts, Strategy::HardFork, &"v2".into());
     set_status::pass_no_return(&mut status, facts);
     let rollout = status.rollout.as_mut().unwrap();
     (rollout.stage, rollout.halt_height, rollout.height) = (Stage::Promoting, 1000, 900);
@@ -614,7 +614,7 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     let condition = crate::api::conditions::find(&stalled.conditions, "Stalled").unwrap();
     assert_eq!(condition.message, "no progress: db-1: SidecarUnreachable: connection refused");
     let refuses = |mut c: ChildFacts| {
-        c.sidecar.as_mut().unwrap().message = "the height has passed".to_owned();
+        c.sidecar.as_mut().unwrap().message = Some("the height has passed".to_owned());
         c
     };
     let refusing = halting().but(0, refuses);
@@ -634,7 +634,7 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     let facts = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::Promoting) };
     let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
     let unforced = FleetFacts { force_promote: false, ..facts.clone() };
-    set_status::begin(&mut status, &unforced, Strategy::BlueGreen, "v2");
+    set_status::begin(&mut status, &unforced, Strategy::BlueGreen, &"v2".into());
     set_status::pass_no_return(&mut status, &unforced);
     assert_eq!((status.spent_force_promote.as_str(), status.rollout.as_ref().unwrap().forced), ("", false));
     // It may come in the very look in which traffic moves, or in one before.
@@ -647,7 +647,7 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     // Before there is no way back a person may still change their mind.
     let early = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
     let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-    set_status::begin(&mut status, &early, Strategy::BlueGreen, "v2");
+    set_status::begin(&mut status, &early, Strategy::BlueGreen, &"v2".into());
     assert_eq!(look(status, &early, 1).spent_force_promote, "");
 }
 
@@ -666,7 +666,7 @@ fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
         FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
     for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         status.rollout.as_mut().unwrap().stage = Stage::AwaitingPromotion;
         status.spent_force_promote = spent.to_owned();
         let status = look(status, &facts, 1);
@@ -682,7 +682,7 @@ fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that
         let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).but(0, sick);
         facts.on_stall = OnStall::Hold;
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-        set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+        set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         let rollout = status.rollout.as_mut().unwrap();
         (rollout.stage, rollout.best) = (Stage::Retiring, 1000);
         rollout.incumbent_set = "first".to_owned();

@@ -6,7 +6,7 @@ use super::super::{Conflict, SidecarFacts};
 use super::sets::amid;
 use super::*;
 use crate::api::conditions::{self, UP_TO_DATE};
-use crate::api::{Promotion, RetiringSet, Stage};
+use crate::api::{Promotion, RetiringSet, SetName, Stage, TaskId};
 use crate::engine::TaskState;
 
 const STAGES: [Stage; 5] = [
@@ -22,7 +22,7 @@ fn halting(child: ChildFacts, height: i64) -> ChildFacts {
         caught_up: true,
         height: Some(height),
         halt_height: 1000,
-        halt_task: "task".to_owned(),
+        halt_task: Some("task".into()),
         ..SidecarFacts::default()
     };
     ChildFacts { sidecar: Some(sidecar), ..child }
@@ -30,7 +30,7 @@ fn halting(child: ChildFacts, height: i64) -> ChildFacts {
 
 fn halted(child: ChildFacts) -> ChildFacts {
     let mut child = halting(child, 1000);
-    child.sidecar.as_mut().unwrap().halted_for = "task".to_owned();
+    child.sidecar.as_mut().unwrap().halted_for = Some("task".into());
     child
 }
 
@@ -45,7 +45,7 @@ fn hard_fork() -> FleetFacts {
 fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploymentStatus {
     let start = Start { scope: to("v2"), target: "v2".into(), cause: Cause::TemplateChanged, strategy };
     let mut status = rolling_out(facts, &start);
-    set_status::begin(&mut status, facts, strategy, "v2");
+    set_status::begin(&mut status, facts, strategy, &"v2".into());
     let rollout = status.rollout.as_mut().unwrap();
     rollout.stage = stage;
     rollout.incumbent_set = "first".to_owned();
@@ -153,9 +153,9 @@ fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
     assert!(has_halted(&halted(node(0)), &rollout));
     assert!(!has_halted(&node(0), &rollout), "no sidecar");
     assert!(!has_halted(&with(&|s| s.halt_height = 900), &rollout), "at another height");
-    assert!(!has_halted(&with(&|s| s.halted_for.clear()), &rollout), "not yet");
-    assert!(!has_halted(&with(&|s| s.halted_for = "other".into()), &rollout), "for another rollout");
-    let unasked = with(&|s| (s.halted_for, s.halt_task) = (String::new(), String::new()));
+    assert!(!has_halted(&with(&|s| s.halted_for = None), &rollout), "not yet");
+    assert!(!has_halted(&with(&|s| s.halted_for = Some("other".into())), &rollout), "for another rollout");
+    let unasked = with(&|s| (s.halted_for, s.halt_task) = (None, None));
     assert!(!has_halted(&unasked, &rollout), "never asked");
     let asks_nothing = SetRollout { halt_height: 0, ..rollout };
     assert!(!has_halted(&with(&|s| s.halt_height = 0), &asks_nothing), "no height is asked for");
@@ -270,22 +270,21 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
     facts.conflicts.push(conflict("db-5"));
     facts.sets.get_mut("v2").unwrap().conflicts.push(conflict("db-v2-5"));
 
-    let seen = facts.as_set("v2");
+    let seen = facts.as_set(&"v2".into());
     assert_eq!((seen.set.as_str(), seen.partition, seen.sets.len()), ("v2", 0, 0));
     assert_eq!((&seen.children, &seen.conflicts), (&facts.sets["v2"].children, &facts.sets["v2"].conflicts));
-    let own = facts.as_set("first");
+    let own = facts.as_set(&SetName::FIRST);
     assert_eq!((own.set.as_str(), own.partition, own.sets.len()), ("first", 0, 0));
     assert_eq!((&own.children, &own.conflicts), (&facts.children, &facts.conflicts));
-    assert!(facts.as_set("nobody").children.is_empty());
+    assert!(facts.as_set(&"nobody".into()).children.is_empty());
 
-    let switched = facts.activated("v2");
+    let switched = facts.activated(&"v2".into());
     assert_eq!((switched.set.as_str(), switched.partition), ("v2", 1));
     assert_eq!((&switched.children, &switched.conflicts), (&seen.children, &seen.conflicts));
     let before = &switched.sets["first"];
     assert_eq!((&before.children, &before.conflicts, before.remains), (&facts.children, &facts.conflicts, 2));
     assert_eq!(switched.sets.len(), 1);
-    assert_eq!(facts.activated("first"), facts);
-    assert_eq!(facts.activated(""), facts, "a status that was never written names none");
+    assert_eq!(facts.activated(&SetName::FIRST), facts);
 }
 
 #[test]
@@ -391,7 +390,7 @@ fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_g
         halt_height: 0,
     };
     status.retiring = vec![goes("v2"), goes("other")];
-    set_status::begin(&mut status, &facts, Strategy::BlueGreen, "v2");
+    set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
     let left: Vec<&str> = status.retiring.iter().map(|r| r.set.as_str()).collect();
     assert_eq!(left, ["other"]);
 }
@@ -399,9 +398,9 @@ fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_g
 #[test]
 fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again() {
     let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
-    facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
-    facts.sets.insert("claims".to_owned(), SetFacts::default());
-    facts.sets.insert("pods".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
+    facts.sets.insert("old".into(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
+    facts.sets.insert("claims".into(), SetFacts::default());
+    facts.sets.insert("pods".into(), SetFacts { remains: 1, ..SetFacts::default() });
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let listed =
         |status: &NodeDeploymentStatus| status.retiring.iter().map(|r| r.set.clone()).collect::<Vec<_>>();
@@ -436,7 +435,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
     }
     let mut rolling = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     rolling.rejected = Some(Rejected { outcome: "Failed".to_owned(), ..Rejected::default() });
-    facts.sets.insert("old".to_owned(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
+    facts.sets.insert("old".into(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
     set_status::refresh_retiring(&mut rolling, &facts, now());
     assert_eq!(listed(&rolling), ["old"], "a rollout is under way: somebody has asked for something");
 }
@@ -455,7 +454,7 @@ fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
 #[test]
 fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
     let with = |halt_height, halted_for: &str| {
-        let halted_for = halted_for.to_owned();
+        let halted_for = TaskId::recorded(halted_for);
         let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
         ChildFacts { sidecar: Some(sidecar), ..node(0) }
     };
@@ -467,7 +466,7 @@ fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
 
 #[test]
 fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
-    let restart_request = Some("2030-01-01T00:00:00Z".to_owned());
+    let restart_request = Some("2030-01-01T00:00:00Z".into());
     let facts = FleetFacts { restart_request, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let mut plan = plan_to("v2");
@@ -509,7 +508,7 @@ fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
 #[test]
 fn what_enters_or_serves_is_not_listed_as_going() {
     let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
-    facts.sets.insert("first".to_owned(), SetFacts { remains: 1, ..SetFacts::default() });
+    facts.sets.insert(SetName::FIRST, SetFacts { remains: 1, ..SetFacts::default() });
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let goes = |set: &str| RetiringSet {
         set: set.to_owned(),

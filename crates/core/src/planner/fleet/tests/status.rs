@@ -153,7 +153,7 @@ fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
 
 #[test]
 fn a_retry_of_a_repair_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
-    for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id))] {
+    for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id.into()))] {
         let mut facts = fleet(2);
         facts.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
         let status = rolling_out(&facts, &start(Scope::Own, "v1", Cause::RetryRequested));
@@ -279,7 +279,7 @@ fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_
 fn history_holds_the_last_ten_plans_oldest_first() {
     let mut status = at_rest(&five());
     for n in 0..13 {
-        let plan = Plan { id: format!("plan-{n}"), ..plan_to("v2") };
+        let plan = Plan { id: format!("plan-{n}").into(), ..plan_to("v2") };
         end(&mut status, &plan, Ending::Superseded, "NewTarget", later(n));
     }
     let ids: Vec<&str> = status.history.iter().map(|h| h.plan_id.as_str()).collect();
@@ -309,7 +309,7 @@ fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_comp
 #[test]
 fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is_started_again() {
     let mut status = at_rest(&five());
-    let plan = Plan { id: "plan-1".to_owned(), ..plan_to("v2") };
+    let plan = Plan { id: "plan-1".into(), ..plan_to("v2") };
     reject(&mut status, &five(), &plan, Ending::Aborted);
     let rejected = status.rejected.clone().unwrap();
     assert_eq!(
@@ -397,7 +397,10 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
         serde_json::json!({"verb": verb, "by": by, "why": "because", "at": "2030-01-01T00:00:00Z"})
             .to_string()
     };
-    let facts = |asked: String| FleetFacts { asked, ..FleetFacts::default() };
+    let facts = |asked: String| FleetFacts {
+        asked: Some(asked).filter(|asked| !asked.is_empty()),
+        ..FleetFacts::default()
+    };
     let mut status = NodeDeploymentStatus::default();
     note_asked(&mut status, &facts(asked("pause", "alice")));
     let plan = plan_to("v2");
@@ -453,12 +456,12 @@ fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
         status.build_id = "of what is wanted".to_owned();
         reject(&mut status, facts, &plan_to("v2"), Ending::Aborted);
         let rejected = status.rejected.unwrap();
-        (rejected.hash, rejected.build_id, rejected.plan_id == plan_to("v2").id)
+        (rejected.hash, rejected.build_id, plan_to("v2").id == *rejected.plan_id)
     };
     let of_v2 = ("v2".to_owned(), "v2-v2".to_owned(), true);
     assert_eq!(rejected(&fleet(2).wanting("v2")), of_v2);
     assert_eq!(rejected(&fleet(2).wanting("v3")), of_v2, "v3 was never tried");
-    let custom = FleetFacts { active_build_id: "one".to_owned(), ..fleet(2).wanting("v2") };
+    let custom = FleetFacts { active_build_id: Some("one".into()), ..fleet(2).wanting("v2") };
     assert_eq!(rejected(&custom).1, "one", "in place, under the ID of the set");
     // While a repair goes on what was rejected before stays so.
     let mut repaired = fleet(2).wanting("v3").rejecting("RolledBack");

@@ -2,8 +2,9 @@
 //! replayed up to the step that broke it; maxUnavailable is 1.
 
 use super::super::create::creation_revision;
-use super::super::wave::{ABORT, Clause, may_grant, next_grants, pins};
+use super::super::wave::{Clause, may_grant, next_grants, pins};
 use super::*;
+use crate::api::GrantedBy;
 
 fn granted_names(facts: &FleetFacts, scope: &Scope) -> Vec<String> {
     next_grants(facts, scope).into_iter().map(|g| g.name.to_string()).collect()
@@ -84,7 +85,7 @@ fn trace_8_a_node_whose_plan_is_not_over_is_in_flight_though_nothing_seems_to_di
 fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted_the_new_template() {
     let mut facts = fleet(2);
     let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
-    facts.renderings.insert(("v1".into(), String::new()), other);
+    facts.renderings.insert(("v1".into(), None), other);
     assert!(!facts.child(0).is_in_flight());
     assert_eq!(granted_names(&facts, &Scope::Own), ["db-1"]);
     // One whose StatefulSet is lost cannot be made again under the old grant: it is Failed, and free.
@@ -103,14 +104,14 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
 /// what did not run any more; that was seen, and given back, in turn, for ever.
 #[test]
 fn what_an_abort_gave_back_is_not_given_back_again() {
-    let given = |by: &'static str| {
+    let given = |by: GrantedBy<'_>| {
         let moves = move |c: ChildFacts| {
             let granted = c.granted("v1").granted("v2").running("v1");
-            ChildFacts { grant_id: format!("{by}-7"), behind: false, ..granted }
+            ChildFacts { grant_id: Some(GrantId::of(by, 7)), behind: false, ..granted }
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
         pins(&facts).into_iter().map(|g| (g.name.to_string(), g.revision.to_string())).collect::<Vec<_>>()
     };
-    assert_eq!(given("0123456789"), [("db-1".to_owned(), "v1".to_owned())]);
-    assert_eq!(given(ABORT), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));
+    assert_eq!(given(GrantedBy::Plan(&"0123456789".into())), [("db-1".to_owned(), "v1".to_owned())]);
+    assert_eq!(given(GrantedBy::Abort), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));
 }

@@ -195,14 +195,14 @@ fn a_pod_whose_marking_a_person_skipped_is_not_marked_again_and_its_successor_is
 
 /// Asked to leave.
 fn asked(facts: NodeFacts) -> NodeFacts {
-    NodeFacts { removal_id: "remove-3".to_owned(), ..facts }
+    NodeFacts { removal_id: Some("remove-3".into()), ..facts }
 }
 
 /// A plan by which a node leaves, made for this wish.
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
     plan.tasks[0].type_ = AWAIT_REMOVAL.to_owned();
-    for_removal(&mut plan, wish);
+    for_removal(&mut plan, Some(&wish.into()));
     plan
 }
 
@@ -235,7 +235,7 @@ fn a_node_that_is_asked_to_leave_does_that_before_all_else_and_goes_on_when_it_i
         ("it is kept, and wants another", node().granted("v2"), wish(), kept(Some(recipes::NODE_UPDATE))),
         (
             "it is kept in the middle of what it was granted",
-            NodeFacts { spent_grant_id: "before".to_owned(), ..node().without_pod() },
+            NodeFacts { spent_grant_id: Some("before".into()), ..node().without_pod() },
             wish(),
             kept(Some(recipes::RESTART_NODE)),
         ),

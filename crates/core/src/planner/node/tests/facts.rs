@@ -94,7 +94,7 @@ fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_al
         ("the StatefulSet of an earlier node leaves", NodeFacts { set: SetFact::Leaving, ..node() }, false),
         (
             "the template was edited, a new grant",
-            NodeFacts { grant_id: "grant-2".to_owned(), ..node().with_edited_template() },
+            NodeFacts { grant_id: Some("grant-2".into()), ..node().with_edited_template() },
             true,
         ),
         (
@@ -161,7 +161,7 @@ fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
         ),
         (
             "an empty grant ID counts as spent",
-            NodeFacts { grant_id: String::new(), spent_grant_id: String::new(), ..node().granted("v2") },
+            NodeFacts { grant_id: None, spent_grant_id: None, ..node().granted("v2") },
             true,
         ),
     ];

@@ -82,7 +82,7 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() 
     for (what, facts) in [("by its UID", node().with_set(moved("v1"))), ("by its words", by_annotation)] {
         for facts in [
             facts.clone(),
-            NodeFacts { grant_id: "grant-2".to_owned(), ..facts.clone() },
+            NodeFacts { grant_id: Some("grant-2".into()), ..facts.clone() },
             facts.clone().without_grant(),
         ] {
             assert!(!facts.wants_roll(), "{what}");
@@ -164,7 +164,7 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
         invalid: None,
         not_applied: None,
         set_name: "db-0",
-        restarted_at: "",
+        restarted_at: None,
         claims: Some(true),
         has_claims: false,
         now: now(),

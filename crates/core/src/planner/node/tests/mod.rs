@@ -71,31 +71,32 @@ fn node() -> NodeFacts {
     NodeFacts {
         wanted: Ok(Wanted { hash: "v1".into(), image: image("v1") }),
         granted_hash: Some("v1".into()),
-        grant_id: "grant-1".to_owned(),
-        spent_grant_id: "grant-1".to_owned(),
+        grant_id: Some("grant-1".into()),
+        spent_grant_id: Some("grant-1".into()),
         set: SetFact::Live(set("v1")),
         pod: Some(pod("v1")),
         refused: None,
         previous: ran("v1"),
         terminating: false,
         suspended: false,
-        removal_id: String::new(),
+        removal_id: None,
     }
 }
 
 impl NodeFacts {
     /// A new grant, which this version renders.
     fn granted(self, version: &str) -> Self {
-        Self { grant_id: "grant-2".to_owned(), granted_hash: Some(version.into()), ..self }.rendering(version)
+        Self { grant_id: Some("grant-2".into()), granted_hash: Some(version.into()), ..self }
+            .rendering(version)
     }
 
     /// Another template under the grant that was spent already.
     fn granted_once_before(self, version: &str) -> Self {
-        Self { spent_grant_id: "grant-2".to_owned(), ..self.granted(version) }
+        Self { spent_grant_id: Some("grant-2".into()), ..self.granted(version) }
     }
 
     fn without_grant(self) -> Self {
-        Self { granted_hash: None, grant_id: String::new(), spent_grant_id: String::new(), ..self }
+        Self { granted_hash: None, grant_id: None, spent_grant_id: None, ..self }
     }
 
     fn rendering(self, version: &str) -> Self {

@@ -56,7 +56,7 @@ fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
             invalid: Some(&endless),
             not_applied: None,
             set_name: "db-0",
-            restarted_at: "2030-01-01T00:00:00Z",
+            restarted_at: Some(&"2030-01-01T00:00:00Z".into()),
             claims: Some(true),
             has_claims: false,
             now: now(),
