@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::queue::run_workqueue;
+use super::queue::{Request, run_workqueue};
 use crate::asking::hooks::{
     HOOKS_AT_ONCE, HookAskers, HookClient, HookLanes, HookOwner, HookReply, HookRequest,
 };
@@ -16,7 +16,7 @@ use crate::asking::{AT_ONCE, Askers, Lane, Lanes};
 use crate::cluster::Key;
 
 /// Asks what is wished for, for ever.
-pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: UnboundedSender<Key>) {
+pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: UnboundedSender<Request>) {
     let ask = |lane| {
         let (askers, nodes) = (askers.clone(), nodes.clone());
         move |key: Key| {
@@ -24,7 +24,7 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
             async move {
                 if askers.answer(&key, lane).await {
                     // The receiver is gone only when the operator stops.
-                    let _ = nodes.send(key);
+                    let _ = nodes.send(key.into());
                 }
                 None
             }
@@ -42,16 +42,16 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
 pub(super) async fn ask_for_hooks(
     askers: Arc<HookAskers>,
     lanes: HookLanes,
-    (fleets, nodes): (UnboundedSender<Key>, UnboundedSender<Key>),
+    (fleets, nodes): (UnboundedSender<Request>, UnboundedSender<Request>),
 ) {
-    let ask = |owner: fn(Key) -> HookOwner, tell: UnboundedSender<Key>| {
+    let ask = |owner: fn(Key) -> HookOwner, requests: UnboundedSender<Request>| {
         let askers = askers.clone();
         move |key: Key| {
-            let (askers, tell) = (askers.clone(), tell.clone());
+            let (askers, requests) = (askers.clone(), requests.clone());
             async move {
                 if askers.answer(&owner(key.clone())).await {
                     // The receiver is gone only when the operator stops.
-                    let _ = tell.send(key);
+                    let _ = requests.send(key.into());
                 }
                 None
             }
@@ -207,8 +207,8 @@ mod tests {
         let most = client.at_once.lock().unwrap().1;
         assert!((64..=128).contains(&most), "{most} at the same time");
         let mut times: BTreeMap<Key, usize> = BTreeMap::new();
-        while let Ok(key) = told.try_recv() {
-            *times.entry(key).or_default() += 1;
+        while let Ok(request) = told.try_recv() {
+            *times.entry(request.key).or_default() += 1;
         }
         // Five minutes: each is told of its first failures, then twice or three times a minute.
         let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();

@@ -15,6 +15,29 @@ use crate::clock::monotonic;
 use crate::cluster::Key;
 use crate::metrics::Metrics;
 
+/// An object to reconcile.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// Which.
+    pub key: Key,
+    /// How long it may wait.
+    pub after: Duration,
+}
+
+impl Request {
+    /// One that may wait for so long: what comes meanwhile is reconciled with it.
+    pub fn after(key: Key, after: Duration) -> Self {
+        Self { key, after }
+    }
+}
+
+/// One that is due at once.
+impl From<Key> for Request {
+    fn from(key: Key) -> Self {
+        Self { key, after: Duration::ZERO }
+    }
+}
+
 /// The objects that wait for their turn.
 #[derive(Debug, Default)]
 struct Queue {
@@ -103,6 +126,11 @@ impl Counting {
         queue.add(key, at);
     }
 
+    fn request(&self, queue: &mut Queue, request: impl Into<Request>) {
+        let Request { key, after } = request.into();
+        self.add(queue, key, monotonic() + after);
+    }
+
     fn take(&self, queue: &Shared) -> Option<Key> {
         let now = monotonic();
         let (key, since) = lock(queue).take(now)?;
@@ -113,12 +141,12 @@ impl Counting {
     }
 }
 
-/// Looks at each object that is told of, at most `concurrency` of them at the same time, until `shutdown`
-/// resolves; what is being looked at then is finished first. `look` answers how long after it the object is to
-/// be looked at again; none: not before it is told of. `rest` answers how long after it the object is left alone,
-/// whatever is told of it: what comes meanwhile is looked at together.
+/// Reconciles each object that is requested, at most `concurrency` of them at the same time, until `shutdown`
+/// resolves; the reconciles that run then are finished first. `reconcile` answers after how long the object is to
+/// be reconciled again; none: not before it is requested. `rest` answers for how long the object is not reconciled
+/// after that, whatever is requested: one reconcile serves all requests of that time.
 pub async fn run_workqueue<F>(
-    mut told: UnboundedReceiver<Key>,
+    mut requests: UnboundedReceiver<impl Into<Request>>,
     concurrency: u16,
     reconcile: impl Fn(Key) -> F,
     rest: impl Fn(&Key) -> Duration,
@@ -149,12 +177,12 @@ pub async fn run_workqueue<F>(
             biased;
             () = &mut shutdown => break,
             Some(ended) = running.join_next() => end(&queue, ended, &rest, &counted),
-            key = told.recv() => {
-                let Some(key) = key else { break };
+            request = requests.recv() => {
+                let Some(request) = request else { break };
                 let mut queue = lock(&queue);
-                counted.add(&mut queue, key, monotonic());
-                while let Ok(key) = told.try_recv() {
-                    counted.add(&mut queue, key, monotonic());
+                counted.request(&mut queue, request);
+                while let Ok(request) = requests.try_recv() {
+                    counted.request(&mut queue, request);
                 }
             }
             () = until(due) => {}
@@ -250,7 +278,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_told_of_an_object_that_is_left_alone_is_looked_at_once_when_that_is_over() {
-        let (tell, told) = unbounded_channel();
+        let (tell, told) = unbounded_channel::<Key>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u128>>> = Arc::default();
         let reconcile = |_| {
@@ -270,8 +298,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_request_that_may_wait_is_served_by_the_reconcile_of_one_that_is_due() {
+        let (send, requests) = unbounded_channel::<Request>();
+        let began = monotonic();
+        let times: Arc<Mutex<Vec<u128>>> = Arc::default();
+        let reconcile = |_| {
+            times.lock().unwrap().push(monotonic().duration_since(began).as_millis());
+            async { Some(Duration::from_hours(2)) }
+        };
+        let later = || Request::after(key("a"), Duration::from_millis(200));
+        let sending = async {
+            send.send(later()).unwrap();
+            sleep(Duration::from_millis(150)).await;
+            send.send(later()).unwrap();
+            sleep(Duration::from_millis(150)).await;
+            send.send(later()).unwrap();
+            sleep(Duration::from_millis(50)).await;
+            send.send(key("a").into()).unwrap();
+            sleep(Duration::from_hours(1)).await;
+        };
+        run_workqueue(requests, 4, reconcile, |_| Duration::ZERO, None, sending).await;
+        assert_eq!(*times.lock().unwrap(), [200, 350]);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_more_are_looked_at_than_may_be_and_a_shutdown_lets_them_finish() {
-        let (tell, told) = unbounded_channel();
+        let (tell, told) = unbounded_channel::<Key>();
         for index in 0..5 {
             tell.send(key(&index.to_string())).unwrap();
         }
@@ -296,7 +348,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_asks_to_be_looked_at_again_is_and_what_does_not_is_forgotten() {
-        let (tell, told) = unbounded_channel();
+        let (tell, told) = unbounded_channel::<Key>();
         tell.send(key("a")).unwrap();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u64>>> = Arc::default();

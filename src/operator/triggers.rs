@@ -2,25 +2,35 @@
 //! workqueues.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::queue::Request;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View, refusals};
 
+/// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts on the end of what the node
+/// does; what is on the way there is only counted. Two of the three writes to a node in a rollout are of this kind.
+const OF_A_NODE_UNDER_WAY: Duration = Duration::from_millis(500);
+/// How long a node's reconcile may wait after a change on the way to what its plan waits for: a StatefulSet that its controller
+/// has not observed, a pod that is not Ready. What it waits for is reconciled at once, and where that comes sooner, it is
+/// one reconcile in place of five.
+const ON_THE_WAY: Duration = Duration::from_millis(500);
+
 /// Starts a watch of each kind, and one of the events that say why a StatefulSet has no pod.
 pub fn start(
     client: &Client,
     scope: &Namespaces,
     view: &Arc<View>,
-    fleets: UnboundedSender<Key>,
-    nodes: UnboundedSender<Key>,
+    fleets: UnboundedSender<Request>,
+    nodes: UnboundedSender<Request>,
     helpers: &mut JoinSet<()>,
 ) {
     let managed = format!("{LABEL_MANAGED_BY}={MANAGER}");
@@ -81,8 +91,8 @@ pub fn start(
 #[derive(Clone)]
 struct Tell {
     view: Arc<View>,
-    fleets: UnboundedSender<Key>,
-    nodes: UnboundedSender<Key>,
+    fleets: UnboundedSender<Request>,
+    nodes: UnboundedSender<Request>,
 }
 
 impl Tell {
@@ -98,6 +108,9 @@ impl Tell {
             }
             Kind::StatefulNode => {
                 match fleet() {
+                    Some(fleet) if self.is_under_way(&Key::new(&namespace, &name)) => {
+                        self.fleet_within(&namespace, fleet, OF_A_NODE_UNDER_WAY);
+                    }
                     Some(fleet) => self.fleet(&namespace, fleet),
                     // Its labels are not known, or somebody took them: any fleet here may miss it.
                     None => self.every_fleet(&namespace),
@@ -106,7 +119,8 @@ impl Tell {
             }
             Kind::StatefulSet => {
                 self.fleet_without(&namespace, &name, label(LABEL_DEPLOYMENT));
-                self.node(&namespace, name);
+                let set = self.view.sets.get(&Key::new(&namespace, &name));
+                self.node_waits(&namespace, name, set.is_some_and(|set| !set.is_observed()));
             }
             Kind::Service => {
                 self.fleet(&namespace, name.clone());
@@ -116,7 +130,8 @@ impl Tell {
                 let node = label(LABEL_NODE).or_else(|| name.strip_suffix("-0").map(str::to_owned));
                 let node = node.unwrap_or_default();
                 self.fleet_without(&namespace, &node, label(LABEL_DEPLOYMENT));
-                self.node(&namespace, node);
+                let pod = self.view.pods.get(&Key::new(&namespace, name));
+                self.node_waits(&namespace, node, pod.is_some_and(|pod| !pod.is_ready()));
             }
             Kind::PersistentVolumeClaim => {
                 let node = label(LABEL_NODE).unwrap_or_default();
@@ -136,11 +151,26 @@ impl Tell {
     }
 
     fn fleet(&self, namespace: &str, name: String) {
+        self.fleet_within(namespace, name, Duration::ZERO);
+    }
+
+    fn fleet_within(&self, namespace: &str, name: String, time: Duration) {
         let key = Key::new(namespace, name);
         if self.view.fleets.get(&key).is_some() {
             // The receiver is gone only when the operator stops.
-            let _ = self.fleets.send(key);
+            let _ = self.fleets.send(Request::after(key, time));
         }
+    }
+
+    /// True while a node does what its fleet has granted: a grant that waits for its plan, or a plan that is not over.
+    fn is_under_way(&self, node: &Key) -> bool {
+        let Some(node) = self.view.nodes.get(node) else { return false };
+        let is_granted = node
+            .spec
+            .as_ref()
+            .is_ok_and(|spec| spec.grant_id().is_some() && spec.grant_id() != node.status.spent_grant_id());
+        !node.meta.terminating
+            && (is_granted || node.status.plan.as_ref().is_some_and(RawPlan::may_be_active))
     }
 
     /// What a fleet says of hooks concerns those of its nodes that do something: they read it there.
@@ -151,7 +181,7 @@ impl Tell {
         let nodes = self.view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
         for node in nodes.iter().filter(|_| has_any) {
             if node.status.plan.as_ref().is_some_and(RawPlan::may_be_active) {
-                let _ = self.nodes.send(node.meta.key());
+                let _ = self.nodes.send(node.meta.key().into());
             }
         }
     }
@@ -166,20 +196,149 @@ impl Tell {
         }
         // Of what a relist did not find any more only the name is known, and a node's name says whose it may be.
         for fleet in self.view.fleets.list(namespace, |f| place_of(&f.meta.name, node).is_some()) {
-            let _ = self.fleets.send(fleet.meta.key());
+            let _ = self.fleets.send(fleet.meta.key().into());
         }
     }
 
     fn every_fleet(&self, namespace: &str) {
         for fleet in self.view.fleets.list(namespace, |_| true) {
-            let _ = self.fleets.send(fleet.meta.key());
+            let _ = self.fleets.send(fleet.meta.key().into());
         }
     }
 
     fn node(&self, namespace: &str, name: String) {
+        self.node_waits(namespace, name, false);
+    }
+
+    /// Requests a node's reconcile; one that may wait if the node is under way and not there yet.
+    fn node_waits(&self, namespace: &str, name: String, is_on_the_way: bool) {
         let key = Key::new(namespace, name);
-        if self.view.nodes.get(&key).is_some() {
-            let _ = self.nodes.send(key);
+        if self.view.nodes.get(&key).is_none() {
+            return;
+        }
+        let may_wait = is_on_the_way && self.is_under_way(&key);
+        let after = if may_wait { ON_THE_WAY } else { Duration::ZERO };
+        let _ = self.nodes.send(Request::after(key, after));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc::UnboundedReceiver;
+
+    use super::*;
+    use crate::cluster::observed::{Observed, ObservedFleet, ObservedNode};
+
+    struct Requests {
+        tell: Tell,
+        fleets: UnboundedReceiver<Request>,
+        nodes: UnboundedReceiver<Request>,
+    }
+
+    fn object(name: &str, version: u32, rest: &Value) -> Value {
+        let mut object = json!({"metadata": {"namespace": "shop", "name": name, "uid": format!("uid of {name}"),
+            "resourceVersion": version.to_string(), "generation": version,
+            "labels": {"windlass.dev/deployment": "db", "windlass.dev/node": "db-0"}}});
+        json_patch::merge(&mut object, rest);
+        object
+    }
+
+    fn only(requests: &mut UnboundedReceiver<Request>, name: &str) -> Duration {
+        let request = requests.try_recv().unwrap();
+        assert_eq!(request.key, Key::new("shop", name));
+        assert!(requests.try_recv().is_err(), "one change, one request");
+        request.after
+    }
+
+    impl Requests {
+        fn of_fleet_db() -> Self {
+            let ((fleets, of_fleets), (nodes, of_nodes)) = (unbounded_channel(), unbounded_channel());
+            let view = View::shared();
+            view.fleets.observe(ObservedFleet::read(&object("db", 1, &json!({"spec": {}}))));
+            Self { tell: Tell { view, fleets, nodes }, fleets: of_fleets, nodes: of_nodes }
+        }
+
+        /// How long the fleet's reconcile may wait after its node db-0 has come to be like this.
+        fn after_node(&mut self, version: u32, status: &Value) -> Duration {
+            let spec = json!({"image": "db:2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}, "grantedHash": "aa", "grantID": "2"});
+            let node = object("db-0", version, &json!({"spec": spec, "status": status}));
+            self.tell.view.nodes.observe(ObservedNode::read(&node));
+            self.tell.about(Kind::StatefulNode, &Meta::read(&node));
+            assert_eq!(
+                only(&mut self.nodes, "db-0"),
+                Duration::ZERO,
+                "a node's own changes are for it to act on"
+            );
+            only(&mut self.fleets, "db")
+        }
+
+        /// How long the reconcile of node db-0 may wait after its StatefulSet, or its pod, has come to be like this.
+        fn after_child(&mut self, kind: Kind, child: &Value) -> Duration {
+            self.tell.view.observe(kind, child);
+            self.tell.about(kind, &Meta::read(child));
+            only(&mut self.nodes, "db-0")
+        }
+    }
+
+    fn plan(state: &str, task: &str) -> Value {
+        json!({"id": "p1", "recipe": "NodeUpdate", "targetHash": "aa", "state": state,
+            "startedAt": "2026-01-01T00:00:00Z", "tasks": [{"type": "ReplacePod", "name": "replace-pod", "state": task}]})
+    }
+
+    #[test]
+    fn a_fleet_acts_at_once_on_the_end_of_what_a_node_does_and_waits_on_the_way_there() {
+        let mut requests = Requests::of_fleet_db();
+        let waits = [
+            ("a grant that no plan was started for", json!({"spentGrantID": "1"})),
+            ("a plan that was started", json!({"plan": plan("Active", "Pending"), "spentGrantID": "1"})),
+            ("one that goes on", json!({"plan": plan("Active", "Complete"), "spentGrantID": "1"})),
+        ];
+        for (version, (what, status)) in waits.into_iter().enumerate() {
+            assert_eq!(requests.after_node(version as u32 + 1, &status), OF_A_NODE_UNDER_WAY, "{what}");
+        }
+        let at_once = [
+            ("the plan's end", json!({"plan": plan("Complete", "Complete"), "spentGrantID": "2"})),
+            ("a pod that runs no more", json!({"spentGrantID": "2", "phase": "Pending"})),
+        ];
+        for (version, (what, status)) in at_once.into_iter().enumerate() {
+            assert_eq!(requests.after_node(version as u32 + 10, &status), Duration::ZERO, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_node_acts_at_once_on_what_its_plan_waits_for_and_waits_on_the_way_there() {
+        let set = |version, seen: u32| {
+            object("db-0", version, &json!({"spec": {}, "status": {"observedGeneration": seen}}))
+        };
+        let pod = |version, ready: &str| {
+            object(
+                "db-0-0",
+                version,
+                &json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}}),
+            )
+        };
+        let steps = [
+            ("a StatefulSet that was not observed", Kind::StatefulSet, set(1, 0), ON_THE_WAY),
+            ("one that was", Kind::StatefulSet, set(2, 2), Duration::ZERO),
+            ("a pod that is not Ready", Kind::Pod, pod(1, "False"), ON_THE_WAY),
+            ("a pod that is", Kind::Pod, pod(2, "True"), Duration::ZERO),
+        ];
+        for (status, is_under_way) in [
+            (json!({"plan": plan("Active", "Pending"), "spentGrantID": "1"}), true),
+            (json!({"plan": plan("Complete", "Complete"), "spentGrantID": "2"}), false),
+        ] {
+            let mut requests = Requests::of_fleet_db();
+            requests.after_node(1, &status);
+            for (what, kind, child, after) in &steps {
+                let after = if is_under_way { *after } else { Duration::ZERO };
+                assert_eq!(requests.after_child(*kind, child), after, "{what}, under way: {is_under_way}");
+            }
+            let gone = Meta::read(&pod(3, "False"));
+            requests.tell.view.pods.forget(&gone);
+            requests.tell.about(Kind::Pod, &gone);
+            assert_eq!(only(&mut requests.nodes, "db-0"), Duration::ZERO, "a pod that is gone");
         }
     }
 }

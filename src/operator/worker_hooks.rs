@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use super::asking::ask_for_hooks;
+use super::queue::Request;
 use crate::api::Hook;
 use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::clock::{SharedClock, monotonic};
@@ -59,12 +60,12 @@ impl WorkerHooks {
 
     /// Asks what is wished for, for ever, and tells for whom something new was heard.
     pub async fn ask(&self, lanes: HookLanes) {
-        let (heard, mut about) = unbounded_channel();
+        let (heard, mut requests) = unbounded_channel::<Request>();
         // Workers have no hooks at nodes.
         let (of_nodes, _) = unbounded_channel();
         let tell = async {
-            while let Some(key) = about.recv().await {
-                self.tell(&key);
+            while let Some(request) = requests.recv().await {
+                self.tell(&request.key);
             }
         };
         tokio::join!(ask_for_hooks(self.askers.clone(), lanes, (heard, of_nodes)), tell);
