@@ -255,7 +255,7 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
     ops
 }
 
-/// What a node made of the spec would not have, it does not have: a field that differs from nothing is there.
+/// Removes the field if the wanted value is empty, otherwise sets it.
 fn set_or_remove(path: &str, is_nothing: bool, value: impl FnOnce() -> serde_json::Value) -> PatchOp {
     if is_nothing { PatchOp::remove(path) } else { PatchOp::set(path, value()) }
 }

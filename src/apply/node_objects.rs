@@ -24,18 +24,18 @@ use crate::observe::node_scope::{Belongs, belongs, belongs_by_name, claim_names}
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 
-/// How long a node may have no pod before it is asked why: a pod that is replaced is back by then.
+/// How long a node may have no pod before the cause is looked up: a replaced pod is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
-/// How soon it is asked again.
+/// How soon the cause is looked up again.
 const ASK_WHY: Duration = Duration::from_secs(15);
-/// How long a name that was found free counts as free: a create that is refused is tried several times.
-/// Where many nodes are made at once, a StatefulSet is made some time after its plan.
+/// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are created
+/// at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
-/// How soon an object that is on its way out, and lacks our label, is asked for again.
+/// How soon a terminating object without our label is read again.
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
-/// How soon a claim that no watch shows is asked for again.
+/// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
-/// How long a node without a pod need not have claims.
+/// How long a node without a pod may have no PVCs.
 const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
 const SKEW: TimeDelta = TimeDelta::seconds(10);

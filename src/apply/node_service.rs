@@ -8,10 +8,10 @@ use crate::engine::{Outcome, TaskError};
 use crate::observe::node_scope::{Belongs, NodeScope, belongs, spec_of};
 use crate::render;
 
-/// Why a node's Service could not be brought to what its spec says.
+/// Why a node's Service could not be updated.
 #[derive(Debug)]
 pub enum NotApplied {
-    /// It is another one than it was known as: a plan waits to see it, and outside of one it is tried again soon.
+    /// The Service has changed since it was read: a plan waits for the watch event; without a plan it is retried soon.
     Conflict(ClusterError),
     /// Anything else.
     Failed(TaskError),

@@ -193,8 +193,8 @@ async fn sent_once(bodies: &Client, request: Request<Body>) -> kube::Result<Requ
     Ok(Request::from_parts(parts, body))
 }
 
-/// Makes of each body one that is handed out once. kube-rs lets bodies of a type of one's own into answers alone, so each
-/// is passed through as the answer to itself.
+/// Converts each request body into one that cannot be cloned, so that kube-rs cannot send it twice. Goes through a stub
+/// service, because kube-rs accepts custom body types in responses only.
 fn bodies_sent_once(may_write: May) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let may = may_write.clone();

@@ -14,10 +14,10 @@ use crate::clock::monotonic;
 #[cfg(feature = "cli")]
 pub const SILENT: Duration = Duration::from_secs(28);
 
-/// When something was last heard about each kind that is watched: an event, a bookmark, a page of a list, a watch that
-/// was begun. Silence alone is no news that nothing changed. And when the API server last answered at all, be it with a
-/// refusal: what is known gets old by it, but it is not this process that is ill. And when what is known was last so, as
-/// far as anybody can tell: an API server that has forgotten what was since answers too, and is to be read anew first.
+/// Three times for each watched kind: the last sign of life of its watch (an event, a bookmark, a page of a list, a watch
+/// that was started), the last response of the API server, refusals included, and the last time at which the store was
+/// known to be current. A refusal makes the store old but not this process unhealthy; after a 410 Gone the store is current
+/// only once everything was listed again.
 #[derive(Debug, Default)]
 pub struct Freshness {
     last: Mutex<BTreeMap<Kind, Last>>,
@@ -27,11 +27,11 @@ pub struct Freshness {
 struct Last {
     news: Instant,
     answer: Instant,
-    /// When what is known was last so.
+    /// When the store was last known to be current.
     so: Instant,
-    /// What that was when the answer that comes in now began.
+    /// Its value when the current response began; restored if that response turns out to be an error.
     so_before: Instant,
-    /// All of it has to be listed anew before anything that is heard says that it is so.
+    /// True until everything was listed again: no other response makes the store current.
     is_lost: bool,
 }
 

@@ -237,8 +237,8 @@ fn too_many(object: String) -> ClusterError {
 }
 
 impl KubeCluster {
-    /// What was made and is gone a moment later was collected with its owner, of whose end the watch may be late to
-    /// tell: before it is made once more, the owner is looked at itself.
+    /// Reads the owner before an object is created again: an object that vanished right after its creation was garbage
+    /// collected with its owner, whose deletion the watch may not have shown yet.
     async fn check_owner(&self, kind: Kind, meta: &Meta) -> Result<(), ClusterError> {
         let Some(owner) = meta.controller() else { return Ok(()) };
         let Some(of) =

@@ -1,4 +1,5 @@
-//! The port itself: every write that Windlass makes goes through these few calls.
+//! The port itself: every write of the controllers goes through these few calls. The election writes its Lease, and the
+//! command line what its user asks for, beside it.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -178,7 +179,8 @@ pub enum Selector {
 
 const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", Parts::All)]))]);
 
-/// Everything that Windlass asks of a Kubernetes API server beside watching. Reads are in [`super::View`].
+/// Everything that Windlass asks of a Kubernetes API server beside watching: writes, and the few reads that may not come from
+/// the stores in [`super::View`].
 ///
 /// A write's answer is in the view when the call returns, so that nobody acts on less than it knows.
 #[cfg_attr(test, mockall::automock)]

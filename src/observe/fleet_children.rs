@@ -78,7 +78,7 @@ impl FleetScope {
             running_image: status.current_image.clone(),
             rolling: read.rolling,
             at_hook: read.at_hook.map(|at| *at),
-            // What a rollout has ended since it has put right, and said.
+            // Edits from before the last finished rollout are already repaired and reported.
             was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
             ready: ready_since.is_some(),
             ready_since,

@@ -23,8 +23,8 @@ impl FleetScope {
         Some(NodeDeploymentStatus { plan: Some(RawPlan::of(&plan)), ..known.clone() })
     }
 
-    /// The status with a rollout that is whole again, where it lost something; without one that does not say any more which
-    /// nodes it makes, where nothing tells.
+    /// The status with the lost fields of its rollout restored, or without the rollout if its set of nodes cannot be
+    /// determined. `None`: nothing was lost.
     pub(super) fn with_whole_rollout(&self) -> Option<NodeDeploymentStatus> {
         let known = &*self.fleet.status;
         let plan = self.plan_that_is_left().filter(Plan::is_active);

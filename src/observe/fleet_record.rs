@@ -59,9 +59,8 @@ impl FleetScope {
         self.fleet = Arc::new(fleet);
     }
 
-    /// The build ID under which what last completed did, where the status has lost it. The hash bears it out: one content
-    /// has another hash under each build ID. Without it the set that serves would be taken for one that is to go, to make
-    /// room for itself.
+    /// Recovers a lost `activeBuildID`: the candidate under which the content has the hash that last completed. Without it
+    /// the active set would be retired as an unknown one.
     fn lost_build_id(&self) -> Option<BuildId> {
         let status = &self.fleet.status;
         let completed = status.last_completed()?;

@@ -233,8 +233,8 @@ impl NodeScope {
         Ok((hashes.clone().into(), image.clone()))
     }
 
-    /// By which hash the node calls what its spec renders to: the one that it was granted, where that is it, or the one under
-    /// which it runs, is written down or on its way; only what is new to it has a hash of the newest algorithm.
+    /// The hash under which the rendered template is recorded: the granted, running, stamped or planned one, whichever
+    /// matches first; otherwise the hash of the newest algorithm.
     fn call(&self, node: &ObservedNode, hashes: &Hashes<PodTemplateHash>) -> PodTemplateHash {
         let granted = || node.spec.as_ref().ok().and_then(|spec| spec.granted());
         let written = || self.set().and_then(|set| set.written_for());
@@ -247,7 +247,7 @@ impl NodeScope {
         hashes.first_of(recorded.flatten())
     }
 
-    /// A hash that is recorded somewhere, as the node calls what it stands for.
+    /// Maps a recorded hash to the one under which the node records the same template.
     fn called(&self, node: &ObservedNode, recorded: PodTemplateHash) -> PodTemplateHash {
         if HashVersion::known().len() < 2 {
             return recorded;

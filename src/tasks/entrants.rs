@@ -83,7 +83,7 @@ impl Entrants {
         if is_free { Outcome::Done } else { self.caught_up() }
     }
 
-    /// Whether a person forces the promotion, or has by the time that it was recorded: the wish is spent by then.
+    /// True if a user forces the promotion, or has forced it: once recorded, the annotation is spent.
     pub fn is_forced(&self, fleet: &FleetScope) -> bool {
         let recorded = fleet.fleet.status.rollout.as_ref().is_some_and(|r| r.forced);
         recorded || (self.view.force_promote && fleet.invalid.is_none())

@@ -57,9 +57,8 @@ pub const CHILD_CHANGED: &str = "ChildChanged";
 /// How soon a write that conflicted is tried again if no event comes first.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 
-/// What a task makes of a write: its answer; `Err(Ok(…))` where what it was decided on is no longer so, which
-/// is no failure: the change that came between announces itself, and the task is run again. No event need tell of it
-/// where it was seen in the meantime.
+/// Maps a write's error to the task's result. A conflict is not a failure: it becomes `Err(Ok(Outcome))`, which waits with a
+/// requeue, because the watch event of the other write may already have been consumed.
 fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
     result.map_err(not_written)
 }

@@ -31,7 +31,7 @@ const BUILTIN: [&str; 8] = [
 pub struct Registry {
     types: BTreeSet<&'static str>,
     recipes: BTreeMap<String, Recipe>,
-    /// The recipes that come with Windlass, as they come: what one that takes the place of such a one has to have.
+    /// The built-in recipes, unchanged: a recipe that overrides one of them has to keep its steps.
     originals: BTreeMap<String, Recipe>,
 }
 

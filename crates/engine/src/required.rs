@@ -1,6 +1,6 @@
-//! What a recipe has to have that takes the place of one that comes with Windlass: all of that one's steps, in its
-//! order, each once, with its params. Each of them is there for the next, and the last says what is so: without one a plan
-//! would be complete over what nobody did or saw. A plan that is persisted is not asked: it may be another version's.
+//! Checks a recipe that overrides a built-in one: it has to keep all built-in steps, in order, each once, with their params.
+//! Each step prepares the next, and the last one observes the result: without one of them a plan would complete over work
+//! that nobody did or saw. Persisted plans are not checked: they may be another version's.
 
 use std::collections::BTreeSet;
 

@@ -19,13 +19,13 @@ use crate::tasks::keep_whole_at_hook;
 /// A plan that nothing was done about.
 const WAITING: Advance = Advance::Waiting { recheck_after: None };
 
-/// A fleet to which everything was done that this reconcile does to others than the fleet itself.
+/// The fleet after its child objects are written and before its own status is.
 #[must_use]
 pub(super) struct Applied<'a> {
     pub(super) fleet: Fleet<'a>,
-    /// As they are after what was done.
+    /// The facts after these writes.
     pub(super) facts: Arc<FleetFacts>,
-    /// `None` where something that goes before it is not done yet.
+    /// `None` if something has to be done before the status may be written.
     pub(super) change: Option<StatusChange>,
 }
 

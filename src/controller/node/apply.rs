@@ -19,7 +19,7 @@ use crate::tasks::watch_sidecar::{Watched, watch};
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// A node to which everything was done that this reconcile does to others than the node itself.
+/// The node after its child objects are written and before its own status is.
 #[must_use]
 pub(super) struct Applied<'a> {
     pub(super) node: Node<'a>,

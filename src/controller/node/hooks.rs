@@ -45,8 +45,8 @@ impl Node<'_> {
         Wanted { hooks, points, stops: Vec::new() }
     }
 
-    /// Whether a plan moves its node to another pod: one that only gives a node the grant of what it runs, as after an abort,
-    /// is none that hooks are for.
+    /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort, gets no
+    /// hooks.
     fn moves(&self, plan: Option<&Plan>) -> bool {
         if plan.is_some_and(|plan| plan.tasks.iter().any(is_of_list)) {
             return true;

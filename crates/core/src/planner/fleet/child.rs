@@ -208,8 +208,8 @@ impl ChildFacts {
         !self.asked_to_leave && !self.unreadable
     }
 
-    /// Whether nothing is left to wait for before it is deleted. One that is down and has answered otherwise than by a plan
-    /// to leave cannot make one; where it has one, that goes to its end, and nothing of it waits for the wave.
+    /// True if the node can be deleted now. A node that is down and has observed its `removalID` without starting a
+    /// RemoveNode plan cannot start one, so it is deleted at once. If it has such a plan, the plan has to finish first.
     #[must_use]
     pub fn can_be_deleted(&self) -> bool {
         let cannot = self.asked_to_leave && !self.behind && self.is_down() && !self.leaves_by_plan;

@@ -160,7 +160,7 @@ pub fn hold_grants(facts: &FleetFacts, scope: &Scope) -> bool {
     failed(&facts.at_hook) || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, scope))
 }
 
-/// Whether the fleet's plan is at a hook before the rollout, which nothing goes to the target before.
+/// True while a `BeforeRollout` hook runs. No node moves to the target until it is finished.
 #[must_use]
 pub fn is_before_rollout(facts: &FleetFacts) -> bool {
     facts.at_hook.as_ref().is_some_and(|at| at.at == Some(HookPoint::BeforeRollout))

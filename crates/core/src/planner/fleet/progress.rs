@@ -178,7 +178,7 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
     }
 }
 
-/// As [`unconverged`], with the ordinals that have no node at all named first.
+/// An entry for each ordinal that has no node, at most [`UNCONVERGED_LIMIT`].
 #[must_use]
 pub fn missing(
     facts: &FleetFacts,
@@ -196,7 +196,7 @@ pub fn missing(
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
 }
 
-/// A node that has not served for the same reason for as long as a rollout may stand still, in a sentence.
+/// A node that has been unavailable for at least the progress deadline, with its current reason, in a sentence.
 #[must_use]
 pub fn overdue(facts: &FleetFacts, now: DateTime<Utc>) -> Option<String> {
     let allowed = TimeDelta::seconds(facts.deadline_seconds);

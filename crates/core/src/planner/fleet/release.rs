@@ -37,8 +37,8 @@ fn to_say<P: Copy + PartialEq>(
 ) -> Option<P> {
     match carried {
         Carried::OnAll => Some(wanted),
-        // Who relies on a status that says nothing takes it for one that an earlier version wrote, of claims that nobody
-        // has ever owned: of those that somebody may be about to own this says that they are.
+        // An empty field looks like a status of an earlier version, under which no claim ever had an owner. So this reports
+        // `Delete` until every node has confirmed.
         Carried::NotSeenByAll if wanted == retain => before.or(Some(delete)),
         Carried::NotOnAll if wanted == retain => Some(delete),
         Carried::NotSeenByAll | Carried::NotOnAll => before.filter(|before| *before == delete),

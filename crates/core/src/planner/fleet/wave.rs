@@ -1,5 +1,5 @@
 //! Who may be granted a new template, by clauses: [`Clause`]. Each was shown to be needed by a model of the rules of
-//! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`tests/traces.rs`).
+//! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`planner/fleet/tests/traces.rs`).
 
 use super::child::ChildFacts;
 use super::decision::Scope;
@@ -15,7 +15,8 @@ pub enum Clause {
     InFlightUnspent,
     /// (c) It is Failed.
     Failed,
-    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room.
+    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room. It takes nothing from the wave: a
+    /// node that is down is disrupted already, so only the pods in flight bound it.
     Down,
     /// (e) It serves, or has drifted, and the disrupted leave room.
     Serving,
@@ -118,9 +119,9 @@ pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
     grants
 }
 
-/// After an abort, the grants of what they run to the nodes that still run another hash than they were granted.
-/// A grant that was converged to is not one that the abort takes back, and what an abort gave back is not given
-/// anew: the pod may have moved on before that was written, and would be chased back and forth.
+/// The grants that restore the running hash after an abort, for nodes that run another hash than the granted one. Skips
+/// spent grants, and grants that an abort has already restored: the pod may have moved before that was written, and would
+/// be moved back and forth.
 #[must_use]
 pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {

@@ -116,8 +116,8 @@ fn claims_pending(input: &StatusInput<'_>) -> bool {
     input.claims.map_or_else(unknown, |done| !done)
 }
 
-/// What was learned of the StatefulSet is written with the next thing that is worth a write, and is none by itself: a fleet
-/// at rest costs nothing, after an upgrade of Windlass too.
+/// Newly learned revisions of the StatefulSet alone cause no status write; they are written with the next one. So a fleet at
+/// rest costs nothing, after an upgrade of Windlass too.
 fn without_lone_knowledge(mut next: StatefulNodeStatus, previous: &StatefulNodeStatus) -> StatefulNodeStatus {
     let (Some(set), Some(before)) = (&mut next.stateful_set, &previous.stateful_set) else { return next };
     let learned = std::mem::replace(set, before.clone());

@@ -69,12 +69,12 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if rolls_back(facts) && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
-    // What is wanted is read of the spec only where this one stands.
+    // A new target counts only if this promotion is stuck at a failed hook.
     let elsewhere = elsewhere(facts, rollout).filter(|_| stands_after_switch(plan, rollout) && !facts.paused);
     elsewhere.unwrap_or(FleetDecision::Keep)
 }
 
-/// What takes the place of a rollout that can be taken back, where something else is wanted by now.
+/// The decision that supersedes a rollout that can be taken back, if the target has changed.
 fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> {
     if facts.invalid.is_some() {
         return None;

@@ -104,10 +104,8 @@ impl FleetFacts {
         going.chain(taken).chain(self.missing()).collect()
     }
 
-    /// Whether it may be persisted now that a rollout can no longer be taken back. What cannot be undone is not done for
-    /// a spec that cannot be carried out: it was changed, and to what is not known yet; nor while a person has it paused,
-    /// nor for nodes that do not run by now, although they did; nor where an old node has said no height, or is
-    /// not there to say one.
+    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, all entrants run
+    /// the target and, under HardFork, every old node exists and has reported a height.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let known =

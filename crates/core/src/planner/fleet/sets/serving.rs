@@ -1,5 +1,5 @@
-//! Which set serves, where the status does not say so or cannot be believed; and which one is not to be removed,
-//! because it may.
+//! Determines the active set if the status does not name it or names a wrong one, and the sets that must not be removed
+//! because they may be active.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +55,8 @@ impl Pair {
     }
 }
 
-/// The set that the status says serves. Where it contradicts itself, its rollout is believed over the name of a set that
-/// does not exist; and a Service that says that traffic has not moved is, over a rollout that says it has.
+/// The active set by the status. If the status contradicts itself, its rollout outranks a recorded set that has no nodes,
+/// and the Service's selector outranks a rollout that claims that traffic has moved.
 fn on_record(told: &Witnesses) -> Option<&SetName> {
     let Some(pair) = &told.rollout else { return told.recorded.as_ref() };
     let Some(recorded) = &told.recorded else { return Some(&pair.serves) };

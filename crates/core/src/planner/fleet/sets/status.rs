@@ -21,8 +21,8 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
         status.retiring.iter().find(|set| *entrant == *set.set && set.has_served()).map(|set| set.since);
     status.retiring.retain(|set| *entrant != *set.set);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    // Nobody is past the point of no return whose fleet is paused: what they want by the time that it goes on counts. Nor
-    // before the hooks that come first are done.
+    // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose BeforeRollout
+    // hooks are not finished.
     let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
