@@ -25,7 +25,7 @@ use tracing::{Instrument, field, info, info_span, warn};
 use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
-use crate::cluster::client::Careful;
+use crate::cluster::client::GuardedClient;
 use crate::cluster::watch::Namespaces;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
@@ -90,13 +90,14 @@ pub struct Operator {
     instance: String,
     election: Option<Election>,
     health: Health,
-    beside: Vec<Beside>,
+    extra_controllers: Vec<ExtraController>,
     traces: Traces,
 }
 
 /// Another controller that runs while this replica leads: it is handed a client that writes only as long, and what resolves
 /// when the operator stops.
-pub type Beside = Arc<dyn Fn(Client, BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
+pub type ExtraController =
+    Arc<dyn Fn(Client, BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Operator {
     /// An operator that works through this client, in all namespaces.
@@ -120,7 +121,7 @@ impl Operator {
             instance: "windlass".to_owned(),
             election: None,
             health: Health::default(),
-            beside: Vec::new(),
+            extra_controllers: Vec::new(),
             traces: Traces::default(),
         }
     }
@@ -213,8 +214,8 @@ impl Operator {
 
     /// Runs another controller beside its own, while this replica leads.
     #[must_use]
-    pub fn beside(mut self, run: Beside) -> Self {
-        self.beside.push(run);
+    pub fn with_controller(mut self, run: ExtraController) -> Self {
+        self.extra_controllers.push(run);
         self
     }
 
@@ -255,7 +256,7 @@ impl Operator {
         };
         let name = format!("{}/{}", election.namespace, election.name);
         let health = self.health.clone();
-        let client = Careful::new(&self.client).counted(self.health.metrics.clone()).client();
+        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone()).client();
         let candidate = Candidate::new(&client, election, self.clock.clone());
         let candidate = candidate.telling(move |standing| health.stands_by(standing));
         tokio::select! {
@@ -296,7 +297,7 @@ impl Operator {
         }
         self.health.acts_on(views.clone());
         let may_write = fence.clone();
-        let client = Careful::new(&self.client).counted(self.health.metrics.clone());
+        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone());
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views) {
@@ -335,7 +336,7 @@ impl Operator {
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
         }
-        for run in &self.beside {
+        for run in &self.extra_controllers {
             running.push(run(client.clone(), shutdown.clone().boxed()));
         }
         join_all(running).await;

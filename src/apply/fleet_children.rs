@@ -19,7 +19,7 @@ use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::sets::stage::took_over;
-use crate::planner::fleet::{FleetFacts, Scope, leave, pins};
+use crate::planner::fleet::{FleetFacts, RolloutTarget, leave, pins};
 use crate::render;
 
 /// How long a set may take to go before it is said what it waits for.
@@ -32,7 +32,7 @@ pub struct Removed {
     /// What a set that should be gone has waited for some time, in a sentence.
     pub waits_for: Option<String>,
     /// Whether a node that leaves rests on something that is not as it was taken to be, or waits for what no watch shows.
-    pub is_unseen: bool,
+    pub needs_requeue: bool,
 }
 
 /// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. `active`: whether
@@ -51,8 +51,8 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         names.retain(may_go);
     }
     let kept = fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?.is_some();
-    let is_unseen =
-        kept | fleet.let_go_what_stands(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
+    let needs_requeue =
+        kept | fleet.remove_if_pods_confirmed(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
     let mut waits_for = None;
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
@@ -79,7 +79,7 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
         waits_for = waits_for.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
     }
-    Ok(Removed { waits_for, is_unseen })
+    Ok(Removed { waits_for, needs_requeue })
 }
 
 /// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took
@@ -89,7 +89,7 @@ pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result
         return Ok(false);
     }
     let meta = &fleet.fleet.meta;
-    let mut unlabelled = fleet.view.sets.group(&meta.namespace, &meta.name);
+    let mut unlabelled = fleet.view.stateful_sets.group(&meta.namespace, &meta.name);
     unlabelled.retain(|set| {
         set.meta.label(LABEL_MANAGED_BY).is_none() && fleet.view.nodes.get(&set.meta.key()).is_none()
     });
@@ -109,12 +109,13 @@ pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result
 pub async fn create_missing(
     fleet: &FleetScope,
     facts: &FleetFacts,
-    scope: Option<&Scope>,
+    rollout_target: Option<&RolloutTarget>,
 ) -> Result<(), ReconcileError> {
     if facts.active_set_goes() {
         return Ok(());
     }
-    let revision_for = |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, scope).clone();
+    let revision_for =
+        |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, rollout_target).clone();
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 

@@ -14,7 +14,7 @@ impl FleetScope {
     /// Lets nodes of the set that serves go, those that rest on other nodes' serving only where the API server says that
     /// these serve. Answers whether something is other than it was taken to be, or a claim is not let go of yet, so that
     /// it has to be looked at again.
-    pub async fn let_go_what_stands(
+    pub async fn remove_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         leave: Leave,
@@ -39,7 +39,7 @@ impl FleetScope {
                 if taken.is_empty() {
                     continue;
                 }
-                if self.what_differs(children, &taken).await?.is_some() {
+                if self.find_stale_pods(children, &taken).await?.is_some() {
                     differs = true;
                 } else {
                     differs |= self.let_go(leave, why).await?.is_some();

@@ -19,12 +19,12 @@ use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
 /// The requeue delay when the pods differ from what was assumed. The nodes hear of the read at once, and their change usually
 /// brings about a reconcile before that.
-pub const LOOK_ANEW: Duration = Duration::from_secs(2);
+pub const REQUEUE_STALE_PODS: Duration = Duration::from_secs(2);
 
 impl FleetScope {
     /// Gives these grants. Those that are safe only while other nodes serve are given only if the API server says that these do.
     /// Returns a sentence that says what differs from the assumption, if something does.
-    pub async fn grant_what_stands(
+    pub async fn grant_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         grants: Vec<Grant>,
@@ -37,7 +37,7 @@ impl FleetScope {
             return Ok(None);
         }
         let taken: Vec<&str> = resting.iter().map(|grant| grant.name.as_str()).collect();
-        let differs = self.what_differs(&facts.children, &taken).await?;
+        let differs = self.find_stale_pods(&facts.children, &taken).await?;
         if differs.is_none() {
             self.grant_all(resting, by).await?;
         }
@@ -46,7 +46,7 @@ impl FleetScope {
 
     /// Asks the API server itself whether nodes are as a decision takes them to be, before it lets those of `taken` go:
     /// each that counts as serving has its pod, Ready, and each that is taken as down is. `None`: all is so.
-    pub async fn what_differs(
+    pub async fn find_stale_pods(
         &self,
         children: &[ChildFacts],
         taken: &[&str],

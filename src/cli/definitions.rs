@@ -10,7 +10,7 @@ use tracing::{debug, warn};
 
 use crate::api::crd::crds;
 use crate::api::names::{GROUP, VERSION};
-use crate::cluster::client::Careful;
+use crate::cluster::client::GuardedClient;
 use crate::operator::Health;
 
 /// How often they are checked: after they are updated, the operator recovers without a restart.
@@ -21,7 +21,7 @@ const AT_FIRST: Duration = Duration::from_secs(5);
 /// Checks the definitions repeatedly, and has `/readyz` report what is missing.
 pub async fn watch(client: Client, health: Health) {
     // With time-outs: a request without an answer must not hang.
-    let client = Careful::new(&client).counted(health.metrics.clone()).client();
+    let client = GuardedClient::new(&client).counted(health.metrics.clone()).client();
     tokio::time::sleep(AT_FIRST).await;
     let mut before = None;
     loop {

@@ -135,7 +135,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
             hosts: arguments.hook_hosts.iter().cloned().collect(),
             prometheus: arguments.prometheus_url.clone(),
         };
-        operator = operator.beside(controller.run_with(&arguments.namespaces, &host, rules)?);
+        operator = operator.with_controller(controller.run_with(&arguments.namespaces, &host, rules)?);
     }
     #[cfg(feature = "otlp")]
     let traces =

@@ -19,7 +19,7 @@ use crate::api::names::CLI_MANAGER;
 use crate::clock::SystemClock;
 use crate::cluster::{KubeCluster, View};
 use crate::hooks::HookRules;
-use crate::operator::Beside;
+use crate::operator::ExtraController;
 use crate::operator::worker_hooks::{WorkerHooks, peers};
 
 /// The controller of `WorkerDeployments` within the operator.
@@ -37,7 +37,7 @@ impl Controller {
         namespaces: &[String],
         instance: &str,
         rules: HookRules,
-    ) -> Result<Beside, String> {
+    ) -> Result<ExtraController, String> {
         let (namespaces, instance, metrics) =
             (namespaces.to_vec(), instance.to_owned(), self.metrics.clone());
         let http = peers()?;

@@ -1,6 +1,6 @@
 //! How Windlass speaks with an API server: nothing waits for ever, and no write is sent twice.
 //!
-//! [`connect`] makes the connections of the shipped program. [`Careful`] is put around any client, that of an embedding
+//! [`connect`] makes the connections of the shipped program. [`GuardedClient`] is put around any client, that of an embedding
 //! program and that of a simulated cluster too, so that all of them keep the same rules:
 //!
 //! - An answer begins within [`REQUEST_TIMEOUT`], and its body, unless it is a watch, does not stand still for longer.
@@ -102,14 +102,14 @@ pub enum Sign {
 }
 
 /// A client that keeps the rules of this module.
-pub struct Careful {
+pub struct GuardedClient {
     client: Client,
     may_write: May,
     ear: Option<Ear>,
     metrics: Option<Metrics>,
 }
 
-impl Careful {
+impl GuardedClient {
     /// Puts the rules around a client.
     #[must_use]
     pub fn new(client: &Client) -> Self {
@@ -201,7 +201,7 @@ fn bodies_sent_once(may_write: May) -> Client {
         async move {
             let bytes = request.into_body().collect_bytes().await?;
             let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-            Ok::<_, BoxError>(Response::new(Once { bytes, may, until: monotonic() + REQUEST_TIMEOUT }))
+            Ok::<_, BoxError>(Response::new(WriteBody { bytes, may, until: monotonic() + REQUEST_TIMEOUT }))
         }
     });
     Client::new(service, "")
@@ -209,13 +209,13 @@ fn bodies_sent_once(may_write: May) -> Client {
 
 /// The body of a write. It is asked for when the connection is there and the request goes out: a process that was stopped
 /// meanwhile asks anew whether it may.
-struct Once {
+struct WriteBody {
     bytes: Option<Bytes>,
     may: May,
     until: Instant,
 }
 
-impl http_body::Body for Once {
+impl http_body::Body for WriteBody {
     type Data = Bytes;
     type Error = Unanswered;
 

@@ -28,9 +28,9 @@ struct Last {
     news: Instant,
     answer: Instant,
     /// When the store was last known to be current.
-    so: Instant,
+    current_at: Instant,
     /// Its value when the current response began; restored if that response turns out to be an error.
-    so_before: Instant,
+    previous_current_at: Instant,
     /// True until everything was listed again: no other response makes the store current.
     is_lost: bool,
 }
@@ -39,7 +39,7 @@ impl Freshness {
     /// A kind is watched from now on; nothing was heard yet.
     pub fn listen(&self, kind: Kind) {
         let now = monotonic();
-        let last = Last { news: now, answer: now, so: now, so_before: now, is_lost: false };
+        let last = Last { news: now, answer: now, current_at: now, previous_current_at: now, is_lost: false };
         self.last().entry(kind).or_insert(last);
     }
 
@@ -52,10 +52,10 @@ impl Freshness {
             }
             last.news = last.answer;
             if sign == Sign::Begun {
-                last.so_before = last.so;
+                last.previous_current_at = last.current_at;
             }
             if !last.is_lost {
-                last.so = last.news;
+                last.current_at = last.news;
             }
         }
     }
@@ -64,7 +64,7 @@ impl Freshness {
     /// no news.
     pub fn lost(&self, kind: Kind) {
         if let Some(last) = self.last().get_mut(&kind).filter(|last| !last.is_lost) {
-            last.so = last.so_before;
+            last.current_at = last.previous_current_at;
             last.is_lost = true;
         }
     }
@@ -72,7 +72,7 @@ impl Freshness {
     /// All of a kind was listed.
     pub fn found(&self, kind: Kind) {
         if let Some(last) = self.last().get_mut(&kind) {
-            last.so = monotonic();
+            last.current_at = monotonic();
             last.is_lost = false;
         }
     }
@@ -87,7 +87,7 @@ impl Freshness {
     #[cfg(feature = "cli")]
     #[must_use]
     pub fn outdated(&self) -> Duration {
-        self.since(|last| last.so).into_iter().map(|(_, age)| age).max().unwrap_or_default()
+        self.since(|last| last.current_at).into_iter().map(|(_, age)| age).max().unwrap_or_default()
     }
 
     /// For how long nothing was heard at all, no refusal either, by kind.

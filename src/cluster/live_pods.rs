@@ -24,16 +24,16 @@ pub struct LivePods {
     /// The newest version of any: what is newer was heard after the read.
     newest: u64,
     /// What was known of them before: the UID, and whether they were Ready.
-    known: Known,
+    known: KnownPods,
 }
 
 /// By a pod's name: its UID, and whether it was Ready.
-pub type Known = BTreeMap<String, (String, bool)>;
+pub type KnownPods = BTreeMap<String, (String, bool)>;
 
 impl LivePods {
     /// A read that begins now; this is what is known of the pods before it.
     #[must_use]
-    pub fn of(known: Known) -> Self {
+    pub fn of(known: KnownPods) -> Self {
         Self { read_at: monotonic(), took: Duration::ZERO, pods: BTreeMap::new(), newest: 0, known }
     }
 
@@ -123,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_stands_for_as_long_as_its_pods_are_worth_and_for_twice_as_long_as_it_took() {
         let stood = async |pods: usize, took: u64| {
-            let mut live = LivePods::of(Known::new());
+            let mut live = LivePods::of(KnownPods::new());
             tokio::time::advance(Duration::from_millis(took)).await;
             live.extend((0..pods).map(|n| LivePod { name: n.to_string(), ..LivePod::default() }));
             let (live, read_at) = (live.done(), monotonic());

@@ -222,7 +222,7 @@ impl<F: Fn(Meta)> Watch<F> {
 /// Forgets what need not be kept of StatefulSets; not more often than need be.
 pub(super) fn sweep(view: &View) {
     view.refusals.sweep(|| {
-        let there = view.sets.list_all(|_| true);
+        let there = view.stateful_sets.list_all(|_| true);
         there.iter().map(|set| set.meta().uid.clone()).collect::<HashSet<String>>()
     });
 }

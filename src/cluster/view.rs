@@ -33,7 +33,7 @@ pub struct View {
     /// Nodes.
     pub nodes: Cache<ObservedNode>,
     /// StatefulSets that Windlass manages.
-    pub sets: Cache<ObservedSet>,
+    pub stateful_sets: Cache<ObservedSet>,
     /// Pods of nodes.
     pub pods: Cache<ObservedPod>,
     /// Services that Windlass manages.
@@ -80,7 +80,7 @@ impl View {
     pub fn is_ready(&self) -> bool {
         self.fleets.is_ready()
             && self.nodes.is_ready()
-            && self.sets.is_ready()
+            && self.stateful_sets.is_ready()
             && self.pods.is_ready()
             && self.services.is_ready()
             && self.claims.is_ready()
@@ -93,7 +93,7 @@ impl View {
     pub fn changes(&self) -> u64 {
         self.fleets.changes()
             + self.nodes.changes()
-            + self.sets.changes()
+            + self.stateful_sets.changes()
             + self.pods.changes()
             + self.services.changes()
             + self.claims.changes()
@@ -115,7 +115,7 @@ impl View {
         let is_new = match kind {
             Kind::NodeDeployment => self.fleets.take_in(object, &meta),
             Kind::StatefulNode => self.nodes.take_in(object, &meta),
-            Kind::StatefulSet => self.sets.take_in(object, &meta),
+            Kind::StatefulSet => self.stateful_sets.take_in(object, &meta),
             Kind::Pod => self.pods.take_in(object, &meta),
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
@@ -174,7 +174,7 @@ impl View {
         match kind {
             Kind::NodeDeployment => self.fleets.deleted(key, uid),
             Kind::StatefulNode => self.nodes.deleted(key, uid),
-            Kind::StatefulSet => self.sets.deleted(key, uid),
+            Kind::StatefulSet => self.stateful_sets.deleted(key, uid),
             Kind::Pod => self.pods.deleted(key, uid),
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::{
     Cache, Key, Kind, View,
-    client::Careful,
+    client::GuardedClient,
     observed::{Meta, Observed},
     raw::RawObject,
 };
@@ -37,7 +37,7 @@ impl Namespaces {
     #[must_use]
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {
         let view = view.clone();
-        let client = Careful::new(client).counted(view.metrics().cloned());
+        let client = GuardedClient::new(client).counted(view.metrics().cloned());
         let client = client.heard_by(move |sign| view.freshness.heard(kind, sign)).client();
         match self {
             Self::All => Api::all_with(client, &kind.resource()),

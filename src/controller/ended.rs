@@ -37,7 +37,7 @@ pub struct Progress<'a> {
     /// As it is written.
     pub plan: Option<&'a Plan>,
     /// The IDs of the tasks that were over before.
-    pub over_before: &'a [String],
+    pub finished_tasks: &'a [String],
 }
 
 /// The IDs of a plan's tasks that are over.
@@ -61,7 +61,7 @@ pub struct Ended<'a> {
 impl<'a> Ended<'a> {
     /// Compares two statuses, the second of which was written over the first.
     pub fn between(before: &impl Recorded, after: &'a impl Recorded, progress: Progress<'a>) -> Self {
-        let Progress { plan, over_before } = progress;
+        let Progress { plan, finished_tasks } = progress;
         let is_new =
             |entry: &&HistoryEntry| !before.history().iter().any(|known| known.plan_id == entry.plan_id);
         let tasks = plan.iter().flat_map(|plan| &plan.tasks);
@@ -73,7 +73,7 @@ impl<'a> Ended<'a> {
         };
         Self {
             plans: after.history().iter().filter(is_new).collect(),
-            tasks: tasks.filter(|task| is_over(task) && !over_before.contains(&task.id)).collect(),
+            tasks: tasks.filter(|task| is_over(task) && !finished_tasks.contains(&task.id)).collect(),
             plan,
             began: plan.filter(may_be_new).is_some_and(|plan| !known(plan)),
         }

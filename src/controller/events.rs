@@ -53,7 +53,7 @@ struct Waiting {
 
 /// Whether an event is about trouble.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Tone {
+pub enum EventType {
     /// All is well.
     Normal,
     /// Somebody should look.
@@ -64,7 +64,7 @@ pub enum Tone {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Event {
     /// Whether it is about trouble.
-    pub tone: Tone,
+    pub type_: EventType,
     /// Its reason.
     pub reason: &'static str,
     /// What tells it from others of its reason: the same cause is told only once.
@@ -76,12 +76,12 @@ pub struct Event {
 impl Event {
     /// That something was done as it should be.
     pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { tone: Tone::Normal, reason, cause: cause.into(), note: note.into() }
+        Self { type_: EventType::Normal, reason, cause: cause.into(), note: note.into() }
     }
 
     /// That somebody should look.
     pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { tone: Tone::Warning, reason, cause: cause.into(), note: note.into() }
+        Self { type_: EventType::Warning, reason, cause: cause.into(), note: note.into() }
     }
 }
 
@@ -119,13 +119,13 @@ impl Events {
 
     /// Sends an event about an object.
     pub fn record(&self, kind: Kind, about: &Meta, event: &Event) {
-        self.send(kind, about, event.tone, event.reason, &event.cause, &event.note);
+        self.send(kind, about, event.type_, event.reason, &event.cause, &event.note);
     }
 
     /// Sends an event about an object. `cause` tells it from others of the same reason; the same cause is
     /// told only once.
     #[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "unit tests alone look at the closed set"))]
-    pub fn send(&self, kind: Kind, about: &Meta, tone: Tone, reason: &str, cause: &str, note: &str) {
+    pub fn send(&self, kind: Kind, about: &Meta, type_: EventType, reason: &str, cause: &str, note: &str) {
         #[cfg(test)]
         assert!(
             if kind == Kind::NodeDeployment {
@@ -140,7 +140,7 @@ impl Events {
         if self.memory.told.get(&name).is_some() {
             return;
         }
-        let can_wait = kind == Kind::StatefulNode && tone == Tone::Normal;
+        let can_wait = kind == Kind::StatefulNode && type_ == EventType::Normal;
         let is_told = !can_wait || self.is_told_of(about, cause);
         self.memory.told.put(&name, is_told);
         if !is_told {
@@ -155,7 +155,7 @@ impl Events {
             "reportingInstance": &*self.instance,
             "action": reason,
             "reason": reason,
-            "type": if tone == Tone::Normal { "Normal" } else { "Warning" },
+            "type": if type_ == EventType::Normal { "Normal" } else { "Warning" },
             "note": crate::engine::sentence::cut(note, MAX_NOTE),
             "regarding": {
                 "apiVersion": kind.api_version(),
@@ -244,8 +244,8 @@ mod tests {
             Self { events, view, sent }
         }
 
-        fn tell(&self, kind: Kind, tone: Tone, reason: &str) {
-            self.events.send(kind, &Meta { uid: "u".into(), ..Meta::default() }, tone, reason, "", "");
+        fn tell(&self, kind: Kind, type_: EventType, reason: &str) {
+            self.events.send(kind, &Meta { uid: "u".into(), ..Meta::default() }, type_, reason, "", "");
         }
 
         /// What is sent within a time in which something changes every 50 ms.
@@ -262,8 +262,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_nodes_do_as_they_should_is_told_when_it_is_quiet() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, Tone::Normal, "PlanStarted");
-        stage.tell(Kind::StatefulNode, Tone::Normal, "PlanComplete");
+        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
+        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanComplete");
         assert!(stage.sent_while_busy(3000).await.is_empty());
         tokio::time::sleep(Duration::from_millis(300)).await;
         let told: Vec<String> = std::iter::from_fn(|| stage.sent.try_recv().ok()).collect();
@@ -273,7 +273,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_never_waits_longer_than_its_patience() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, Tone::Normal, "PlanStarted");
+        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
         assert!(stage.sent_while_busy(4800).await.is_empty());
         assert_eq!(stage.sent_while_busy(500).await, ["PlanStarted"]);
     }
@@ -288,7 +288,14 @@ mod tests {
                 json!({"metadata": {"name": "db-0", "uid": "u", "ownerReferences": [owner(fleet)]}});
             for plan in plans {
                 let id = format!("{fleet}-{plan}");
-                stage.events.send(Kind::StatefulNode, &Meta::read(&of_node), Tone::Normal, reason, &id, "");
+                stage.events.send(
+                    Kind::StatefulNode,
+                    &Meta::read(&of_node),
+                    EventType::Normal,
+                    reason,
+                    &id,
+                    "",
+                );
             }
         };
         tell("db", "PlanStarted", 0..100);
@@ -306,9 +313,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn trouble_and_fleets_are_told_at_once() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, Tone::Normal, "PlanStarted");
-        stage.tell(Kind::StatefulNode, Tone::Warning, "PlanFailed");
-        stage.tell(Kind::NodeDeployment, Tone::Normal, "RolloutStarted");
+        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
+        stage.tell(Kind::StatefulNode, EventType::Warning, "PlanFailed");
+        stage.tell(Kind::NodeDeployment, EventType::Normal, "RolloutStarted");
         assert_eq!(stage.sent_while_busy(200).await, ["PlanFailed", "RolloutStarted"]);
     }
 }

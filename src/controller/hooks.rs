@@ -11,7 +11,7 @@ use crate::cluster::{Key, Kind};
 use crate::engine::{self, Plan, TaskRecord, held_by};
 use crate::hooks::Values;
 use crate::planner::fleet::Cause;
-use crate::planner::fleet::hooks::{AtHook, Place};
+use crate::planner::fleet::hooks::{AtHook, CurrentHook};
 use crate::planner::hooks::hook_of;
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner};
 
@@ -90,7 +90,7 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
     let at = AtHook::of(plan);
     engine::pass_over(plan);
     let at = at?;
-    let place = Place { at: &at, node };
+    let place = CurrentHook { at: &at, node };
     let note = format!("{} failed, and it goes on without it: {}", place.name(), place.said());
     Some(Event::warning("HookFailed", at.tried(), note))
 }

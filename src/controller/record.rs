@@ -120,9 +120,9 @@ mod tests {
         let none = NodeDeploymentStatus::default();
         for (from, to) in [(&none, &before), (&before, &before), (&before, &after)] {
             let plan = |status: &NodeDeploymentStatus| status.plan.as_ref().map(|plan| plan.parse().unwrap());
-            let over_before = plan(from).as_ref().map(tasks_over).unwrap_or_default();
+            let finished_tasks = plan(from).as_ref().map(tasks_over).unwrap_or_default();
             let plan = plan(to);
-            let progress = Progress { plan: plan.as_ref(), over_before: &over_before };
+            let progress = Progress { plan: plan.as_ref(), finished_tasks: &finished_tasks };
             let ended = Ended::between(from, to, progress);
 
             count(&metrics, Kind::NodeDeployment, &ended);

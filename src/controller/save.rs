@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::events::Tone;
+use super::events::EventType;
 use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
 use crate::api::Condition;
@@ -91,7 +91,7 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
         }
     }
     let cause = format!("{}/size of the status", meta.generation);
-    cx.events.send(kind, meta, Tone::Warning, "InvalidSpec", &cause, &sentence);
+    cx.events.send(kind, meta, EventType::Warning, "InvalidSpec", &cause, &sentence);
     ReconcileError::Plan(sentence)
 }
 

@@ -32,8 +32,8 @@ use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming;
-use crate::planner::fleet::status::{is_stalled, scope_of};
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, decide, possible};
+use crate::planner::fleet::status::{is_stalled, rollout_target_of};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, decide, possible};
 use crate::reader::{Sight, Wanted};
 use crate::render::RenderOptions;
 use crate::report::{in_namespace, not_seen};
@@ -194,7 +194,7 @@ impl Examined<'_> {
         let fleet = self.scope.fleet.clone();
         let status = &fleet.status;
         let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
-        let at = scope_of(status);
+        let at = rollout_target_of(status);
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         foreseen.add_target(&facts, hash_before, self.scope.specified());
@@ -255,7 +255,7 @@ impl Examined<'_> {
         foreseen: &mut Foreseen,
         facts: &FleetFacts,
         plan: Option<&Plan>,
-        at: &Scope,
+        at: &RolloutTarget,
         decision: &FleetDecision,
     ) -> Result<(), String> {
         let fleet = self.scope.fleet.meta.name.clone();
@@ -286,7 +286,8 @@ impl Examined<'_> {
                         }
                     }
                 } else {
-                    foreseen.waves = foreseen::waves(forecast::in_place(&fleet, &obeyed, Some(&start.scope)));
+                    foreseen.waves =
+                        foreseen::waves(forecast::in_place(&fleet, &obeyed, Some(&start.rollout_target)));
                     gives_up = superseded;
                 }
             }
@@ -300,8 +301,9 @@ impl Examined<'_> {
                     in_place = forecast::in_place(&fleet, facts, goes_on);
                     foreseen.waves = foreseen::waves(in_place.clone());
                 }
-                if let Some(scope) = goes_on.filter(|_| foreseen.waves.is_empty()) {
-                    foreseen.add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, scope));
+                if let Some(rollout_target) = goes_on.filter(|_| foreseen.waves.is_empty()) {
+                    foreseen
+                        .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
                 }
                 if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
                     foreseen.add_entrants(forecast::entrants(

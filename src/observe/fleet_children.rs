@@ -67,7 +67,7 @@ impl FleetScope {
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
-            behind: status.observed_generation != meta.generation
+            status_outdated: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
             granted: spec.ok().and_then(|spec| spec.granted()),

@@ -21,7 +21,7 @@ use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::hooks::AtHook;
-use crate::planner::fleet::sets::serving::{Pair, Seen, Witnesses, serving};
+use crate::planner::fleet::sets::serving::{ActiveSetEvidence, RolloutSets, Seen, serving};
 use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 
@@ -182,12 +182,12 @@ impl FleetScope {
             nodes: nodes.len(),
             ready: nodes.iter().filter(is_ready).count(),
         };
-        let told = Witnesses {
+        let told = ActiveSetEvidence {
             recorded: status.active_set(),
             known: status.retiring.iter().filter_map(|r| SetName::recorded(r.set.as_str())).collect(),
             selected: self.selected_set(),
             sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
-            rollout: self.set_rollout().as_ref().and_then(Pair::of),
+            rollout: self.set_rollout().as_ref().and_then(RolloutSets::of),
             none_wanted: self.spec.replicas == 0,
         };
         serving(&self.fleet.meta.name, &told)
@@ -268,7 +268,7 @@ impl FleetScope {
             let what = format!("{} {}{state}", kind.name(), m.name);
             Some(Remnant { set, what, goes: m.terminating || owned })
         };
-        let stateful_sets = self.view.sets.group(&meta.namespace, &meta.name);
+        let stateful_sets = self.view.stateful_sets.group(&meta.namespace, &meta.name);
         let pods = self.view.pods.group(&meta.namespace, &meta.name);
         let of_sets = stateful_sets.iter().filter_map(|s| of_kind(Kind::StatefulSet, &s.meta));
         of_sets.chain(pods.iter().filter_map(|p| of_kind(Kind::Pod, &p.meta))).collect()

@@ -100,7 +100,7 @@ impl FleetScope {
         };
         let goes = |pod: &Meta| {
             let Some(key) = left(pod) else { return false };
-            let of_set = self.view.sets.get(&key);
+            let of_set = self.view.stateful_sets.get(&key);
             pod.terminating
                 || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
         };

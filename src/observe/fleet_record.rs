@@ -15,9 +15,9 @@ use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::Plan;
 use crate::planner::fleet::sets::lost::{Traces, promotes, promotion};
 use crate::planner::fleet::sets::naming::first_choice;
-use crate::planner::fleet::sets::serving::Pair;
+use crate::planner::fleet::sets::serving::RolloutSets;
 use crate::planner::fleet::sets::stage::{has_promoted, stage_before_return};
-use crate::planner::fleet::status::scope_of;
+use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
 
@@ -33,7 +33,7 @@ impl FleetScope {
             self.set_status(NodeDeploymentStatus { active_build_id, ..(*self.fleet.status).clone() });
         }
         if let Some(status) = self.with_whole_rollout() {
-            self.scope = scope_of(&status);
+            self.rollout_target = rollout_target_of(&status);
             self.set_status(status);
         }
         // Which set serves rests on it.
@@ -41,7 +41,7 @@ impl FleetScope {
             || self.lost_promotion().or_else(|| self.not_yet_retiring()).or_else(|| self.lost_rollout());
         if let Some(rollout) = found() {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
-            self.scope = scope_of(&status);
+            self.rollout_target = rollout_target_of(&status);
             self.set_status(status);
         }
         if let Some(status) = self.with_what_was_given_up() {
@@ -174,7 +174,7 @@ impl FleetScope {
             return None;
         }
         let mut status = (*self.fleet.status).clone();
-        let pair = self.set_rollout().as_ref().and_then(Pair::of);
+        let pair = self.set_rollout().as_ref().and_then(RolloutSets::of);
         if is_other {
             status.active_set = set.to_string();
             // What is said of a set that does not serve is not said of the one that does, unless a rollout bears it out.

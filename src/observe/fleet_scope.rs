@@ -13,8 +13,8 @@ use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec}
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Memory, View};
 use crate::planner::fleet::report::Invalid;
-use crate::planner::fleet::status::scope_of;
-use crate::planner::fleet::{FleetFacts, Scope};
+use crate::planner::fleet::status::rollout_target_of;
+use crate::planner::fleet::{FleetFacts, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 
@@ -34,7 +34,7 @@ pub struct FleetScope {
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
     /// Where the active plan goes.
-    pub scope: Scope,
+    pub rollout_target: RolloutTarget,
     /// The latest restart that is obeyed.
     pub restarted_at: Option<RestartTime>,
     /// Why what is wanted cannot be started.
@@ -42,14 +42,14 @@ pub struct FleetScope {
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// What was found out in this reconcile and need not be found out again.
-    pub known: Arc<Mutex<Known>>,
+    pub cache: Arc<Mutex<ReconcileCache>>,
     /// Where what was done to nodes in this reconcile is recorded.
     pub recorder: Recorder,
 }
 
 /// What one reconcile of a fleet has found out.
 #[derive(Default)]
-pub struct Known {
+pub struct ReconcileCache {
     /// Facts, and at which state of what is known they were put together.
     facts: Option<(State, Arc<FleetFacts>)>,
     /// By rollout hash: a node's spec at that revision. Neither changes in one reconcile.
@@ -90,7 +90,7 @@ impl FleetScope {
         let scope = Self {
             restarted_at: fleet.status.restarted_at(),
             spec,
-            scope: scope_of(&fleet.status),
+            rollout_target: rollout_target_of(&fleet.status),
             fleet: fleet.clone(),
             view,
             cluster,
@@ -98,7 +98,7 @@ impl FleetScope {
             options,
             invalid: None,
             now,
-            known: Arc::default(),
+            cache: Arc::default(),
             recorder: Recorder::default(),
         };
         Some(scope.repair_status().obeying_from_the_start())
@@ -144,16 +144,16 @@ impl FleetScope {
     pub fn facts(&self) -> Arc<FleetFacts> {
         // Read first: a change in the middle makes the next to ask look again.
         let state = self.state();
-        let mut known = self.known();
-        known.asked += 1;
-        if let Some((then, facts)) = &known.facts
+        let mut cache = self.cache();
+        cache.asked += 1;
+        if let Some((then, facts)) = &cache.facts
             && *then == state
         {
             return facts.clone();
         }
         let facts = Arc::new(self.observe_facts());
-        known.taken += 1;
-        known.facts = Some((state, facts.clone()));
+        cache.taken += 1;
+        cache.facts = Some((state, facts.clone()));
         facts
     }
 
@@ -168,21 +168,21 @@ impl FleetScope {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, ReconcileCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How often the facts were asked for in this reconcile, and how often they were put together.
     #[must_use]
     pub fn looks_so_far(&self) -> (u32, u32) {
-        let known = self.known();
-        (known.asked, known.taken)
+        let cache = self.cache();
+        (cache.asked, cache.taken)
     }
 
     /// The spec of a node of this fleet at a revision.
     #[must_use]
     pub fn node_spec(&self, revision: &RolloutHash) -> Option<Arc<StatefulNodeSpec>> {
-        if let Some(spec) = self.known().specs.get(revision) {
+        if let Some(spec) = self.cache().specs.get(revision) {
             return Some(spec.clone());
         }
         let stored = self.revisions().remove(revision)?;
@@ -190,7 +190,7 @@ impl FleetScope {
         let mut spec = data.apply_to(&self.spec.template.spec);
         spec.volume_claim_retention = self.claim_retention();
         let spec = Arc::new(spec);
-        self.known().specs.insert(revision.clone(), spec.clone());
+        self.cache().specs.insert(revision.clone(), spec.clone());
         Some(spec)
     }
 }

@@ -16,7 +16,7 @@ use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService,
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
-    LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted, problem::pod_facts,
+    LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template, problem::pod_facts,
     status::SidecarAnswer,
 };
 use crate::render::{self, NodeIdentity, RenderOptions};
@@ -99,7 +99,7 @@ impl NodeScope {
     /// The StatefulSet with its name, which may belong to something else.
     #[must_use]
     pub fn set(&self) -> Option<Arc<ObservedSet>> {
-        self.view.sets.get(&self.key)
+        self.view.stateful_sets.get(&self.key)
     }
 
     /// The Service with its name, which may belong to something else.
@@ -129,8 +129,8 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let wanted = self.wanted(node);
-        let called = |hash: PodTemplateHash| self.called(node, hash);
-        let said_by = |made_for: MadeFor| MadeFor { hash: called(made_for.hash), ..made_for };
+        let normalized = |hash: PodTemplateHash| self.normalize_hash(node, hash);
+        let said_by = |made_for: MadeFor| MadeFor { hash: normalized(made_for.hash), ..made_for };
         let rendered = wanted.as_ref().map(|wanted| &wanted.hash).ok();
         let pod = self.pod().map(|pod| {
             let main = main_container_of(&pod, node, rendered);
@@ -152,7 +152,7 @@ impl NodeScope {
             }),
             refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             previous: Running {
-                hash: status.running().map(called),
+                hash: status.running().map(normalized),
                 image: status.current_image.clone(),
                 pod_uid: Some(status.pod_uid.clone()).filter(|uid| !uid.is_empty()),
             },
@@ -179,7 +179,7 @@ impl NodeScope {
             update_revision: set.update_revision.clone(),
             known_revisions,
             made_for: set.made_for.as_deref().map(|made_for| MadeFor {
-                hash: self.called(node, made_for.hash.clone()),
+                hash: self.normalize_hash(node, made_for.hash.clone()),
                 ..made_for.clone()
             }),
             template_digest: set.template_digest.clone(),
@@ -193,7 +193,7 @@ impl NodeScope {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
             match known.found {
-                FoundTemplate::Rendered(hash) => return Some(Template::At(self.called(node, hash))),
+                FoundTemplate::Rendered(hash) => return Some(Template::At(self.normalize_hash(node, hash))),
                 FoundTemplate::OtherThan(hash) => {
                     if self.wanted(node).is_ok_and(|wanted| wanted.hash == hash) {
                         return Some(Template::Unknown);
@@ -207,13 +207,13 @@ impl NodeScope {
             let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
             recorded.generation == generation || same
         });
-        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.called(node, hash)))
+        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.normalize_hash(node, hash)))
     }
 
     /// The hash and image of what the node's spec renders to; an error is a sentence about the spec.
-    pub fn wanted(&self, node: &ObservedNode) -> Result<Wanted, String> {
+    pub fn wanted(&self, node: &ObservedNode) -> Result<RenderedTarget, String> {
         let (hashes, image) = self.hashes(node)?;
-        Ok(Wanted { hash: self.call(node, &hashes), image })
+        Ok(RenderedTarget { hash: self.preferred_hash(node, &hashes), image })
     }
 
     /// What the node's spec renders to, under every algorithm. It is asked for many times in a reconcile, and hashing is
@@ -235,7 +235,7 @@ impl NodeScope {
 
     /// The hash under which the rendered template is recorded: the granted, running, stamped or planned one, whichever
     /// matches first; otherwise the hash of the newest algorithm.
-    fn call(&self, node: &ObservedNode, hashes: &Hashes<PodTemplateHash>) -> PodTemplateHash {
+    fn preferred_hash(&self, node: &ObservedNode, hashes: &Hashes<PodTemplateHash>) -> PodTemplateHash {
         let granted = || node.spec.as_ref().ok().and_then(|spec| spec.granted());
         let written = || self.set().and_then(|set| set.written_for());
         let planned =
@@ -248,12 +248,12 @@ impl NodeScope {
     }
 
     /// Maps a recorded hash to the one under which the node records the same template.
-    fn called(&self, node: &ObservedNode, recorded: PodTemplateHash) -> PodTemplateHash {
+    fn normalize_hash(&self, node: &ObservedNode, recorded: PodTemplateHash) -> PodTemplateHash {
         if HashVersion::known().len() < 2 {
             return recorded;
         }
         match self.hashes(node) {
-            Ok((hashes, _)) if hashes.is(&recorded) => self.call(node, &hashes),
+            Ok((hashes, _)) if hashes.is(&recorded) => self.preferred_hash(node, &hashes),
             _ => recorded,
         }
     }
@@ -266,7 +266,7 @@ impl NodeScope {
         let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
         let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(spec).unwrap_or_default().to_owned();
-        Ok(Rendered { template, hash: self.call(node, &hashes), hashes, image })
+        Ok(Rendered { template, hash: self.preferred_hash(node, &hashes), hashes, image })
     }
 
     /// The node's identity for rendering.

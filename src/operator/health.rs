@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(health.not_ready().as_deref(), Some("the caches are not filled yet"));
         view.fleets.end_relist();
         view.nodes.end_relist();
-        view.sets.end_relist();
+        view.stateful_sets.end_relist();
         view.pods.end_relist();
         view.services.end_relist();
         view.claims.end_relist();

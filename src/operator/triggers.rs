@@ -46,7 +46,7 @@ pub fn start(
         (Kind::StatefulNode, watch(api(Kind::StatefulNode), None, Kind::StatefulNode, v(), |v| &v.nodes)),
         (
             Kind::StatefulSet,
-            watch(api(Kind::StatefulSet), Some(&managed), Kind::StatefulSet, v(), |v| &v.sets),
+            watch(api(Kind::StatefulSet), Some(&managed), Kind::StatefulSet, v(), |v| &v.stateful_sets),
         ),
         (Kind::Service, watch(api(Kind::Service), Some(&managed), Kind::Service, v(), |v| &v.services)),
         (Kind::Pod, watch(api(Kind::Pod), Some(LABEL_NODE), Kind::Pod, v(), |v| &v.pods)),
@@ -119,7 +119,7 @@ impl Tell {
             }
             Kind::StatefulSet => {
                 self.fleet_without(&namespace, &name, label(LABEL_DEPLOYMENT));
-                let set = self.view.sets.get(&Key::new(&namespace, &name));
+                let set = self.view.stateful_sets.get(&Key::new(&namespace, &name));
                 self.node_waits(&namespace, name, set.is_some_and(|set| !set.is_observed()));
             }
             Kind::Service => {

@@ -198,7 +198,7 @@ impl Sight {
                 Kind::NodeDeployment => watch::watch_named(api, named.as_deref(), *kind, view, |v| &v.fleets),
                 Kind::StatefulNode => watch::watch(api, Some(labels), *kind, view, |v| &v.nodes),
                 Kind::Pod => watch::watch(api, Some(labels), *kind, view, |v| &v.pods),
-                Kind::StatefulSet => watch::watch(api, Some(labels), *kind, view, |v| &v.sets),
+                Kind::StatefulSet => watch::watch(api, Some(labels), *kind, view, |v| &v.stateful_sets),
                 Kind::ControllerRevision => watch::watch(api, Some(labels), *kind, view, |v| &v.revisions),
                 _ => return None,
             };

@@ -29,7 +29,7 @@ impl Task for AwaitNodesAtHeight {
         if !facts.missing().is_empty() {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));
         }
-        let unreachable: Vec<&str> =
+        let without_sidecar: Vec<&str> =
             facts.wanted().filter(|c| c.sidecar.is_none()).map(|c| c.name.as_str()).collect();
         let waiting: Vec<&str> =
             facts.wanted().filter(|c| !has_halted(c, &rollout)).map(|c| c.name.as_str()).collect();
@@ -43,7 +43,7 @@ impl Task for AwaitNodesAtHeight {
         if waiting.is_empty() && facts.replicas > 0 {
             return Ok(Outcome::Done);
         }
-        Ok(Outcome::waiting(if unreachable.is_empty() {
+        Ok(Outcome::waiting(if without_sidecar.is_empty() {
             let height = lowest_height(&facts);
             format!(
                 "waiting for {} to halt at height {at}, the lowest is at {height}{refused}",
@@ -53,7 +53,7 @@ impl Task for AwaitNodesAtHeight {
             format!(
                 "waiting for {} to halt at height {at}: no sidecar says when; once it has, annotate \
                  windlass.dev/skip={task}",
-                some_of(&unreachable)
+                some_of(&without_sidecar)
             )
         }))
     }

@@ -18,13 +18,16 @@ impl Task for AwaitSpecUpdate {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let facts = fleet.facts();
-        let scope = &fleet.scope;
-        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, scope)) {
+        let rollout_target = &fleet.rollout_target;
+        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, rollout_target)) {
             let message = format!("{} is no longer at its grant", child.name);
             return Ok(Outcome::invalidated(CHILD_CHANGED, message));
         }
-        let waiting: Vec<&str> =
-            facts.wanted().filter(|c| !facts.is_updated(c, scope)).map(|c| c.name.as_str()).collect();
+        let waiting: Vec<&str> = facts
+            .wanted()
+            .filter(|c| !facts.is_updated(c, rollout_target))
+            .map(|c| c.name.as_str())
+            .collect();
         if !waiting.is_empty() {
             return Ok(Outcome::waiting(format!("waiting for {} to run the target", some_of(&waiting))));
         }

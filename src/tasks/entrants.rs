@@ -11,7 +11,8 @@ use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::sets::stage::has_switched;
 use crate::planner::fleet::{
-    ChildFacts, Clause, FleetFacts, Grant, Scope, SetRollout, SidecarFacts, Strategy, WAITS_TO_BE_RESUMED,
+    ChildFacts, Clause, FleetFacts, Grant, RolloutTarget, SetRollout, SidecarFacts, Strategy,
+    WAITS_TO_BE_RESUMED,
 };
 use crate::planner::hooks::is_of_list;
 
@@ -148,14 +149,14 @@ async fn bring_to_target(
 ) -> Result<(), ClusterError> {
     let target = &rollout.target;
     fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| target.clone()).await?;
-    let scope = Scope::Target(target.clone());
+    let rollout_target = RolloutTarget::Revision(target.clone());
     let view = fleet.facts().as_set(&rollout.entrant);
     let grant = |c: &ChildFacts| {
-        let rendering = view.target_for(c, &scope)?;
+        let rendering = view.target_for(c, &rollout_target)?;
         let (name, hash) = (c.name.clone(), rendering.hash.clone());
         Some(Grant { name, revision: target.clone(), hash, clause: Clause::NeverReady })
     };
-    let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &scope));
+    let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &rollout_target));
     let grants: Vec<Grant> = off.filter_map(grant).collect();
     fleet.grant_all(grants, GrantedBy::Plan(plan)).await?;
     Ok(())

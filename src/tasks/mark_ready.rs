@@ -40,17 +40,17 @@ impl Task for MarkReady {
 
 fn fleet_ready(fleet: &FleetScope) -> Outcome {
     let facts = fleet.facts();
-    let scope = &fleet.scope;
-    if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, scope)) {
+    let rollout_target = &fleet.rollout_target;
+    if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, rollout_target)) {
         return Outcome::invalidated(CHILD_CHANGED, format!("{} is no longer at its grant", child.name));
     }
-    if facts.is_converged(scope) {
+    if facts.is_converged(rollout_target) {
         return Outcome::Done;
     }
     let waiting: Vec<&str> = facts
         .children
         .iter()
-        .filter(|c| c.surplus || c.is_disrupted() || !facts.is_updated(c, scope))
+        .filter(|c| c.surplus || c.is_disrupted() || !facts.is_updated(c, rollout_target))
         .map(|c| c.name.as_str())
         .collect();
     Outcome::waiting(format!("waiting for {} to be ready", some_of(&waiting)))
@@ -77,18 +77,18 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));
     }
-    let marked = mark(scope, &node, &cx.record.id)?;
+    let marked = request_mark_ready(scope, &node, &cx.record.id)?;
     let again = marked.again;
     match (marked.said, pod.ready) {
-        (Marked::Ready, true) => {
+        (SidecarReadiness::Ready, true) => {
             scope.askers.settle(&scope.key, &Wish::MarkReady { task_id: cx.record.id.clone() });
             Ok(Outcome::Done)
         }
-        (Marked::Unreachable(sentence), _) => {
+        (SidecarReadiness::Unreachable(sentence), _) => {
             Ok(Outcome::recheck(format!("waiting for the sidecar to answer: {sentence}"), again))
         }
-        (Marked::Unheard, true) => Ok(Outcome::recheck("waiting for the sidecar to answer", again)),
-        (Marked::NotReady, true) => Ok(Outcome::recheck(
+        (SidecarReadiness::Unheard, true) => Ok(Outcome::recheck("waiting for the sidecar to answer", again)),
+        (SidecarReadiness::NotReady, true) => Ok(Outcome::recheck(
             "waiting for the sidecar to say that the node is ready: the pod is, the sidecar says it is not",
             again,
         )),
@@ -102,7 +102,7 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
 
 /// What came of asking a node's sidecar to take the node into service.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Marked {
+pub enum SidecarReadiness {
     /// It says that it has, a moment ago; or there is none.
     Ready,
     /// It says that it has not, or there is no pod to ask.
@@ -115,52 +115,56 @@ pub enum Marked {
 
 /// What a sidecar says, and when to look again if nothing else comes first.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mark {
+pub struct MarkReadyResult {
     /// What it says.
-    pub said: Marked,
+    pub said: SidecarReadiness,
     /// When to look again.
     pub again: Duration,
 }
 
 /// Has the node's sidecar asked to take the node into service, unless it says that it already has. Answers at once, with
 /// what it last said; the node is looked at again when it says something.
-pub fn mark(scope: &NodeScope, node: &ObservedNode, task_id: &str) -> Result<Mark, TaskError> {
-    let of = |said| Mark { said, again: ASK_AGAIN };
+pub fn request_mark_ready(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    task_id: &str,
+) -> Result<MarkReadyResult, TaskError> {
+    let of = |said| MarkReadyResult { said, again: ASK_AGAIN };
     let Some(sidecar) = &spec_of(node)?.sidecar else {
         scope.answered(SidecarAnswer::NotConfigured);
-        return Ok(of(Marked::Ready));
+        return Ok(of(SidecarReadiness::Ready));
     };
     let facts = scope.facts(node);
     let Some(pod) = scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != SetFact::Missing)
     else {
-        return Ok(of(Marked::NotReady));
+        return Ok(of(SidecarReadiness::NotReady));
     };
     if !is_there(sidecar, &pod) {
         scope.answered(SidecarAnswer::NotReady);
-        return Ok(of(Marked::NotReady));
+        return Ok(of(SidecarReadiness::NotReady));
     }
     let heard = match ask(scope, node, sidecar, &pod, Wish::MarkReady { task_id: task_id.to_owned() }) {
         Ok(heard) => heard,
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
-            return Ok(of(Marked::Unreachable(sentence)));
+            return Ok(of(SidecarReadiness::Unreachable(sentence)));
         }
     };
     let said = match heard.last {
-        None => Marked::Unheard,
+        None => SidecarReadiness::Unheard,
         Some(Ok(said)) => {
             scope.answered(if said.ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
             match (said.ready, heard.is_fresh) {
-                (true, true) => Marked::Ready,
+                (true, true) => SidecarReadiness::Ready,
                 // What it said once it need not say by now.
-                (true, false) => Marked::Unheard,
-                (false, _) => Marked::NotReady,
+                (true, false) => SidecarReadiness::Unheard,
+                (false, _) => SidecarReadiness::NotReady,
             }
         }
         Some(Err(sentence)) => {
             scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
-            Marked::Unreachable(sentence)
+            SidecarReadiness::Unreachable(sentence)
         }
     };
-    Ok(Mark { said, again: heard.again })
+    Ok(MarkReadyResult { said, again: heard.again })
 }

@@ -42,7 +42,7 @@ pub use await_removal::AwaitRemoval;
 pub use await_spec_update::AwaitSpecUpdate;
 pub use create_entrants::CreateEntrants;
 pub(crate) use entrants::keep_whole_at_hook;
-pub use mark_ready::{Mark, MarkReady, Marked, mark};
+pub use mark_ready::{MarkReady, MarkReadyResult, SidecarReadiness, request_mark_ready};
 pub use observe_image::ObserveImage;
 pub use replace_pod::ReplacePod;
 pub use replacement::Replacement;

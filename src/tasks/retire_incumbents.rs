@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FleetScope;
 use crate::api::{SetName, Stage};
-use crate::apply::fleet_pods::LOOK_ANEW;
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
@@ -34,9 +34,9 @@ impl Task for RetireIncumbents {
             let children = if *set == facts.set { Some(&facts.children) } else { None };
             let children = children.or_else(|| facts.sets.get(set).map(|set| &set.children));
             if let Some(children) = children
-                && let Some(differs) = fleet.what_differs(children, &[]).await?
+                && let Some(differs) = fleet.find_stale_pods(children, &[]).await?
             {
-                return Ok(Outcome::recheck(differs, LOOK_ANEW));
+                return Ok(Outcome::recheck(differs, REQUEUE_STALE_PODS));
             }
             let kept = fleet.remove_set(set, "another set takes over").await?;
             let left = left();

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::api::GrantedBy;
-use crate::apply::fleet_pods::LOOK_ANEW;
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::observe::fleet_scope::FleetScope;
@@ -28,22 +28,24 @@ impl Task for UpdateNodeSpecs {
         if facts.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
-        if hooks::hold_grants(&facts, &fleet.scope) {
+        if hooks::hold_grants(&facts, &fleet.rollout_target) {
             let failure = hooks::failure(&facts).unwrap_or_default();
             return Ok(Outcome::waiting(format!("nothing more is granted: {failure}")));
         }
-        let grants = next_grants(&facts, &fleet.scope);
+        let grants = next_grants(&facts, &fleet.rollout_target);
         let grants = match self.step {
-            Some(step) => hooks::within_step(&facts, &fleet.scope, step, grants),
+            Some(step) => hooks::within_step(&facts, &fleet.rollout_target, step, grants),
             None => grants,
         };
-        if let Some(differs) = fleet.grant_what_stands(&facts, grants, GrantedBy::Plan(&cx.plan.id)).await? {
-            return Ok(Outcome::recheck(differs, LOOK_ANEW));
+        if let Some(differs) =
+            fleet.grant_if_pods_confirmed(&facts, grants, GrantedBy::Plan(&cx.plan.id)).await?
+        {
+            return Ok(Outcome::recheck(differs, REQUEUE_STALE_PODS));
         }
         let facts = fleet.facts();
         if let Some(step) = self.step {
             let size = hooks::size_of_step(&facts, step);
-            return Ok(if hooks::is_step_done(&facts, &fleet.scope, step) {
+            return Ok(if hooks::is_step_done(&facts, &fleet.rollout_target, step) {
                 Outcome::Done
             } else {
                 Outcome::waiting(format!(
@@ -51,8 +53,11 @@ impl Task for UpdateNodeSpecs {
                 ))
             });
         }
-        let ungranted: Vec<&str> =
-            facts.wanted().filter(|c| !facts.is_granted(c, &fleet.scope)).map(|c| c.name.as_str()).collect();
+        let ungranted: Vec<&str> = facts
+            .wanted()
+            .filter(|c| !facts.is_granted(c, &fleet.rollout_target))
+            .map(|c| c.name.as_str())
+            .collect();
         if !ungranted.is_empty() {
             let disrupted = facts.disrupted();
             return Ok(Outcome::waiting(format!(
@@ -65,8 +70,8 @@ impl Task for UpdateNodeSpecs {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));
         }
         let held = facts.held_below();
-        if held > 0 && facts.revision_differs_below_partition(&fleet.scope) {
-            return Ok(if progress::is_held_by_partition(&facts, &fleet.scope) {
+        if held > 0 && facts.revision_differs_below_partition(&fleet.rollout_target) {
+            return Ok(if progress::is_held_by_partition(&facts, &fleet.rollout_target) {
                 Outcome::waiting(format!(
                     "waiting for the partition to be lowered: ordinals below {held} keep the current revision"
                 ))

@@ -11,7 +11,7 @@ use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
 use windlass::planner::node::{
-    LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted,
+    LiveSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template,
 };
 
 use crate::hooks;
@@ -122,7 +122,10 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     };
     let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
     NodeFacts {
-        wanted: Ok(Wanted { hash: text(rendered).into(), image: IMAGES[rendered as usize].to_owned() }),
+        wanted: Ok(RenderedTarget {
+            hash: text(rendered).into(),
+            image: IMAGES[rendered as usize].to_owned(),
+        }),
         granted_hash: PodTemplateHash::recorded(text(granted)),
         grant_id: Some("grant".into()),
         spent_grant_id: Some(if spent { "grant" } else { "before" }.into()),

@@ -4,8 +4,8 @@
 
 use windlass::api::{AtHook, Hook, HookPoint, OnHookFailure};
 use windlass::engine::{Plan, PlanSeed, Recipe, TaskState};
-use windlass::planner::fleet::hooks::Course;
-use windlass::planner::hooks::{Wanted, is_of_list};
+use windlass::planner::fleet::hooks::HookContext;
+use windlass::planner::hooks::{HookPlacement, is_of_list};
 use windlass::planner::node::NodeFacts;
 
 use crate::executor::now;
@@ -37,7 +37,7 @@ fn on_failure(world: &World, at: HookPoint) -> Option<OnHookFailure> {
 /// A plan with this recipe and the world's hook at this point, in this state.
 fn plan(world: &World, recipe: &str, target: &str, at: HookPoint, state: HookState) -> Plan {
     let hooks = list(world);
-    let wanted = Wanted { hooks: &hooks, points: vec![at], stops: Vec::new() };
+    let wanted = HookPlacement { hooks: &hooks, points: vec![at], stops: Vec::new() };
     let seed = PlanSeed { uid: "uid", target_hash: target, now: now(), attempt: 0, disambiguator: "" };
     let recipe = wanted.in_recipe(&Recipe::parse(recipe).expect("a recipe"));
     let mut plan = Plan { id: "plan".into(), ..recipe.plan(seed) };
@@ -64,10 +64,11 @@ pub fn grants(plan: &Plan) -> bool {
     plan.current_task().is_some_and(|task| task.type_ == UPDATE_NODE_SPECS)
 }
 
-/// The state of a hook before the rollout when a plan of this course starts.
-pub fn begins(world: &World, course: Option<Course>) -> HookState {
+/// The state of a hook before the rollout when a plan of this context starts.
+pub fn begins(world: &World, context: Option<HookContext>) -> HookState {
     let at = HookPoint::BeforeRollout;
-    let runs = on_failure(world, at).is_some() && course.is_some_and(|course| course.points().contains(&at));
+    let runs =
+        on_failure(world, at).is_some() && context.is_some_and(|context| context.points().contains(&at));
     if runs { HookState::Due } else { HookState::None }
 }
 

@@ -9,12 +9,13 @@ use windlass::api::{
 };
 use windlass::engine::{Plan, PlanSeed, Recipe};
 use windlass::planner::fleet::create::creation_revision;
-use windlass::planner::fleet::hooks::{Course, hold_grants, stop_the_clock};
+use windlass::planner::fleet::hooks::{HookContext, hold_grants, stop_the_clock};
 use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::refresh;
-use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, scope_of};
+use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, rollout_target_of};
 use windlass::planner::fleet::{
-    ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, Scope, decide, may_grant, next_grants, pins,
+    ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, RolloutTarget, decide, may_grant, next_grants,
+    pins,
 };
 
 use crate::executor::now;
@@ -81,7 +82,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         name: format!("db-{ordinal}").into(),
         ordinal: ordinal as i32,
         surplus: ordinal >= fleet.replicas as usize,
-        behind: child.behind,
+        status_outdated: child.behind,
         spec_hash: RolloutHash::recorded(REVISIONS[child.version as usize]),
         granted: PodTemplateHash::recorded(HASHES[child.granted as usize]),
         grant_id: grant_id.clone(),
@@ -171,13 +172,15 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
         ..NodeDeploymentStatus::default()
     };
     if let Some(goal) = fleet.rollout {
-        let (scope, target) = match goal {
-            Goal::Version(v) => (Scope::Target(REVISIONS[v as usize].into()), REVISIONS[v as usize].into()),
-            Goal::Own => (Scope::Own, facts.steady_revision().clone()),
+        let (rollout_target, target) = match goal {
+            Goal::Version(v) => {
+                (RolloutTarget::Revision(REVISIONS[v as usize].into()), REVISIONS[v as usize].into())
+            }
+            Goal::Own => (RolloutTarget::Own, facts.steady_revision().clone()),
         };
         let cause = windlass::planner::fleet::Cause::TemplateChanged;
         let start = windlass::planner::fleet::Start {
-            scope,
+            rollout_target,
             target,
             cause,
             strategy: windlass::planner::fleet::Strategy::InPlace,
@@ -227,20 +230,21 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
 fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     let mut facts = facts(world, fleet, views);
     let status = status_of(fleet, &facts);
-    let scope = scope_of(&status);
+    let rollout_target = rollout_target_of(&status);
     let plan = status.rollout.as_ref().map(|r| hooks::of_fleet(world, fleet, plan_to(&r.target_hash)));
     facts.at_hook = plan.as_ref().and_then(AtHook::of);
     let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
 
-    let is_stuck =
-        |c: &ChildFacts| c.failed && facts.target_for(c, &scope).is_some_and(|t| c.granted == t.hash);
+    let is_stuck = |c: &ChildFacts| {
+        c.failed && facts.target_for(c, &rollout_target).is_some_and(|t| c.granted == t.hash)
+    };
     let may_stall = world.rollback && facts.wanted().any(is_stuck) && !stop_the_clock(&facts);
-    let decision = decide(&facts, plan.as_ref(), &scope, false);
+    let decision = decide(&facts, plan.as_ref(), &rollout_target, false);
     if decision != FleetDecision::Keep {
         moves.decisions.push(change_plan(world, fleet, &status, &facts, decision));
         return moves;
     }
-    let stalled = decide(&facts, plan.as_ref(), &scope, true);
+    let stalled = decide(&facts, plan.as_ref(), &rollout_target, true);
     if may_stall && stalled != FleetDecision::Keep && !fleet.paused {
         moves.decisions.push(change_plan(world, fleet, &status, &facts, stalled));
     }
@@ -249,7 +253,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     // In the model a node that is asked to leave goes at once.
     let leaves = in_waves(&facts).ask;
     moves.scale_down = facts.children.iter().filter(|c| leaves.contains(&c.name)).map(ordinal).collect();
-    moves.create = creations(fleet, &facts, plan.is_some().then_some(&scope));
+    moves.create = creations(fleet, &facts, plan.is_some().then_some(&rollout_target));
     if plan.is_none() {
         moves.pins = read_grants(&pins(&facts));
         let written = write(fleet, status, &facts);
@@ -258,18 +262,20 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     }
     let refreshed = write(fleet, status.clone(), &facts);
     moves.status = (refreshed != *fleet).then_some(refreshed);
-    if !fleet.hook.is_left() && facts.is_converged(&scope) && !facts.revision_differs_below_partition(&scope)
+    if !fleet.hook.is_left()
+        && facts.is_converged(&rollout_target)
+        && !facts.revision_differs_below_partition(&rollout_target)
     {
         let mut done = status;
-        complete(&mut done, &scope);
+        complete(&mut done, &rollout_target);
         moves.complete = Some(write(fleet, done, &facts));
     }
     if !facts.paused {
-        if plan.as_ref().is_some_and(hooks::grants) && !hold_grants(&facts, &scope) {
-            moves.grants = grants(world, &facts, &scope);
+        if plan.as_ref().is_some_and(hooks::grants) && !hold_grants(&facts, &rollout_target) {
+            moves.grants = grants(world, &facts, &rollout_target);
         }
         for (index, child) in facts.children.iter().enumerate() {
-            let target = facts.target_for(child, &scope);
+            let target = facts.target_for(child, &rollout_target);
             moves.would_grant[ordinal(child)] =
                 target.is_some_and(|t| may_grant(&facts, index, &t.hash).is_some());
         }
@@ -309,7 +315,7 @@ fn change_plan(
         None => status.rollout = None,
     }
     // Annotations name a plan; a superseding one has another ID and hooks of its own.
-    let hook = hooks::begins(world, Course::of(&status));
+    let hook = hooks::begins(world, HookContext::of(&status));
     let named = Fleet { abort_asked: false, retry_asked: false, hook, ..*fleet };
     write(&named, status, facts)
 }
@@ -320,12 +326,13 @@ fn read_grants(grants: &[Grant]) -> Vec<(usize, u8)> {
 }
 
 /// The nodes granted at once, for each order of examining them.
-fn grants(world: &World, facts: &FleetFacts, scope: &Scope) -> Vec<Vec<(usize, u8)>> {
-    let mut all = vec![read_grants(&next_grants(facts, scope))];
+fn grants(world: &World, facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Vec<(usize, u8)>> {
+    let mut all = vec![read_grants(&next_grants(facts, rollout_target))];
     if world.any_order {
         for order in orders(facts.children.len()) {
             let children = order.iter().map(|i| facts.children[*i].clone()).collect();
-            let mut grants = read_grants(&next_grants(&FleetFacts { children, ..facts.clone() }, scope));
+            let mut grants =
+                read_grants(&next_grants(&FleetFacts { children, ..facts.clone() }, rollout_target));
             grants.sort_unstable();
             all.push(grants);
         }
@@ -350,7 +357,7 @@ fn orders(length: usize) -> Vec<Vec<usize>> {
 }
 
 /// Like the controller: each is counted before the next one is decided.
-fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&Scope>) -> Vec<(usize, u8)> {
+fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&RolloutTarget>) -> Vec<(usize, u8)> {
     let mut facts = facts.clone();
     let mut made = Vec::new();
     for ordinal in facts.missing() {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::connection::{ClusterFlags, Connection};
 use super::output::Output;
 use crate::clock::SystemClock;
-use crate::cluster::client::Careful;
+use crate::cluster::client::GuardedClient;
 use crate::cluster::watch::Namespaces as Where;
 use crate::dashboard::{Guard, Secrets, Source, serve};
 use actions::VerbActions;
@@ -41,7 +41,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let url = local.url.clone();
     let stopped = super::stopped()?;
     // With time-outs, so that no click hangs on an API server that does not answer.
-    let client = Careful::new(&cluster.client).client();
+    let client = GuardedClient::new(&cluster.client).client();
     let source = Source::new(client.clone(), vec![scope], Arc::new(SystemClock));
     let source = Arc::new(source.typed_as(arguments.flags.connection.typed()));
     // A failure to read belongs on the terminal, not on a page that cannot be opened.
@@ -150,7 +150,7 @@ impl PageArgs {
         let guard = Guard::open(self.dashboard_hosts.clone());
         serve_in_thread(async move || {
             let (client, _) = Connection::default().client(super::AGENT).await?;
-            let client = Careful::new(&client).client();
+            let client = GuardedClient::new(&client).client();
             let source = Arc::new(Source::new(client, scopes, Arc::new(SystemClock)));
             serve(tokio_listener(listener)?, source, None, guard).await.map_err(ended)
         })

@@ -15,7 +15,7 @@ use kube::{Client, core::Status};
 use serde_json::json;
 use tower::{BoxError, ServiceBuilder, retry::RetryLayer, service_fn};
 
-use super::super::client::{Careful, REQUEST_TIMEOUT};
+use super::super::client::{GuardedClient, REQUEST_TIMEOUT};
 use super::super::{Cluster, ClusterError, Kind, KubeCluster, Part, PatchOp, Target, View};
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
@@ -54,7 +54,7 @@ async fn a_write_that_timed_out_at_the_server_and_conflicts_when_sent_again_is_n
  {
     let (client, requests) = persistent(&[504, 409]);
     let view = View::shared();
-    let port = KubeCluster::new(Careful::new(&client).client(), view.clone());
+    let port = KubeCluster::new(GuardedClient::new(&client).client(), view.clone());
     let meta = Meta::read(
         &json!({"metadata": {"name": "db-0", "namespace": "shop", "uid": "u", "resourceVersion": "5"}}),
     );
@@ -78,7 +78,7 @@ async fn every_method_that_writes_goes_out_once_and_a_dry_run_is_no_write() {
         let (client, requests) = persistent(&[503]);
         let request =
             Request::builder().method(method.clone()).uri(path).body(Body::from(vec![b'{'])).unwrap();
-        let _ = Careful::new(&client).client().send(request).await;
+        let _ = GuardedClient::new(&client).client().send(request).await;
         let sent = requests.lock().unwrap().len();
         assert_eq!(sent == 1, once, "{method} {path} was sent {sent} times");
     }
@@ -101,8 +101,9 @@ async fn a_write_that_may_not_be_made_any_more_does_not_go_out_wherever_it_waite
             }
         });
         let fence = Arc::new(AtomicBool::new(open));
-        let client =
-            Careful::new(&Client::new(server, "shop")).fenced(move || fence.load(Ordering::SeqCst)).client();
+        let client = GuardedClient::new(&Client::new(server, "shop"))
+            .fenced(move || fence.load(Ordering::SeqCst))
+            .client();
         let request = Request::builder().method(Method::POST).uri("/x").body(Body::from(vec![b'{'])).unwrap();
         let answer = client.send(request).await;
         assert_eq!(
@@ -137,8 +138,9 @@ async fn an_answer_comes_in_time_or_not_at_all() {
     for client in [Client::new(silent, ""), Client::new(stuck, "")] {
         let began = monotonic();
         let request = Request::builder().uri("/api/v1/pods?limit=500").body(Body::empty()).unwrap();
-        let answer =
-            async { Careful::new(&client).client().send(request).await?.into_body().collect_bytes().await };
+        let answer = async {
+            GuardedClient::new(&client).client().send(request).await?.into_body().collect_bytes().await
+        };
         assert!(answer.await.is_err());
         assert_eq!(began.elapsed().as_secs(), REQUEST_TIMEOUT.as_secs());
     }
@@ -151,7 +153,7 @@ async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
     });
     let heard = Arc::new(AtomicUsize::new(0));
     let ear = heard.clone();
-    let client = Careful::new(&Client::new(stuck, ""))
+    let client = GuardedClient::new(&Client::new(stuck, ""))
         .heard_by(move |_| ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
         .client();
     let request = Request::builder().uri("/api/v1/pods?&watch=true").body(Body::empty()).unwrap();
@@ -171,7 +173,7 @@ async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
         let view = View::shared();
         view.freshness.listen(Kind::Pod);
         let ear = view.clone();
-        let client = Careful::new(&Client::new(server, ""))
+        let client = GuardedClient::new(&Client::new(server, ""))
             .heard_by(move |sign| ear.freshness.heard(Kind::Pod, sign))
             .client();
         tokio::time::advance(Duration::from_secs(50)).await;

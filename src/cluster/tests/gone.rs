@@ -35,7 +35,7 @@ async fn known_after(kind: Kind, part: Part, answer: &Value) -> usize {
     match kind {
         Kind::NodeDeployment => view.fleets.list("shop", |_| true).len(),
         Kind::StatefulNode => view.nodes.list("shop", |_| true).len(),
-        Kind::StatefulSet => view.sets.list("shop", |_| true).len(),
+        Kind::StatefulSet => view.stateful_sets.list("shop", |_| true).len(),
         _ => view.services.list("shop", |_| true).len(),
     }
 }

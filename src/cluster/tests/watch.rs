@@ -214,14 +214,14 @@ async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt_and_nowhe
     for in_doubt in [false, true] {
         let view = View::shared();
         let api = Namespaces::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);
-        let mut changes = watch(api, None, Kind::StatefulSet, view.clone(), |view| &view.sets);
+        let mut changes = watch(api, None, Kind::StatefulSet, view.clone(), |view| &view.stateful_sets);
         assert_eq!(changes.next().await.unwrap().resource_version, "5", "the list");
         if in_doubt {
             view.doubt(Kind::StatefulSet, super::super::Key::new("shop", "db-0"), "5");
         }
         let told = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
         assert_eq!(told.is_ok(), in_doubt, "{told:?}");
-        let known = view.sets.list("shop", |_| true).remove(0);
+        let known = view.stateful_sets.list("shop", |_| true).remove(0);
         assert_eq!(known.meta.resource_version, "6");
     }
 }

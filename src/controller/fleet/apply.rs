@@ -12,7 +12,7 @@ use crate::controller::events::Event;
 use crate::controller::save::Urgency;
 use crate::engine::{self, Advance, Plan};
 use crate::planner::fleet::report::Invalid;
-use crate::planner::fleet::status::{scope_of, short};
+use crate::planner::fleet::status::{rollout_target_of, short};
 use crate::planner::fleet::{FleetFacts, SetRollout};
 use crate::tasks::keep_whole_at_hook;
 
@@ -92,17 +92,17 @@ impl Fleet<'_> {
         match fleet_children::remove(&self.scope, &self.scope.facts(), is_active).await {
             Ok(removed) => {
                 self.report.waits_for = removed.waits_for;
-                self.report.is_unseen = removed.is_unseen;
+                self.report.needs_requeue = removed.needs_requeue;
             }
             Err(error) => self.note(error),
         }
         match fleet_children::forget_unlabelled(&self.scope, &self.scope.facts()).await {
-            Ok(is_left) => self.report.is_unseen |= is_left,
+            Ok(is_left) => self.report.needs_requeue |= is_left,
             Err(error) => self.note(error),
         }
         let facts = self.scope.facts();
-        let scope = scope_of(&self.scope.fleet.status);
-        let of_nodes = (is_active && facts.set_rollout.is_none()).then_some(&scope);
+        let rollout_target = rollout_target_of(&self.scope.fleet.status);
+        let of_nodes = (is_active && facts.set_rollout.is_none()).then_some(&rollout_target);
         // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
         let is_unasked = !is_active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
         if !is_unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await

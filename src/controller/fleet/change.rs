@@ -9,11 +9,11 @@ use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState};
 use crate::planner::fleet::Start;
 use crate::planner::fleet::failed::fail;
-use crate::planner::fleet::hooks::{self, Course};
+use crate::planner::fleet::hooks::{self, HookContext};
 use crate::planner::fleet::sets::{stage, status as set_status};
-use crate::planner::fleet::status::{begin, complete, end, note_asked, reject, scope_of, short};
+use crate::planner::fleet::status::{begin, complete, end, note_asked, reject, rollout_target_of, short};
 use crate::planner::fleet::verdicts::why_stalled;
-use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, Scope, SetRollout, Strategy};
+use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, SetRollout, Strategy};
 
 /// How the stored plan ends, and why, in the word of its history.
 type End = (Ending, &'static str);
@@ -75,7 +75,7 @@ impl Fleet<'_> {
         let mut events: Vec<Event> = Vec::new();
         let mut shown = plan.clone();
         if let (Some(old), Some(ending)) = (&plan, ending) {
-            if !self.clear_the_way(&mut status, facts, old, ending.0).await? {
+            if !self.prepare_to_end(&mut status, facts, old, ending.0).await? {
                 return Ok(None);
             }
             let (ended, event) = self.end_plan(&mut status, facts, old.clone(), ending, start.as_ref());
@@ -89,13 +89,13 @@ impl Fleet<'_> {
         }
         if let Some(start) = &start {
             let before = plan.as_ref().map(|plan| plan.id.clone());
-            let course = Course {
+            let context = HookContext {
                 cause: Some(start.cause),
-                own: start.scope == Scope::Own,
+                own: start.rollout_target == RolloutTarget::Own,
                 is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
                 is_past_return: false,
             };
-            let plan = self.plan_for(start, before.as_ref(), course)?;
+            let plan = self.plan_for(start, before.as_ref(), context)?;
             begin(&mut status, facts, start, &plan, self.revision_of(&start.target).as_ref(), self.now);
             if let Some(entrant) = entrant.filter(|_| start.strategy.makes_set()) {
                 set_status::begin(&mut status, facts, start.strategy, &entrant);
@@ -112,7 +112,7 @@ impl Fleet<'_> {
 
     /// Does what has to be done before a plan may end: its Jobs are deleted, and traffic goes back where its rollout is given
     /// up. Whether all of it is done.
-    async fn clear_the_way(
+    async fn prepare_to_end(
         &self,
         status: &mut NodeDeploymentStatus,
         facts: &FleetFacts,
@@ -168,9 +168,9 @@ impl Fleet<'_> {
     ) -> Result<StatusChange, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         let before = failed.map(|plan| &plan.id);
-        let course =
-            Course { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
-        let plan = self.plan_for(start, before, course)?;
+        let context =
+            HookContext { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
+        let plan = self.plan_for(start, before, context)?;
         status.plan = Some(RawPlan::of(&plan));
         if let Some(rollout) = status.rollout.as_mut() {
             start.cause.as_str().clone_into(&mut rollout.cause);
@@ -190,11 +190,11 @@ impl Fleet<'_> {
         &self,
         start: &Start,
         before: Option<&PlanId>,
-        course: Course,
+        context: HookContext,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(start.strategy.recipe());
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        Ok(self.wanted_hooks(course).in_recipe(recipe).plan(PlanSeed {
+        Ok(self.wanted_hooks(context).in_recipe(recipe).plan(PlanSeed {
             uid: &self.scope.fleet.meta.uid,
             target_hash: start.target.as_str(),
             now: self.now,
@@ -211,22 +211,22 @@ impl Fleet<'_> {
         old: &Plan,
         reason: &str,
     ) -> Result<Plan, ReconcileError> {
-        let scope = scope_of(&self.scope.fleet.status);
+        let rollout_target = rollout_target_of(&self.scope.fleet.status);
         end(status, old, Ending::Superseded, reason, self.now);
         let set = SetRollout::of(status);
         let start = Start {
-            scope,
+            rollout_target,
             target: RolloutHash::recorded_or_lost(old.target_hash.as_str()),
             cause: Cause::ChildDrift,
             strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
         };
         // Before the rollout is begun anew below.
         let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
-        let course = Course::of(status)
-            .map_or(Course { cause, own: false, is_way_back: false, is_past_return: false }, |course| {
-                Course { cause, ..course }
-            });
-        let next = self.plan_for(&start, Some(&old.id), course)?;
+        let context = HookContext::of(status).map_or(
+            HookContext { cause, own: false, is_way_back: false, is_past_return: false },
+            |context| HookContext { cause, ..context },
+        );
+        let next = self.plan_for(&start, Some(&old.id), context)?;
         let Some(set) = set else {
             let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
             begin(status, facts, &start, &next, self.revision_of(&start.target).as_ref(), self.now);
@@ -294,7 +294,7 @@ impl Fleet<'_> {
             return vec![Event::warning("RolloutFailed", &plan.id, &plan.failure)];
         }
         let mut events = Vec::new();
-        let scope = scope_of(&self.scope.fleet.status);
+        let rollout_target = rollout_target_of(&self.scope.fleet.status);
         end(status, plan, Ending::Complete, "", self.now);
         if let Some(rollout) = SetRollout::of(status) {
             if rollout.stage != Stage::Retiring {
@@ -302,8 +302,8 @@ impl Fleet<'_> {
             }
             status.rollout = None;
         } else {
-            complete(status, &scope);
-            if scope == Scope::Target(facts.requested.clone()) {
+            complete(status, &rollout_target);
+            if rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
                 field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
             }
         }

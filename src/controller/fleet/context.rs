@@ -19,12 +19,12 @@ pub(super) struct Fleet<'a> {
     pub(super) stored: Arc<ObservedFleet>,
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
-    pub(super) report: Report,
+    pub(super) report: ReconcileFindings,
 }
 
 /// What a reconcile found out and did beside its plan.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct ReconcileFindings {
     /// The ControllerRevision of what is wanted.
     pub(super) update_revision: Option<RevisionName>,
     /// What could not be applied although the rest goes on, in a sentence.
@@ -33,9 +33,9 @@ pub(super) struct Report {
     pub(super) waits_for: Option<String>,
     /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are not
     /// as they were taken to be.
-    pub(super) is_unseen: bool,
+    pub(super) needs_requeue: bool,
     /// The IDs of the stored plan's tasks that were over before.
-    pub(super) over_before: Vec<String>,
+    pub(super) finished_tasks: Vec<String>,
     /// The first thing that failed beside the plan: it is tried again.
     pub(super) error: Option<ReconcileError>,
 }
@@ -47,7 +47,7 @@ impl<'a> Fleet<'a> {
         scope: FleetScope,
         now: DateTime<Utc>,
     ) -> Self {
-        Self { cx, stored, scope, now, report: Report::default() }
+        Self { cx, stored, scope, now, report: ReconcileFindings::default() }
     }
 
     pub(super) fn record(&self, event: &Event) {

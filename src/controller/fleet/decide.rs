@@ -8,7 +8,7 @@ use super::observe::{Edits, Observed};
 use crate::api::{HookRetry, SetName};
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
-use crate::planner::fleet::status::{is_stalled, scope_of};
+use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{FleetDecision, FleetFacts, decide};
 
 /// What is to be done about a fleet, and what that was decided on.
@@ -60,15 +60,15 @@ impl<'a> Observed<'a> {
             Err(ended) => return Decided { fleet, facts, action: Action::EndStored(ended) },
         };
         let status = fleet.scope.fleet.status.clone();
-        let (scope, stalled) = (scope_of(&status), is_stalled(&status, &facts, fleet.now));
-        let mut decision = decide(&facts, plan.as_ref(), &scope, stalled);
+        let (rollout_target, stalled) = (rollout_target_of(&status), is_stalled(&status, &facts, fleet.now));
+        let mut decision = decide(&facts, plan.as_ref(), &rollout_target, stalled);
         let mut entrant = fleet.name_for(&facts, &decision).await;
         if let Err(nameless) = entrant {
             // A set that cannot be named is not begun; all that has nothing to do with it goes on.
             let is_transient = is_transient(&nameless);
             fleet.scope.invalid = Some(Invalid { sentence: nameless.sentence, is_transient });
             facts = fleet.scope.facts();
-            decision = decide(&facts, plan.as_ref(), &scope, stalled);
+            decision = decide(&facts, plan.as_ref(), &rollout_target, stalled);
             entrant = fleet.name_for(&facts, &decision).await;
         }
         let changes_plan = decision != FleetDecision::Keep;

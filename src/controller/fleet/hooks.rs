@@ -15,23 +15,23 @@ use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
-use crate::planner::fleet::hooks::{self, AtHook, Course};
+use crate::planner::fleet::hooks::{self, AtHook, HookContext};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
-use crate::planner::hooks::{Wanted, is_of_list, point_of};
+use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon it is asked again whether the API server takes a Job that it refused.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
 
 impl Fleet<'_> {
-    /// The hooks that a plan of this course has.
-    pub(super) fn wanted_hooks(&self, course: Course) -> Wanted<'_> {
+    /// The hooks that a plan of this context has.
+    pub(super) fn wanted_hooks(&self, context: HookContext) -> HookPlacement<'_> {
         let hooks = &self.scope.spec.update_strategy.hooks;
         if hooks.is_empty() {
-            return Wanted::default();
+            return HookPlacement::default();
         }
-        Wanted { hooks, points: course.points(), stops: hooks::stops(&self.scope.facts()) }
+        HookPlacement { hooks, points: context.points(), stops: hooks::stops(&self.scope.facts()) }
     }
 
     /// Brings what has not begun of the plan to the list. Whether anything changed.
@@ -41,9 +41,9 @@ impl Fleet<'_> {
         if is_without || !plan.is_active() {
             return false;
         }
-        let Some(course) = Course::of(&self.scope.fleet.status) else { return false };
+        let Some(context) = HookContext::of(&self.scope.fleet.status) else { return false };
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return false };
-        let wanted = self.wanted_hooks(course);
+        let wanted = self.wanted_hooks(context);
         wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
     }
 
@@ -92,10 +92,10 @@ impl Fleet<'_> {
         if hooks.is_empty() {
             return None;
         }
-        let course = Course { cause: None, own: false, is_way_back: false, is_past_return: false };
+        let context = HookContext { cause: None, own: false, is_way_back: false, is_past_return: false };
         let facts = self.scope.facts();
         if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
-            && let Some(sentence) = self.wanted_hooks(course).too_long_for(recipe)
+            && let Some(sentence) = self.wanted_hooks(context).too_long_for(recipe)
         {
             return Some(Invalid::lasting(sentence));
         }
@@ -172,13 +172,13 @@ impl Fleet<'_> {
             return advance;
         }
         let facts = self.scope.facts();
-        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, &self.scope.scope)) {
+        if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, &self.scope.rollout_target)) {
             plan.state = PlanState::Superseded;
             plan.finished_at = Some(self.now);
             let message = format!("{} is no longer at its grant", child.name);
             return Advance::Invalidated { reason: crate::tasks::CHILD_CHANGED.to_owned(), message };
         }
-        if facts.is_converged(&self.scope.scope) {
+        if facts.is_converged(&self.scope.rollout_target) {
             return advance;
         }
         plan.state = PlanState::Active;

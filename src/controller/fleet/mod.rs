@@ -16,7 +16,7 @@ mod stored;
 
 use chrono::{DateTime, Utc};
 
-use super::events::{Event, Tone};
+use super::events::{Event, EventType};
 use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
@@ -66,7 +66,7 @@ async fn unreadable_spec(
     let (kind, before) = (Kind::NodeDeployment, &*fleet.status);
     let next = save(cx, kind, &fleet.meta, before, &status, Urgency::Now, Progress::default()).await?;
     let cause = format!("{}/{sentence}", fleet.meta.generation);
-    cx.events.send(Kind::NodeDeployment, &fleet.meta, Tone::Warning, "InvalidSpec", &cause, &sentence);
+    cx.events.send(Kind::NodeDeployment, &fleet.meta, EventType::Warning, "InvalidSpec", &cause, &sentence);
     Ok(next)
 }
 

@@ -42,7 +42,7 @@ impl<'a> Fleet<'a> {
         }
         let mut edits = Edits::default();
         let plan = self.stored_plan();
-        self.report.over_before = found(&plan);
+        self.report.finished_tasks = found(&plan);
         let plan = plan.map(|mut plan| {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
             edits.retried = self.obey_retry(plan.as_mut(), &facts);

@@ -21,11 +21,11 @@ use crate::planner::fleet::status::RefreshInput;
 use crate::planner::fleet::{FleetFacts, refresh, release};
 
 /// How soon a fleet is reconciled again whose spec cannot be carried out: somebody may remove what is in its way.
-const SPEC_IN_THE_WAY: Duration = Duration::from_secs(30);
+const REQUEUE_INVALID_SPEC: Duration = Duration::from_secs(30);
 /// The same where the API server did not answer for a moment, and for what no watch shows.
-const UNSEEN: Duration = Duration::from_secs(5);
+const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
 /// The same where traffic could not be moved back yet.
-const NOT_YET: Duration = Duration::from_secs(1);
+const REQUEUE_TRAFFIC: Duration = Duration::from_secs(1);
 
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
@@ -69,7 +69,7 @@ impl Fleet<'_> {
         }
         // Told at once, and never by an event before the status says it.
         let urgency = if is_news(before, &status) { Urgency::Now } else { urgency };
-        let progress = Progress { plan, over_before: &self.report.over_before };
+        let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
         self.tell_of_status(&status, &facts, plan);
         Ok(next)
@@ -99,21 +99,22 @@ impl Fleet<'_> {
         let next =
             next.at(next_deadline(status, facts, self.scope.spec.min_ready_seconds, self.now), self.now);
         let is_transient = self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
-        let next = if is_transient || self.report.is_unseen { next.within(UNSEEN) } else { next };
+        let next =
+            if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
             || facts.invalid.is_some()
             || self.report.not_applied.is_some()
             || !facts.conflicts.is_empty();
-        if is_stuck { next.within(SPEC_IN_THE_WAY) } else { next }
+        if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }
     }
 }
 
 impl Applied<'_> {
     pub(super) async fn report(self) -> Result<Next, ReconcileError> {
         let Self { fleet, facts, change } = self;
-        let Some(change) = change else { return Ok(Next::on_event().within(NOT_YET)) };
+        let Some(change) = change else { return Ok(Next::on_event().within(REQUEUE_TRAFFIC)) };
         let StatusChange { status, plan, urgency, events, then } = change;
         let next = fleet.write(status, &facts, plan.as_ref(), urgency).await?;
         for event in &events {

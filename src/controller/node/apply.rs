@@ -13,7 +13,7 @@ use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::node::decide::recipes;
 use crate::planner::node::{NodeDecision, decide};
-use crate::tasks::mark;
+use crate::tasks::request_mark_ready;
 use crate::tasks::watch_sidecar::{Watched, watch};
 
 /// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
@@ -163,6 +163,6 @@ impl Node<'_> {
             || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
         let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
         // What the sidecar answered is in the scope; an unreachable one is reported from there.
-        mark(&self.scope, &self.stored, &task_id).ok().map(|mark| mark.again)
+        request_mark_ready(&self.scope, &self.stored, &task_id).ok().map(|mark| mark.again)
     }
 }

@@ -22,18 +22,18 @@ pub(super) struct Node<'a> {
     pub(super) stored: Arc<ObservedNode>,
     pub(super) of_fleet: OfFleet,
     pub(super) now: DateTime<Utc>,
-    pub(super) report: Report,
+    pub(super) report: ReconcileFindings,
 }
 
 /// What a reconcile found out beside the node's plan.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct ReconcileFindings {
     /// What of the spec could not be applied although the plan goes on, in a sentence.
     pub(super) not_applied: Option<String>,
     /// Whether what the spec says of claims was carried out, where it came to that.
     pub(super) claims_applied: Option<bool>,
     /// The IDs of the stored plan's tasks that were over before.
-    pub(super) over_before: Vec<String>,
+    pub(super) finished_tasks: Vec<String>,
     /// What its sidecar last said while somebody waits for that.
     pub(super) sidecar: Option<SidecarStatus>,
 }
@@ -51,7 +51,8 @@ impl<'a> Node<'a> {
         let now = cx.clock.now();
         let scope = cx.node_scope(key, &stored, now);
         let of_fleet = OfFleet::of(cx.fleet_of(&stored.meta));
-        let report = Report { sidecar: stored.status.sidecar.clone(), ..Report::default() };
+        let report =
+            ReconcileFindings { sidecar: stored.status.sidecar.clone(), ..ReconcileFindings::default() };
         Self { cx, scope, stored, of_fleet, now, report }
     }
 

@@ -11,17 +11,17 @@ use crate::engine::{self, Outcome, Plan};
 use crate::hooks::Values;
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
-use crate::planner::hooks::{Wanted, is_of_list, point_of};
+use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
 
 impl Node<'_> {
     /// The hooks of a plan of this recipe: of the plan that there is, or of one that begins now.
-    pub(super) fn wanted_hooks(&self, recipe: &str, plan: Option<&Plan>) -> Wanted<'_> {
+    pub(super) fn wanted_hooks(&self, recipe: &str, plan: Option<&Plan>) -> HookPlacement<'_> {
         let hooks = self.of_fleet.hooks();
         if hooks.is_empty() {
-            return Wanted::default();
+            return HookPlacement::default();
         }
         let status = &self.stored.status;
         let mut points = Vec::new();
@@ -42,7 +42,7 @@ impl Node<'_> {
                 points.push(HookPoint::AfterNode);
             }
         }
-        Wanted { hooks, points, stops: Vec::new() }
+        HookPlacement { hooks, points, stops: Vec::new() }
     }
 
     /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort, gets no

@@ -23,7 +23,7 @@ impl<'a> Node<'a> {
             self.refuse_what_cannot_be_read();
         }
         let plan = self.stored_plan();
-        self.report.over_before = found(&plan);
+        self.report.finished_tasks = found(&plan);
         Observed { facts: self.facts(), plan, node: self }
     }
 

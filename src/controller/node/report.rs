@@ -117,7 +117,7 @@ impl Node<'_> {
     ) -> Result<Next, ReconcileError> {
         let before = self.status();
         let (meta, kind) = (&self.stored.meta, Kind::StatefulNode);
-        let progress = Progress { plan, over_before: &self.report.over_before };
+        let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
         let next = save(self.cx, kind, meta, before, after, urgency, progress).await?;
         if let Some(sentence) = invalid.or(self.report.not_applied.as_deref()) {
             let cause = format!("{}/{sentence}", self.stored.meta.generation);

@@ -6,7 +6,7 @@ use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::{Part, PatchOp};
-use crate::planner::fleet::Scope;
+use crate::planner::fleet::RolloutTarget;
 use crate::revision::RevisionData;
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
@@ -98,9 +98,9 @@ impl Fleet {
             cluster: Arc::new(cluster),
             memory: Arc::new(Memory::default()),
             options: Arc::new(RenderOptions::default()),
-            scope: Scope::Target(revision_of(self.wants)),
+            rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             invalid: None,
-            known: Arc::default(),
+            cache: Arc::default(),
             recorder: crate::observe::recorder::Recorder::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }

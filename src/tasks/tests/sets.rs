@@ -9,7 +9,7 @@ use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::cluster::Part;
 use crate::cluster::observed::{Observed, ObservedFleet};
-use crate::planner::fleet::Scope;
+use crate::planner::fleet::RolloutTarget;
 use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
 
@@ -104,9 +104,9 @@ impl Amid {
             cluster: Arc::new(cluster),
             memory: Arc::new(Memory::default()),
             options: Arc::new(RenderOptions::default()),
-            scope: Scope::Target(revision_of("v2")),
+            rollout_target: RolloutTarget::Revision(revision_of("v2")),
             invalid: None,
-            known: Arc::default(),
+            cache: Arc::default(),
             recorder: crate::observe::recorder::Recorder::default(),
             now: now(),
         }

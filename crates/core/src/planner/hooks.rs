@@ -17,7 +17,7 @@ pub const STEP: &str = "step";
 
 /// Which hooks a plan has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wanted<'a> {
+pub struct HookPlacement<'a> {
     /// The list.
     pub hooks: &'a [Hook],
     /// The points at which they run.
@@ -26,7 +26,7 @@ pub struct Wanted<'a> {
     pub stops: Vec<usize>,
 }
 
-impl Wanted<'_> {
+impl HookPlacement<'_> {
     fn at(&self, point: HookPoint) -> impl Iterator<Item = &Hook> {
         let runs = self.points.contains(&point);
         self.hooks.iter().filter(move |hook| runs && hook.at == point)

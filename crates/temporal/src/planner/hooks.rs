@@ -2,7 +2,7 @@
 
 use windlass_core::api::at_hook::hook_of;
 use windlass_core::api::{AtHook, Hook, HookPoint, HookStatus, OnHookFailure};
-use windlass_core::planner::fleet::hooks::{Place, with_ways_out};
+use windlass_core::planner::fleet::hooks::{CurrentHook, with_ways_out};
 use windlass_core::planner::hooks::{begun, is_of_list, is_same, of_list, replace_rest};
 use windlass_engine::{Plan, Step, TaskRecord, TaskState, held_by};
 
@@ -129,7 +129,7 @@ pub fn skip_reason(plan: &Plan) -> Option<String> {
 #[must_use]
 pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
     let at = plan.and_then(AtHook::of).filter(|at| at.failed || at.asks);
-    at.map(|at| Place { at: &at, node: None }.status(MAX_SAID)).into_iter().collect()
+    at.map(|at| CurrentHook { at: &at, node: None }.status(MAX_SAID)).into_iter().collect()
 }
 
 /// The message of a failed hook, with what a person can do about it.
@@ -141,5 +141,5 @@ pub fn failure(at: &AtHook, name: &str) -> String {
 /// The hook's last message, without the prefix that names the hook.
 #[must_use]
 pub fn last_message(at: &AtHook) -> &str {
-    Place { at, node: None }.said()
+    CurrentHook { at, node: None }.said()
 }

@@ -25,7 +25,7 @@ pub struct ChildFacts {
     /// Whether its spec cannot be read, so that it does nothing.
     pub unreadable: bool,
     /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
-    pub behind: bool,
+    pub status_outdated: bool,
     /// The rollout hash of the revision that its spec holds; none where the spec cannot be read.
     pub spec_hash: Option<RolloutHash>,
     /// `spec.grantedHash`.
@@ -102,7 +102,7 @@ impl ChildFacts {
             leaves_by_plan: false,
             awaits_removal: false,
             unreadable: false,
-            behind: true,
+            status_outdated: true,
             spec_hash: Some(revision),
             granted: Some(granted),
             grant_id: None,
@@ -162,7 +162,7 @@ impl ChildFacts {
     pub fn is_drifted(&self) -> bool {
         self.available
             && !self.terminating
-            && !self.behind
+            && !self.status_outdated
             && !self.rolling
             && self.is_spent()
             && self.running != self.granted
@@ -171,7 +171,7 @@ impl ChildFacts {
     /// Moving, or about to.
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
-        !self.is_drifted() && (self.behind || self.granted != self.running || self.rolling)
+        !self.is_drifted() && (self.status_outdated || self.granted != self.running || self.rolling)
     }
 
     /// In flight, terminating, asked to leave or not available. What drifted serves, unless its sidecar cannot be reached.
@@ -212,7 +212,7 @@ impl ChildFacts {
     /// RemoveNode plan cannot start one, so it is deleted at once. If it has such a plan, the plan has to finish first.
     #[must_use]
     pub fn can_be_deleted(&self) -> bool {
-        let cannot = self.asked_to_leave && !self.behind && self.is_down() && !self.leaves_by_plan;
+        let cannot = self.asked_to_leave && !self.status_outdated && self.is_down() && !self.leaves_by_plan;
         self.awaits_removal || self.unreadable || cannot
     }
 }

@@ -1,22 +1,22 @@
 //! Chooses the revision at which a missing node is created.
 
 use super::child::ChildFacts;
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::hooks::{hold_grants, is_before_rollout, is_step_full};
 use crate::api::RolloutHash;
 
-/// The rollout hash of the revision at which a missing node with this ordinal is created. `scope` is that
+/// The rollout hash of the revision at which a missing node with this ordinal is created. `rollout_target` is that
 /// of the active plan, if there is one.
 #[must_use]
 pub fn creation_revision<'a>(
     facts: &'a FleetFacts,
     ordinal: i32,
-    scope: Option<&'a Scope>,
+    rollout_target: Option<&'a RolloutTarget>,
 ) -> &'a RolloutHash {
-    let target = match scope {
-        Some(Scope::Target(target)) => target,
-        Some(Scope::Own) | None => facts.steady_revision(),
+    let target = match rollout_target {
+        Some(RolloutTarget::Revision(target)) => target,
+        Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
     // A fleet that has no current revision yet has nothing else to offer.
     let Some(current) = &facts.last_completed else { return target };
@@ -38,7 +38,7 @@ pub fn creation_revision<'a>(
         return current;
     }
     // What is made at the target is granted it: that waits for what comes before the rollout, and for what holds it.
-    if is_before_rollout(facts) || scope.is_some_and(|scope| hold_grants(facts, scope)) {
+    if is_before_rollout(facts) || rollout_target.is_some_and(|target| hold_grants(facts, target)) {
         return current;
     }
     // From the end, where those are that were created a moment ago: as many as count are soon found.

@@ -4,9 +4,9 @@ use crate::api::{RolloutHash, Stage};
 
 /// Which revision a plan moves nodes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Scope {
+pub enum RolloutTarget {
     /// Every node to this rollout hash.
-    Target(RolloutHash),
+    Revision(RolloutHash),
     /// Every node to the revision that it holds: what drifted is put right.
     Own,
 }
@@ -120,7 +120,7 @@ impl Cause {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Start {
     /// Where it goes.
-    pub scope: Scope,
+    pub rollout_target: RolloutTarget,
     /// The rollout hash that its plan names.
     pub target: RolloutHash,
     /// Why.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::api::IntOrString;
 
 use super::child::{ChildFacts, Conflict};
-use super::decision::{Cause, Scope, Strategy};
+use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use crate::api::{
     AtHook, BuildId, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RestartTime, RolloutHash,
@@ -176,11 +176,15 @@ impl FleetFacts {
 
     /// The revision that a node is to hold.
     #[must_use]
-    pub fn revision_for<'a>(&'a self, child: &'a ChildFacts, scope: &'a Scope) -> &'a RolloutHash {
-        match (scope, &self.last_completed) {
-            (Scope::Target(_), Some(current)) if child.ordinal < self.held_below() => current,
-            (Scope::Target(target), _) => target,
-            (Scope::Own, _) => {
+    pub fn revision_for<'a>(
+        &'a self,
+        child: &'a ChildFacts,
+        rollout_target: &'a RolloutTarget,
+    ) -> &'a RolloutHash {
+        match (rollout_target, &self.last_completed) {
+            (RolloutTarget::Revision(_), Some(current)) if child.ordinal < self.held_below() => current,
+            (RolloutTarget::Revision(target), _) => target,
+            (RolloutTarget::Own, _) => {
                 let own = child.spec_hash.as_ref().filter(|own| self.is_known(own));
                 own.unwrap_or_else(|| self.steady_revision())
             }
@@ -207,25 +211,25 @@ impl FleetFacts {
 
     /// What a node is to run.
     #[must_use]
-    pub fn target_for(&self, child: &ChildFacts, scope: &Scope) -> Option<&Rendering> {
-        self.rendering(self.revision_for(child, scope), child.restart.as_ref())
+    pub fn target_for(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> Option<&Rendering> {
+        self.rendering(self.revision_for(child, rollout_target), child.restart.as_ref())
     }
 
     /// Whether a node's spec and grant are what they are to be.
     #[must_use]
-    pub fn is_granted(&self, child: &ChildFacts, scope: &Scope) -> bool {
-        child.spec_hash == *self.revision_for(child, scope)
-            && self.target_for(child, scope).is_some_and(|t| child.granted == t.hash)
+    pub fn is_granted(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+        child.spec_hash == *self.revision_for(child, rollout_target)
+            && self.target_for(child, rollout_target).is_some_and(|t| child.granted == t.hash)
             && !child.is_drifted()
     }
 
     /// Whether a node was observed at what it is to run.
     #[must_use]
-    pub fn is_updated(&self, child: &ChildFacts, scope: &Scope) -> bool {
-        self.is_granted(child, scope)
-            && !child.behind
+    pub fn is_updated(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+        self.is_granted(child, rollout_target)
+            && !child.status_outdated
             && self
-                .target_for(child, scope)
+                .target_for(child, rollout_target)
                 .is_some_and(|t| child.running == t.hash && t.image == child.running_image)
     }
 
@@ -239,16 +243,20 @@ impl FleetFacts {
 
     /// Whether the partition keeps nodes from where the rollout goes.
     #[must_use]
-    pub fn revision_differs_below_partition(&self, scope: &Scope) -> bool {
-        matches!(scope, Scope::Target(target) if self.last_completed != *target) && self.held_below() > 0
+    pub fn revision_differs_below_partition(&self, rollout_target: &RolloutTarget) -> bool {
+        matches!(rollout_target, RolloutTarget::Revision(target) if self.last_completed != *target)
+            && self.held_below() > 0
     }
 
     /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.
     #[must_use]
-    pub fn is_converged(&self, scope: &Scope) -> bool {
+    pub fn is_converged(&self, rollout_target: &RolloutTarget) -> bool {
         self.replicas > 0
             && self.missing().is_empty()
             && self.conflicts.is_empty()
-            && self.children.iter().all(|c| !c.surplus && self.is_updated(c, scope) && !c.is_disrupted())
+            && self
+                .children
+                .iter()
+                .all(|c| !c.surplus && self.is_updated(c, rollout_target) && !c.is_disrupted())
     }
 }

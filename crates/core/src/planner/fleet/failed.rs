@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, status::give_up};
-use super::status::{end, reject, scope_of, short};
+use super::status::{end, reject, rollout_target_of, short};
 use crate::api::{Ending, NodeDeploymentStatus, Stage};
 use crate::engine::Plan;
 
@@ -28,7 +28,7 @@ pub fn fail(
         give_up(status, facts, now);
         let requested = facts.requested == *plan.target_hash || plan.target_hash.is_empty();
         // What another plan was to be started for was not tried.
-        if requested || scope_of(status) == Scope::Own {
+        if requested || rollout_target_of(status) == RolloutTarget::Own {
             reject(status, facts, plan, Ending::Failed);
         }
     }

@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::progress;
 use crate::api::{Filling, NodeDeploymentStatus};
@@ -18,14 +18,14 @@ fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
 pub(super) fn refresh(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
-    scope: &Scope,
+    rollout_target: &RolloutTarget,
     now: DateTime<Utc>,
 ) {
     let before = status.filling.take();
     if !is_under_way(status, facts) {
         return;
     }
-    let (score, stopped) = (progress::score(facts, scope), facts.paused);
+    let (score, stopped) = (progress::score(facts, rollout_target), facts.paused);
     let begun = Filling { last_progress_at: now, best: score, total: facts.replicas, clock_stopped: stopped };
     let mut filling = before.unwrap_or(begun);
     if filling.total != facts.replicas {
@@ -45,15 +45,20 @@ pub(super) fn refresh(
 pub(super) fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !facts.paused)?;
     let allowed = TimeDelta::seconds(facts.deadline_seconds);
-    if facts.is_converged(&Scope::Target(facts.steady_revision().clone())) {
+    if facts.is_converged(&RolloutTarget::Revision(facts.steady_revision().clone())) {
         return None;
     }
     is_under_way(status, facts).then(|| filling.last_progress_at + allowed)
 }
 
 /// What it waits for, in a sentence: the worst of its nodes.
-pub(super) fn why_stalled(facts: &FleetFacts, deployment: &str, scope: &Scope, now: DateTime<Utc>) -> String {
-    let named = progress::unconverged(facts, scope, None, &[], now);
+pub(super) fn why_stalled(
+    facts: &FleetFacts,
+    deployment: &str,
+    rollout_target: &RolloutTarget,
+    now: DateTime<Utc>,
+) -> String {
+    let named = progress::unconverged(facts, rollout_target, None, &[], now);
     let named = named.into_iter().chain(progress::missing(facts, deployment, &[], now)).next();
     match named {
         Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),

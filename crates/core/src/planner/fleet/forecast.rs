@@ -7,7 +7,7 @@ use crate::api::{GrantId, NodeName, PodTemplateHash, RolloutHash, SetName};
 
 use super::child::ChildFacts;
 use super::create::creation_revision;
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::leave;
 use super::wave::next_grants;
@@ -39,18 +39,18 @@ pub struct Turn {
 /// What happens at one time, in the order in which it is begun.
 pub type Wave = Vec<Turn>;
 
-/// The waves of a fleet whose nodes stay where they are. `scope`: where the rollout that is under way goes, if one is. What
+/// The waves of a fleet whose nodes stay where they are. `rollout_target`: where the rollout that is under way goes, if one is. What
 /// waits for a person, a pause for example, is taken to have come.
 #[must_use]
-pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<Wave> {
+pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&RolloutTarget>) -> Vec<Wave> {
     let mut facts = FleetFacts { paused: false, ..facts.clone() };
     let mut waves = Vec::new();
     // Each wave moves a node, or is the last. A node may be made at one revision and then moved to another.
     for _ in 0..=facts.children.len() + 2 * usize::try_from(facts.replicas).unwrap_or_default() {
         let mut wave = remove(&mut facts);
-        wave.extend(create(fleet, &mut facts, scope));
-        if let Some(scope) = scope {
-            wave.extend(grant(&mut facts, scope));
+        wave.extend(create(fleet, &mut facts, rollout_target));
+        if let Some(rollout_target) = rollout_target {
+            wave.extend(grant(&mut facts, rollout_target));
         }
         let moved = converge(&mut facts);
         if wave.is_empty() && !moved {
@@ -65,7 +65,7 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, scope: Option<&Scope>) -> Vec<W
 
 /// The same of a rollout that stands, once the nodes serve that are out of service now.
 #[must_use]
-pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, scope: &Scope) -> Vec<Wave> {
+pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Wave> {
     let mut facts = facts.clone();
     for child in facts.children.iter_mut().filter(|child| !child.surplus && child.is_disrupted()) {
         child.failed = false;
@@ -74,7 +74,7 @@ pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, scope: &Scope) -> Vec<W
             child.unreachable = None;
         }
     }
-    in_place(fleet, &facts, Some(scope))
+    in_place(fleet, &facts, Some(rollout_target))
 }
 
 /// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
@@ -152,10 +152,10 @@ fn remove(facts: &mut FleetFacts) -> Wave {
     wave
 }
 
-fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
+fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTarget>) -> Wave {
     let mut wave = Vec::new();
     for ordinal in facts.missing() {
-        let revision = creation_revision(facts, ordinal, scope).clone();
+        let revision = creation_revision(facts, ordinal, rollout_target).clone();
         let restart = facts.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
@@ -166,9 +166,9 @@ fn create(fleet: &str, facts: &mut FleetFacts, scope: Option<&Scope>) -> Wave {
     wave
 }
 
-fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
+fn grant(facts: &mut FleetFacts, rollout_target: &RolloutTarget) -> Wave {
     let mut wave = Vec::new();
-    for grant in next_grants(facts, scope) {
+    for grant in next_grants(facts, rollout_target) {
         let restarted_at = facts.restarted_at.clone();
         let Some(child) = facts.children.iter_mut().find(|child| child.name == grant.name) else { continue };
         let stays = child.running == grant.hash;
@@ -176,7 +176,7 @@ fn grant(facts: &mut FleetFacts, scope: &Scope) -> Wave {
         child.granted = Some(grant.hash.clone());
         child.grant_id = Some(GrantId::assumed());
         child.spent_id = None;
-        child.behind = true;
+        child.status_outdated = true;
         if child.restart < restarted_at {
             child.restart = restarted_at;
         }
@@ -199,7 +199,7 @@ fn converge(facts: &mut FleetFacts) -> bool {
         .map(|rendering| (rendering.hash.clone(), rendering.image.clone()))
         .collect();
     for child in &mut facts.children {
-        let stays_down = child.failed && !child.behind;
+        let stays_down = child.failed && !child.status_outdated;
         if child.surplus || !child.is_in_flight() || stays_down {
             continue;
         }
@@ -209,7 +209,7 @@ fn converge(facts: &mut FleetFacts) -> bool {
             child.running_image.clone_from(image);
         }
         child.spent_id.clone_from(&child.grant_id);
-        (child.behind, child.rolling, child.failed, child.was_edited) = (false, false, false, false);
+        (child.status_outdated, child.rolling, child.failed, child.was_edited) = (false, false, false, false);
         (child.ready, child.available, child.ever_ready, child.pod_runs) = (true, true, true, true);
         child.problem = None;
         child.unreachable = None;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn rolled(facts: &FleetFacts) -> Vec<String> {
-        told(&in_place("db", facts, Some(&Scope::Target("v2".into()))))
+        told(&in_place("db", facts, Some(&RolloutTarget::Revision("v2".into()))))
     }
 
     #[test]

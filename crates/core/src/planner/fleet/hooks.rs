@@ -1,7 +1,7 @@
 //! What hooks make of a fleet: what waits in one, what one that failed holds up, and after how many nodes a rollout stops.
 
 use super::child::ChildFacts;
-use super::decision::{Cause, Scope};
+use super::decision::{Cause, RolloutTarget};
 use super::facts::FleetFacts;
 use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
@@ -23,14 +23,14 @@ pub fn tried(task: &TaskRecord) -> String {
 
 /// A hook that a plan of the fleet or of one of its nodes is at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Place<'a> {
+pub struct CurrentHook<'a> {
     /// The hook.
     pub at: &'a AtHook,
     /// The node, where it is a node's.
     pub node: Option<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> CurrentHook<'a> {
     /// What was said last, without the words that say whose hook it is.
     #[must_use]
     pub fn said(&self) -> &'a str {
@@ -64,8 +64,8 @@ impl<'a> Place<'a> {
 }
 
 /// Every hook that a plan is at, the fleet's own first.
-fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
-    let own = facts.at_hook.iter().map(|at| Place { at, node: None });
+fn current_hooks(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
+    let own = facts.at_hook.iter().map(|at| CurrentHook { at, node: None });
     // A node of the active set that is still at a target which nobody wants any more comes out of its hook with the next grant.
     let is_left_behind = |c: &'_ ChildFacts| {
         !c.surplus && !c.terminating && c.spec_hash != facts.requested && c.spec_hash != facts.last_completed
@@ -73,24 +73,26 @@ fn places(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
     let others = facts.sets.values().flat_map(|set| &set.children);
     let own_nodes = facts.children.iter().filter(move |c| !is_left_behind(c));
     let nodes = own_nodes.chain(others).filter(|c| c.at_hook.is_some());
-    own.chain(nodes.filter_map(|c| Some(Place { at: c.at_hook.as_ref()?, node: Some(c.name.as_str()) })))
+    own.chain(
+        nodes.filter_map(|c| Some(CurrentHook { at: c.at_hook.as_ref()?, node: Some(c.name.as_str()) })),
+    )
 }
 
 /// The hooks that have failed and hold something up, the fleet's own first.
-pub fn failures(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
-    places(facts).filter(|place| place.at.failed)
+pub fn failures(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
+    current_hooks(facts).filter(|hook| hook.at.failed)
 }
 
 /// The hooks that wait for a person.
-pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = Place<'_>> {
-    places(facts).filter(|place| place.at.asks && !place.at.failed)
+pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
+    current_hooks(facts).filter(|hook| hook.at.asks && !hook.at.failed)
 }
 
 /// The hooks that somebody has to look at, for the status.
 #[must_use]
 pub fn to_look_at(facts: &FleetFacts) -> Vec<HookStatus> {
     let of = failures(facts).chain(asking(facts)).take(HOOKS_LIMIT);
-    of.map(|place| place.status(MAX_PROBLEM_BYTES)).collect()
+    of.map(|hook| hook.status(MAX_PROBLEM_BYTES)).collect()
 }
 
 /// What has failed, in a sentence, if anything has: the hook, the node, and the last answer.
@@ -117,7 +119,7 @@ pub fn with_ways_out(failure: &str, object: &str) -> String {
 #[must_use]
 pub fn rolls_back(facts: &FleetFacts) -> bool {
     !facts.paused
-        && failures(facts).any(|place| facts.rolling_back.contains(&place.at.hook) && place.at.at.is_some())
+        && failures(facts).any(|hook| facts.rolling_back.contains(&hook.at.hook) && hook.at.at.is_some())
 }
 
 /// What a fleet waits for at its hooks, in a sentence, if it waits at any: what failed, and every person that is waited for, or
@@ -127,7 +129,7 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
     let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("nd/{deployment}")));
     let people = people(facts, deployment);
     if failure.is_none() && people.is_none() {
-        return places(facts).next().map(|place| format!("{}: {}", place.name(), place.said()));
+        return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.said()));
     }
     Some(failure.into_iter().chain(people).collect::<Vec<_>>().join("; "))
 }
@@ -135,14 +137,14 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
 /// Which people are waited for, and what they are to do, in a sentence.
 #[must_use]
 pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
-    let places: Vec<Place<'_>> = asking(facts).collect();
-    let [first, others @ ..] = places.as_slice() else { return None };
+    let current_hooks: Vec<CurrentHook<'_>> = asking(facts).collect();
+    let [first, others @ ..] = current_hooks.as_slice() else { return None };
     let verb = format!("waiting for a person: windlass approve nd/{deployment}");
     if others.is_empty() {
         let id = &first.at.task_id;
         return Some(format!("{}: {verb}, or the annotation {ANNOTATION_APPROVE}={id}", first.name()));
     }
-    let names: Vec<String> = places.iter().map(Place::name).collect();
+    let names: Vec<String> = current_hooks.iter().map(CurrentHook::name).collect();
     Some(format!("{}: {verb}", some_of(&names.iter().map(String::as_str).collect::<Vec<_>>())))
 }
 
@@ -155,9 +157,10 @@ pub fn stop_the_clock(facts: &FleetFacts) -> bool {
 /// Whether nothing more is granted: a hook of the fleet's own plan, or of a node that was granted where the rollout goes, has
 /// failed. One that is still at what was wanted before is granted what is wanted now, and so comes out of it.
 #[must_use]
-pub fn hold_grants(facts: &FleetFacts, scope: &Scope) -> bool {
+pub fn hold_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     let failed = |at: &Option<AtHook>| at.as_ref().is_some_and(|at| at.failed);
-    failed(&facts.at_hook) || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, scope))
+    failed(&facts.at_hook)
+        || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, rollout_target))
 }
 
 /// True while a `BeforeRollout` hook runs. No node moves to the target until it is finished.
@@ -168,7 +171,7 @@ pub fn is_before_rollout(facts: &FleetFacts) -> bool {
 
 /// What tells at which points a rollout's plan runs hooks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Course {
+pub struct HookContext {
     /// Why it was started.
     pub cause: Option<Cause>,
     /// Whether each node is rolled at the revision that it holds.
@@ -179,7 +182,7 @@ pub struct Course {
     pub is_past_return: bool,
 }
 
-impl Course {
+impl HookContext {
     /// The points at which its plan runs hooks. What is put right, or taken back, is not what they are for.
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
@@ -235,16 +238,24 @@ pub fn size_of_step(facts: &FleetFacts, step: usize) -> i32 {
 }
 
 /// The nodes that count for a step: those that were granted where the rollout goes.
-fn taken<'a>(facts: &'a FleetFacts, scope: &'a Scope) -> impl Iterator<Item = &'a ChildFacts> {
-    let is_moved = |c: &&ChildFacts| c.ordinal >= facts.held_below() || *scope == Scope::Own;
-    facts.wanted().filter(move |c| is_moved(c) && facts.is_granted(c, scope))
+fn taken<'a>(
+    facts: &'a FleetFacts,
+    rollout_target: &'a RolloutTarget,
+) -> impl Iterator<Item = &'a ChildFacts> {
+    let is_moved = |c: &&ChildFacts| c.ordinal >= facts.held_below() || *rollout_target == RolloutTarget::Own;
+    facts.wanted().filter(move |c| is_moved(c) && facts.is_granted(c, rollout_target))
 }
 
 /// The grants that leave a rollout within its step. What runs the target already takes no node of it, and what is on its way
 /// to another target is not left there.
 #[must_use]
-pub fn within_step(facts: &FleetFacts, scope: &Scope, step: usize, grants: Vec<Grant>) -> Vec<Grant> {
-    let mut room = size_of_step(facts, step) - taken(facts, scope).count() as i32;
+pub fn within_step(
+    facts: &FleetFacts,
+    rollout_target: &RolloutTarget,
+    step: usize,
+    grants: Vec<Grant>,
+) -> Vec<Grant> {
+    let mut room = size_of_step(facts, step) - taken(facts, rollout_target).count() as i32;
     let mut within = Vec::new();
     for grant in grants {
         let free = matches!(grant.clause, Clause::RunsTarget | Clause::InFlightUnspent);
@@ -259,13 +270,16 @@ pub fn within_step(facts: &FleetFacts, scope: &Scope, step: usize, grants: Vec<G
 /// Whether the nodes of a step have converged: as many as it is were granted where the rollout goes, and each is there and
 /// serves.
 #[must_use]
-pub fn is_step_done(facts: &FleetFacts, scope: &Scope, step: usize) -> bool {
-    let may_move = facts.wanted().filter(|c| c.ordinal >= facts.held_below() || *scope == Scope::Own).count();
+pub fn is_step_done(facts: &FleetFacts, rollout_target: &RolloutTarget, step: usize) -> bool {
+    let may_move = facts
+        .wanted()
+        .filter(|c| c.ordinal >= facts.held_below() || *rollout_target == RolloutTarget::Own)
+        .count();
     let size = size_of_step(facts, step).min(may_move as i32);
     let mut count = 0;
-    let all = taken(facts, scope).all(|c| {
+    let all = taken(facts, rollout_target).all(|c| {
         count += 1;
-        facts.is_updated(c, scope) && !c.is_disrupted()
+        facts.is_updated(c, rollout_target) && !c.is_disrupted()
     });
     all && count >= size
 }

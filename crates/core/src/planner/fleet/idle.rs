@@ -1,7 +1,7 @@
 //! Decides whether a rollout starts while none is under way.
 
 use super::child::ChildFacts;
-use super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
+use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
 use crate::api::{Rejected, RolloutHash};
 
@@ -12,13 +12,13 @@ pub(super) fn is_retried(facts: &FleetFacts) -> bool {
 }
 
 /// What is decided where no rollout is active.
-pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
+pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.rejected {
         if is_retried(facts) {
-            return FleetDecision::Start(to(facts, &facts.requested, Cause::RetryRequested));
+            return FleetDecision::Start(rollout_to(facts, &facts.requested, Cause::RetryRequested));
         }
         if facts.restart_request.is_some() {
-            return own(facts, Cause::RestartRequested);
+            return repair_in_place(facts, Cause::RestartRequested);
         }
         // A drift whose repair was aborted is not taken up again by itself.
         if facts.last_completed == RolloutHash::recorded(rejected.hash.as_str()) {
@@ -36,27 +36,27 @@ pub(super) fn idle(facts: &FleetFacts) -> FleetDecision {
         facts.last_completed.is_none() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
     if facts.last_completed != *goal && !filling {
         let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
-        return FleetDecision::Start(to(facts, goal, cause));
+        return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
-    if others(facts, goal).next().is_some() {
+    if nodes_at_other_revision(facts, goal).next().is_some() {
         // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
         let edited =
             |c: &ChildFacts| facts.held_by(c, c.restart.as_ref()).is_some_and(|held| c.granted != held.hash);
-        let cause = if facts.unrecorded || others(facts, goal).all(edited) {
+        let cause = if facts.unrecorded || nodes_at_other_revision(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
             Cause::TemplateChanged
         };
-        return FleetDecision::Start(to(facts, goal, cause));
+        return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
     if facts.restart_request.is_some() {
-        return FleetDecision::Start(to(facts, goal, Cause::RestartRequested));
+        return FleetDecision::Start(rollout_to(facts, goal, Cause::RestartRequested));
     }
     drift(facts)
 }
 
 /// The nodes that hold another revision than this one, and one that is known.
-pub(super) fn others<'a>(
+pub(super) fn nodes_at_other_revision<'a>(
     facts: &'a FleetFacts,
     goal: &'a RolloutHash,
 ) -> impl Iterator<Item = &'a ChildFacts> {
@@ -68,20 +68,20 @@ pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
         return FleetDecision::Keep;
     }
     match facts.wanted().filter(|c| !c.terminating).find_map(|c| drift_of(facts, c)) {
-        Some(cause) => own(facts, cause),
+        Some(cause) => repair_in_place(facts, cause),
         None => FleetDecision::Keep,
     }
 }
 
 /// Why a node that no rollout is about is not at what it is to be, if so.
 pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
-    let scope = Scope::Own;
-    if facts.is_granted(child, &scope) {
+    let rollout_target = RolloutTarget::Own;
+    if facts.is_granted(child, &rollout_target) {
         // The node itself puts right what is not its pod; the rollout waits for that, and says so.
         return child.was_edited.then_some(Cause::ChildDrift);
     }
     // What it is to run cannot be told, so neither can whether it drifted.
-    facts.target_for(child, &scope)?;
+    facts.target_for(child, &rollout_target)?;
     if !facts.holds_known(child) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
@@ -95,12 +95,17 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
 }
 
 /// A rollout of every node to a target.
-pub(super) fn to(facts: &FleetFacts, target: &RolloutHash, cause: Cause) -> Start {
-    let (scope, strategy) = (Scope::Target(target.clone()), facts.strategy_for(target));
-    Start { scope, target: target.clone(), cause, strategy }
+pub(super) fn rollout_to(facts: &FleetFacts, target: &RolloutHash, cause: Cause) -> Start {
+    let (rollout_target, strategy) = (RolloutTarget::Revision(target.clone()), facts.strategy_for(target));
+    Start { rollout_target, target: target.clone(), cause, strategy }
 }
 
-pub(super) fn own(facts: &FleetFacts, cause: Cause) -> FleetDecision {
+pub(super) fn repair_in_place(facts: &FleetFacts, cause: Cause) -> FleetDecision {
     let target = facts.steady_revision().clone();
-    FleetDecision::Start(Start { scope: Scope::Own, target, cause, strategy: Strategy::InPlace })
+    FleetDecision::Start(Start {
+        rollout_target: RolloutTarget::Own,
+        target,
+        cause,
+        strategy: Strategy::InPlace,
+    })
 }

@@ -26,7 +26,7 @@ mod tests;
 
 pub use child::{ChildFacts, Conflict, SidecarFacts};
 pub use decide::decide;
-pub use decision::{Cause, FleetDecision, Scope, Start, Strategy};
+pub use decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 pub use facts::{FleetFacts, Rendering};
 pub use refresh::{WAITS_TO_BE_RESUMED, refresh};
 pub use sets::{SetFacts, SetRollout};

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::child::ChildFacts;
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
@@ -12,11 +12,11 @@ use crate::engine::sentence::cut;
 
 /// Counts the nodes of a rollout.
 #[must_use]
-pub fn counts(facts: &FleetFacts, scope: &Scope) -> NodeCounts {
+pub fn counts(facts: &FleetFacts, rollout_target: &RolloutTarget) -> NodeCounts {
     let count = |wanted: &dyn Fn(&ChildFacts) -> bool| facts.wanted().filter(|c| wanted(c)).count() as i32;
     NodeCounts {
         total: facts.replicas,
-        updated: count(&|c| !is_held_back(facts, c, scope) && facts.is_updated(c, scope)),
+        updated: count(&|c| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target)),
         ready: count(&|c| c.ready && !c.terminating),
         disrupted: facts.disrupted(),
         failed: count(&|c| c.failed),
@@ -24,22 +24,23 @@ pub fn counts(facts: &FleetFacts, scope: &Scope) -> NodeCounts {
 }
 
 /// Whether the partition keeps a node from where the rollout goes: it is at what it is to be, and not updated.
-fn is_held_back(facts: &FleetFacts, child: &ChildFacts, scope: &Scope) -> bool {
-    matches!(scope, Scope::Target(target) if facts.revision_for(child, scope) != target)
+fn is_held_back(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+    matches!(rollout_target, RolloutTarget::Revision(target) if facts.revision_for(child, rollout_target) != target)
 }
 
 /// A number that grows with progress: one more node updated, or one more of those available.
 #[must_use]
-pub fn score(facts: &FleetFacts, scope: &Scope) -> i32 {
-    let is_done = |c: &&ChildFacts| !is_held_back(facts, c, scope) && facts.is_updated(c, scope);
+pub fn score(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
+    let is_done =
+        |c: &&ChildFacts| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target);
     let updated = || facts.wanted().filter(is_done);
     (updated().count() + updated().filter(|c| c.is_serving()).count()) as i32
 }
 
 /// Whether every node that the partition lets go has converged, and only the partition is left.
 #[must_use]
-pub fn is_held_by_partition(facts: &FleetFacts, scope: &Scope) -> bool {
-    facts.revision_differs_below_partition(scope) && facts.is_converged(scope)
+pub fn is_held_by_partition(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
+    facts.revision_differs_below_partition(rollout_target) && facts.is_converged(rollout_target)
 }
 
 /// Nodes that are named, each with how bad it is: the lowest is the worst.
@@ -93,7 +94,7 @@ fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -
 #[must_use]
 pub fn unconverged(
     facts: &FleetFacts,
-    scope: &Scope,
+    rollout_target: &RolloutTarget,
     old: Option<(&FleetFacts, &SetRollout)>,
     before: &[Unconverged],
     now: DateTime<Utc>,
@@ -110,7 +111,7 @@ pub fn unconverged(
         named.add(0, conflict.name.as_str(), "InvalidSpec", &conflict.message);
     }
     for child in facts.wanted() {
-        if facts.is_updated(child, scope) && !child.is_disrupted() {
+        if facts.is_updated(child, rollout_target) && !child.is_disrupted() {
             continue;
         }
         if child.terminating {
@@ -120,7 +121,7 @@ pub fn unconverged(
             named.add_problem(rank, child.name.as_str(), problem);
         } else if let Some(why) = &child.unreachable {
             named.add(4, child.name.as_str(), "SidecarUnreachable", why);
-        } else if !facts.is_granted(child, scope) && !child.is_in_flight() {
+        } else if !facts.is_granted(child, rollout_target) && !child.is_in_flight() {
             named.add(6, child.name.as_str(), WAITS_FOR_WAVE, &waits);
         } else {
             let at_hook =
@@ -253,13 +254,13 @@ mod tests {
             renderings: renderings.into(),
             ..FleetFacts::default()
         };
-        let scope = Scope::Target("v2".into());
-        assert!(is_held_by_partition(&held, &scope));
-        assert_eq!((counts(&held, &scope).updated, score(&held, &scope)), (2, 4));
+        let rollout_target = RolloutTarget::Revision("v2".into());
+        assert!(is_held_by_partition(&held, &rollout_target));
+        assert_eq!((counts(&held, &rollout_target).updated, score(&held, &rollout_target)), (2, 4));
         let released = FleetFacts { partition: 0, ..held.clone() };
-        assert_eq!(score(&released, &scope), 4, "what is still to be done was not done before");
+        assert_eq!(score(&released, &rollout_target), 4, "what is still to be done was not done before");
         let own = FleetFacts { partition: 0, ..held };
-        assert_eq!(counts(&own, &Scope::Own).updated, 4);
+        assert_eq!(counts(&own, &RolloutTarget::Own).updated, 4);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Everything in a fleet's status that is observed, not decided, brought up to date. Pure.
 
-use super::decision::{Scope, Strategy};
+use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
-use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, scope_of};
+use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of};
 use super::verdicts::refresh_conditions;
 use super::{filling, hooks, leave, progress};
 use crate::api::TaskType;
@@ -37,13 +37,13 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     settle(status, facts);
     status.hooks = hooks::to_look_at(facts);
 
-    let steady = Scope::Target(facts.steady_revision().clone());
-    let scope = if status.rollout.is_some() { scope_of(status) } else { steady };
+    let steady = RolloutTarget::Revision(facts.steady_revision().clone());
+    let rollout_target = if status.rollout.is_some() { rollout_target_of(status) } else { steady };
     status.replicas = facts.children.len() as i32;
     status.ready_replicas = facts.children.iter().filter(|c| c.ready && !c.terminating).count() as i32;
     status.available_replicas =
         facts.children.iter().filter(|c| c.available && !c.terminating).count() as i32;
-    let requested = Scope::Target(facts.requested.clone());
+    let requested = RolloutTarget::Revision(facts.requested.clone());
     status.updated_replicas = facts
         .wanted()
         .filter(|c| {
@@ -51,12 +51,12 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
                 && facts.target_for(c, &requested).is_some_and(|t| c.running == t.hash)
         })
         .count() as i32;
-    refresh_rollout(status, facts, &scope, input);
-    filling::refresh(status, facts, &scope, now);
+    refresh_rollout(status, facts, &rollout_target, input);
+    filling::refresh(status, facts, &rollout_target, now);
     sets::status::refresh_rollout(status, facts, now);
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_owned();
-    refresh_conditions(status, facts, stalled, &scope, input);
+    refresh_conditions(status, facts, stalled, &rollout_target, input);
     status.observed_generation = input.generation;
 }
 
@@ -66,7 +66,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         status.scaled_to_zero = true;
     }
     let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
-    let target = Scope::Target(facts.requested.clone());
+    let target = RolloutTarget::Revision(facts.requested.clone());
     if status.rollout.is_none()
         && filling
         && facts.rejected.is_none()
@@ -79,7 +79,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         status.scaled_to_zero = false;
     }
     // It is full again, though not of what is wanted by now: that was given up, or is refused.
-    let steady = Scope::Target(facts.steady_revision().clone());
+    let steady = RolloutTarget::Revision(facts.steady_revision().clone());
     if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
         status.scaled_to_zero = false;
     }
@@ -88,7 +88,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
 fn refresh_rollout(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
-    scope: &Scope,
+    rollout_target: &RolloutTarget,
     input: &RefreshInput<'_>,
 ) {
     let stopped = is_stopped(status, facts);
@@ -97,7 +97,7 @@ fn refresh_rollout(
     let Some(rollout) = status.rollout.as_mut() else { return };
     let score = match &set {
         Some(set) => stage::score(facts, set),
-        None => progress::score(facts, scope),
+        None => progress::score(facts, rollout_target),
     };
     // A rollout that makes a set is about the nodes of that set.
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
@@ -114,7 +114,7 @@ fn refresh_rollout(
     // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
-    rollout.nodes = progress::counts(facts, scope);
+    rollout.nodes = progress::counts(facts, rollout_target);
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
     // It is about those of the old set as well while they are to halt, or to say a height before they may be asked to.
     let halts = |set: &SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
@@ -130,7 +130,7 @@ fn refresh_rollout(
     if old.is_some_and(|(_, set)| halts(set)) {
         unconverged.extend(progress::missing(fleet, input.name, &before, input.now));
     }
-    unconverged.extend(progress::unconverged(facts, scope, old, &before, input.now));
+    unconverged.extend(progress::unconverged(facts, rollout_target, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     // New nodes that are only made once the old ones are gone are late for nothing of their own.
     if rollout.stage == Stage::Promoting && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
@@ -183,7 +183,8 @@ fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
-    let (wanted, failed) = (facts.there().count(), facts.there().filter(|c| c.failed).count());
+    let (wanted, failed) =
+        (facts.expected_nodes().count(), facts.expected_nodes().filter(|c| c.failed).count());
     if facts.terminating {
         "Terminating"
     } else if facts.paused {

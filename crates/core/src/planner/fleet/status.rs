@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::decision::{Cause, Scope, Start};
+use super::decision::{Cause, RolloutTarget, Start};
 use super::facts::FleetFacts;
 use super::{filling, hooks, progress};
 use crate::api::Ending;
@@ -14,11 +14,11 @@ use crate::engine::{Plan, sentence::cut};
 
 /// Where the persisted rollout goes.
 #[must_use]
-pub fn scope_of(status: &NodeDeploymentStatus) -> Scope {
+pub fn rollout_target_of(status: &NodeDeploymentStatus) -> RolloutTarget {
     match &status.rollout {
-        Some(rollout) if rollout.own_revisions => Scope::Own,
-        Some(rollout) => Scope::Target(rollout.target()),
-        None => Scope::Own,
+        Some(rollout) if rollout.own_revisions => RolloutTarget::Own,
+        Some(rollout) => RolloutTarget::Revision(rollout.target()),
+        None => RolloutTarget::Own,
     }
 }
 
@@ -55,7 +55,7 @@ pub fn begin(
     if let Some(restart) = &facts.restart_request {
         status.restarted_at = restart.to_string();
     }
-    let own = start.scope == Scope::Own;
+    let own = start.rollout_target == RolloutTarget::Own;
     let same = |r: &Rollout| {
         r.target() == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
@@ -86,7 +86,7 @@ pub fn begin(
         ..Rollout::begun(now)
     });
     status.plan = Some(RawPlan::of(plan));
-    if start.scope == Scope::Target(facts.requested.clone()) {
+    if start.rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
         status.rejected = None;
     }
     // A retry that is heard by a repair is not heard once more by the target, when that is over. Where that completed
@@ -158,9 +158,9 @@ fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) ->
 }
 
 /// Puts the completion of a rollout into the status.
-pub fn complete(status: &mut NodeDeploymentStatus, scope: &Scope) {
+pub fn complete(status: &mut NodeDeploymentStatus, rollout_target: &RolloutTarget) {
     let rollout = status.rollout.take();
-    if let (Scope::Target(target), Some(rollout)) = (scope, rollout) {
+    if let (RolloutTarget::Revision(target), Some(rollout)) = (rollout_target, rollout) {
         status.last_completed_rollout_hash = target.to_string();
         status.current_revision = rollout.target_revision;
         status.scaled_to_zero = false;
@@ -193,7 +193,7 @@ pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Opti
 pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
-        Stage::Updating => progress::is_held_by_partition(facts, &scope_of(status)),
+        Stage::Updating => progress::is_held_by_partition(facts, &rollout_target_of(status)),
         Stage::AwaitingPromotion => facts.awaits_person(),
         _ => facts.replicas == 0,
     };

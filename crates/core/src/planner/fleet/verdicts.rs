@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::child::ChildFacts;
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::status::{RefreshInput, short};
@@ -18,27 +18,27 @@ pub(super) fn refresh_conditions(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
     stalled: bool,
-    scope: &Scope,
+    rollout_target: &RolloutTarget,
     input: &RefreshInput<'_>,
 ) {
     let now = input.now;
     let held = why_held(status, input.plan);
     let held = held.as_deref();
     // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
-    let unfilled =
-        (stalled && status.rollout.is_none()).then(|| filling::why_stalled(facts, input.name, scope, now));
+    let unfilled = (stalled && status.rollout.is_none())
+        .then(|| filling::why_stalled(facts, input.name, rollout_target, now));
     let unfilled = unfilled.as_deref();
     let verdicts = [
         (READY, ready(status, facts, now)),
         (
             UP_TO_DATE,
             with_what_is_gone(
-                up_to_date(status, facts, stalled, scope, input, (held, unfilled)),
+                up_to_date(status, facts, stalled, rollout_target, input, (held, unfilled)),
                 status,
                 facts,
             ),
         ),
-        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), scope)),
+        (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), rollout_target)),
         (STALLED, standing_still(status, facts, stalled, (held, unfilled))),
     ];
     for (type_, (truth, reason, message)) in verdicts {
@@ -111,7 +111,7 @@ fn with_what_is_gone(
 }
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
-    let failed: Vec<&str> = facts.there().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
+    let failed: Vec<&str> = facts.expected_nodes().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
     let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
         + facts.missing().len()
         + facts.conflicts.len();
@@ -120,7 +120,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     } else if unready == 0 {
         verdict(Truth::True, "AllNodesReady", "")
     } else if !failed.is_empty() {
-        let first = facts.there().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let first = facts.expected_nodes().find(|c| c.failed).and_then(|c| c.problem.as_ref());
         let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
         verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
@@ -158,7 +158,7 @@ fn up_to_date(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
     stalled: bool,
-    scope: &Scope,
+    rollout_target: &RolloutTarget,
     input: &RefreshInput<'_>,
     (held, unfilled): (Option<&str>, Option<&str>),
 ) -> Verdict {
@@ -189,7 +189,7 @@ fn up_to_date(
             }
             _ => {}
         }
-        if progress::is_held_by_partition(facts, scope) {
+        if progress::is_held_by_partition(facts, rollout_target) {
             return verdict(Truth::Unknown, "PartitionHeld", rollout.message.clone());
         }
         return verdict(Truth::Unknown, "Applying", rollout.message.clone());
@@ -236,13 +236,18 @@ fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
     verdict(Truth::False, reason, message)
 }
 
-fn in_progress(status: &NodeDeploymentStatus, facts: &FleetFacts, stalled: bool, scope: &Scope) -> Verdict {
+fn in_progress(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    stalled: bool,
+    rollout_target: &RolloutTarget,
+) -> Verdict {
     if let Some(rollout) = &status.rollout {
         let reason = if facts.paused {
             "Paused"
         } else if stalled {
             "Stalled"
-        } else if progress::is_held_by_partition(facts, scope) {
+        } else if progress::is_held_by_partition(facts, rollout_target) {
             "PartitionHeld"
         } else {
             &rollout.cause

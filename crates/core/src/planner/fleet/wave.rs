@@ -2,7 +2,7 @@
 //! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`planner/fleet/tests/traces.rs`).
 
 use super::child::ChildFacts;
-use super::decision::Scope;
+use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
 use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RolloutHash};
 
@@ -85,13 +85,15 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
 /// target, then those that are down, then those that serve, each from the highest ordinal. Each grant is
 /// counted before the next is looked for; it takes room and makes none, so that what was refused once stays so.
 #[must_use]
-pub fn next_grants(facts: &FleetFacts, scope: &Scope) -> Vec<Grant> {
+pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
     let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
         .children
         .iter()
         .rev()
-        .filter(|c| !c.surplus && !c.terminating && !c.asked_to_leave && !facts.is_granted(c, scope))
-        .filter_map(|c| Some((c, facts.revision_for(c, scope), facts.target_for(c, scope)?)))
+        .filter(|c| !c.surplus && !c.terminating && !c.asked_to_leave && !facts.is_granted(c, rollout_target))
+        .filter_map(|c| {
+            Some((c, facts.revision_for(c, rollout_target), facts.target_for(c, rollout_target)?))
+        })
         .collect();
     if candidates.is_empty() {
         return Vec::new();

@@ -93,7 +93,7 @@ fn each_point_is_where_the_page_says() {
         (MARK_READY, vec![], "mark-ready"),
     ] {
         let recipe = recipe(yaml);
-        let wanted = Wanted { hooks: &hooks, points, stops: vec![0, 1] };
+        let wanted = HookPlacement { hooks: &hooks, points, stops: vec![0, 1] };
         let plan = plan(&wanted.in_recipe(&recipe));
         let expected: Vec<&str> = expected.split_whitespace().collect();
         assert_eq!(words(&plan), expected, "{}", recipe.name);
@@ -102,7 +102,7 @@ fn each_point_is_where_the_page_says() {
             plan.tasks.iter().filter(|task| is_of_list(task)).count(),
             plan.tasks.iter().filter(|t| point_of(t).is_some()).count()
         );
-        let bare = Wanted::default();
+        let bare = HookPlacement::default();
         assert_eq!(bare.in_recipe(&recipe), recipe, "without hooks it is as it was");
     }
 }
@@ -114,7 +114,7 @@ fn hooks_of_one_point_come_in_the_order_of_the_list_and_at_no_other_point() {
         hook("x", HookPoint::AfterRollout),
         hook("a", HookPoint::BeforeNode),
     ];
-    let wanted = Wanted { hooks: &hooks, points: vec![HookPoint::BeforeNode], stops: vec![] };
+    let wanted = HookPlacement { hooks: &hooks, points: vec![HookPoint::BeforeNode], stops: vec![] };
     let plan = plan(&wanted.in_recipe(&recipe(RESTART_NODE)));
     assert_eq!(words(&plan), ["apply-stateful-set", "b", "a", "replace-pod", "mark-ready"]);
 }
@@ -122,7 +122,7 @@ fn hooks_of_one_point_come_in_the_order_of_the_list_and_at_no_other_point() {
 #[test]
 fn without_hooks_after_them_there_are_no_steps() {
     let hooks = [hook("a", HookPoint::BeforeRollout)];
-    let wanted = Wanted { hooks: &hooks, points: of_fleet(), stops: vec![0, 1] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: vec![0, 1] };
     let plan = plan(&wanted.in_recipe(&recipe(IN_PLACE)));
     assert_eq!(words(&plan), ["a", "update-node-specs", "await-spec-update", "mark-ready"]);
 }
@@ -134,7 +134,7 @@ fn what_has_not_begun_follows_the_list_and_what_has_stays() {
         [hook("a", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("z", HookPoint::AfterNode)];
     let after =
         [hook("c", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("y", HookPoint::AfterNode)];
-    let wanted = |hooks: &'static [Hook]| Wanted { hooks, points: of_node(), stops: vec![] };
+    let wanted = |hooks: &'static [Hook]| HookPlacement { hooks, points: of_node(), stops: vec![] };
     let (before, after): (&'static [Hook], &'static [Hook]) =
         (Box::leak(Box::new(before)), Box::leak(Box::new(after)));
     let new = || plan(&wanted(before).in_recipe(&steps));
@@ -170,10 +170,10 @@ fn what_was_skipped_before_its_turn_stays_so() {
     let steps = recipe(RESTART_NODE);
     let before = [hook("a", HookPoint::AfterNode)];
     let after = [hook("b", HookPoint::BeforeNode), hook("a", HookPoint::AfterNode)];
-    let wanted = Wanted { hooks: &before, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &before, points: of_node(), stops: vec![] };
     let mut plan = plan(&wanted.in_recipe(&steps));
     plan.tasks[3].state = TaskState::Skipped;
-    assert!(Wanted { hooks: &after, ..wanted }.bring_to(&mut plan, &steps.tasks));
+    assert!(HookPlacement { hooks: &after, ..wanted }.bring_to(&mut plan, &steps.tasks));
     assert_eq!(words(&plan), ["apply-stateful-set", "b", "replace-pod", "mark-ready", "a"]);
     let states: Vec<bool> = plan.tasks.iter().map(|task| task.state == TaskState::Skipped).collect();
     assert_eq!(states, [false, false, false, false, true]);
@@ -183,7 +183,7 @@ fn what_was_skipped_before_its_turn_stays_so() {
 fn steps_that_went_are_not_stopped_after_and_those_that_came_are() {
     let steps = recipe(IN_PLACE);
     let hooks = [hook("a", HookPoint::AfterStep)];
-    let wanted = |stops: Vec<usize>| Wanted { hooks: &hooks, points: of_fleet(), stops };
+    let wanted = |stops: Vec<usize>| HookPlacement { hooks: &hooks, points: of_fleet(), stops };
     let core = "update-node-specs await-spec-update mark-ready";
     for (from, count, to, expected) in [
         (vec![0, 1], 2, vec![0], format!("update-node-specs/0 a/0 {core}")),
@@ -200,7 +200,7 @@ fn steps_that_went_are_not_stopped_after_and_those_that_came_are() {
 #[test]
 fn a_plan_of_another_recipe_and_one_that_is_over_are_left_as_they_are() {
     let hooks = [hook("a", HookPoint::BeforeNode)];
-    let wanted = Wanted { hooks: &hooks, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![] };
     let mut of_another = plan(&recipe(NODE_UPDATE));
     assert!(!wanted.bring_to(&mut of_another, &recipe(RESTART_NODE).tasks));
     let mut over = Plan { state: crate::engine::PlanState::Aborted, ..plan(&recipe(RESTART_NODE)) };
@@ -213,7 +213,7 @@ fn a_node_that_leaves_keeps_its_wish() {
     let mut plan = plan(&steps);
     plan.tasks[0].params = json!({"removalID": "wish"});
     let hooks = [hook("a", HookPoint::BeforeRemove)];
-    let wanted = Wanted { hooks: &hooks, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![] };
     assert!(wanted.bring_to(&mut plan, &steps.tasks));
     assert_eq!(plan.tasks[1].params, json!({"removalID": "wish"}));
 }
@@ -221,9 +221,9 @@ fn a_node_that_leaves_keeps_its_wish() {
 #[test]
 fn a_plan_that_would_be_too_long_is_refused_with_what_to_do() {
     let hooks: Vec<Hook> = (0..4).map(|n| hook(&format!("h{n}"), HookPoint::AfterStep)).collect();
-    let wanted = Wanted { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
+    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
     let sentence = wanted.too_long_for(&recipe(IN_PLACE)).unwrap();
     assert!(sentence.starts_with("hooks h0, h1, h2, h3: a plan InPlace"), "{sentence}");
     assert!(sentence.contains("would have 33 tasks") && sentence.contains("32 are the most"), "{sentence}");
-    assert_eq!(Wanted { stops: (0..5).collect(), ..wanted }.too_long_for(&recipe(IN_PLACE)), None);
+    assert_eq!(HookPlacement { stops: (0..5).collect(), ..wanted }.too_long_for(&recipe(IN_PLACE)), None);
 }

@@ -95,7 +95,7 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
         return decision;
     }
     if let Some(plan) = plan.filter(|p| p.is_active()) {
-        return during(facts, plan);
+        return decide_with_active_plan(facts, plan);
     }
     let recipe = if facts.wants_roll() {
         roll_recipe(facts)
@@ -158,7 +158,7 @@ pub fn target(facts: &NodeFacts) -> &str {
     facts.grant().map_or("", PodTemplateHash::as_str)
 }
 
-fn during(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
+fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     if facts.suspended {
         return NodeDecision::Supersede { reason: "Suspended", next: None };
     }
@@ -209,14 +209,14 @@ fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{LiveSet, PodFacts, Running, Template, Wanted};
+    use super::super::facts::{LiveSet, PodFacts, RenderedTarget, Running, Template};
     use super::*;
     use crate::engine::{PlanSeed, Registry};
 
     /// A new node: its StatefulSet is written, its pod is Ready, and the controller's status is as told.
     fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
         NodeFacts {
-            wanted: Ok(Wanted { hash: "v1:a".into(), image: "db:1".to_owned() }),
+            wanted: Ok(RenderedTarget { hash: "v1:a".into(), image: "db:1".to_owned() }),
             granted_hash: Some("v1:a".into()),
             grant_id: None,
             spent_grant_id: None,

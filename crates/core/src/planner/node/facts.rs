@@ -92,7 +92,7 @@ pub struct Running {
 
 /// What this version of Windlass renders from the node's spec.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Wanted {
+pub struct RenderedTarget {
     /// The pod template hash.
     pub hash: PodTemplateHash,
     /// The main container's image.
@@ -103,7 +103,7 @@ pub struct Wanted {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodeFacts {
     /// What its spec renders to; an error is a sentence about the spec.
-    pub wanted: Result<Wanted, String>,
+    pub wanted: Result<RenderedTarget, String>,
     /// `spec.grantedHash`; none when the node moves by itself.
     pub granted_hash: Option<PodTemplateHash>,
     /// `spec.grantID`.

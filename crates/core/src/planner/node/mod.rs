@@ -11,4 +11,4 @@ mod regressions;
 mod tests;
 
 pub use decide::{NodeDecision, decide};
-pub use facts::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};
+pub use facts::{LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template};

@@ -3,7 +3,7 @@
 use chrono::{TimeZone, Utc};
 
 use super::problem::pod_facts;
-use super::{LiveSet, NodeDecision, NodeFacts, PodFacts, Running, SetFact, Template, Wanted, decide};
+use super::{LiveSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template, decide};
 use crate::api::{PodTemplateHash, Problem};
 use crate::engine::{Plan, PlanState};
 use crate::observed::{ContainerState, Meta, ObservedPod};
@@ -11,7 +11,7 @@ use crate::observed::{ContainerState, Meta, ObservedPod};
 fn new_node(observed: bool) -> NodeFacts {
     let hash = PodTemplateHash::from("v1:aa");
     NodeFacts {
-        wanted: Ok(Wanted { hash: hash.clone(), image: "db:1".to_owned() }),
+        wanted: Ok(RenderedTarget { hash: hash.clone(), image: "db:1".to_owned() }),
         granted_hash: Some(hash.clone()),
         grant_id: None,
         spent_grant_id: None,

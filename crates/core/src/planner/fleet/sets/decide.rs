@@ -1,10 +1,10 @@
 //! Decides what happens to a rollout that makes a set of nodes when the target changes. The table is in
 //! `docs/strategy-blue-green.md`.
 
-use super::super::decision::{Cause, FleetDecision, Scope, Start, Strategy};
+use super::super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
-use super::super::idle::{idle, to};
+use super::super::idle::{decide_without_plan, rollout_to};
 use super::rollout::SetRollout;
 use super::stage::has_switched;
 use crate::api::{HookPoint, OnStall, Stage};
@@ -13,7 +13,12 @@ use crate::planner::hooks::{is_left_at, point_of};
 
 /// Decides about an active rollout that makes a set. `stalled`: whether its clock has run out.
 #[must_use]
-pub fn during(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {
+pub fn decide_with_active_plan(
+    facts: &FleetFacts,
+    plan: &Plan,
+    rollout: &SetRollout,
+    stalled: bool,
+) -> FleetDecision {
     match rollout.stage {
         // The target is what was persisted, and everything else waits until traffic has moved.
         Stage::Promoting => promoting(facts, plan, rollout),
@@ -29,8 +34,13 @@ pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> 
     if plan.is_none_or(|plan| !facts.is_retried(&plan.id)) {
         return FleetDecision::Keep;
     }
-    let (scope, target) = (Scope::Target(rollout.target.clone()), rollout.target.clone());
-    FleetDecision::Resume(Start { scope, target, cause: Cause::RetryRequested, strategy: rollout.strategy })
+    let (rollout_target, target) = (RolloutTarget::Revision(rollout.target.clone()), rollout.target.clone());
+    FleetDecision::Resume(Start {
+        rollout_target,
+        target,
+        cause: Cause::RetryRequested,
+        strategy: rollout.strategy,
+    })
 }
 
 /// With the switch the promotion is done: what is wanted next need not wait for the old nodes to go.
@@ -38,7 +48,7 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
     if facts.replicas == 0 {
         return FleetDecision::Keep;
     }
-    match idle(facts) {
+    match decide_without_plan(facts) {
         FleetDecision::Start(start) => FleetDecision::CompleteAndStart(start),
         _ => FleetDecision::Keep,
     }
@@ -85,7 +95,7 @@ fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> 
         return Some(FleetDecision::Withdraw);
     }
     let is_other = *goal != rollout.target || strategy != rollout.strategy;
-    is_other.then(|| FleetDecision::Supersede(to(facts, goal, Cause::Superseded)))
+    is_other.then(|| FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded)))
 }
 
 fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stalled: bool) -> FleetDecision {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::super::child::ChildFacts;
-use super::super::decision::{Scope, Start, Strategy};
+use super::super::decision::{RolloutTarget, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::rollout::{SetFacts, SetRollout};
 use crate::api::{Promotion, RetiringSet, RolloutHash, SetName, Stage};
@@ -37,7 +37,7 @@ impl FleetFacts {
     }
 
     /// The nodes that are wanted; under `Immediately`, once the old ones are gone, there is nobody but the new ones.
-    pub fn there(&self) -> impl Iterator<Item = &ChildFacts> {
+    pub fn expected_nodes(&self) -> impl Iterator<Item = &ChildFacts> {
         let new = self.entrants().filter(|_| self.children.is_empty());
         self.wanted().chain(new.into_iter().flat_map(|set| &set.children))
     }
@@ -118,7 +118,7 @@ impl FleetFacts {
     /// Whether a node of a set that is to take over runs the target now.
     #[must_use]
     pub fn runs(&self, child: &ChildFacts, target: &RolloutHash) -> bool {
-        self.is_updated(child, &Scope::Target(target.clone())) && child.has_running_pod()
+        self.is_updated(child, &RolloutTarget::Revision(target.clone())) && child.has_running_pod()
     }
 
     /// When a set that neither serves nor enters is removed.

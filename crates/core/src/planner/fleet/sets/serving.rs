@@ -18,7 +18,7 @@ pub struct Seen {
 
 /// Everything that says which set serves.
 #[derive(Clone, Debug, Default)]
-pub struct Witnesses {
+pub struct ActiveSetEvidence {
     /// The set that the status names, if it names one.
     pub recorded: Option<SetName>,
     /// Sets that the status knows not to serve.
@@ -28,14 +28,14 @@ pub struct Witnesses {
     /// The sets that have nodes.
     pub sets: BTreeMap<SetName, Seen>,
     /// What a rollout under way says of its two sets.
-    pub rollout: Option<Pair>,
+    pub rollout: Option<RolloutSets>,
     /// Whether the spec asks for no nodes.
     pub none_wanted: bool,
 }
 
 /// The two sets of a rollout.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Pair {
+pub struct RolloutSets {
     /// The one that serves, by its stage.
     pub serves: SetName,
     /// The one that does not, or not yet.
@@ -44,7 +44,7 @@ pub struct Pair {
     pub moved: bool,
 }
 
-impl Pair {
+impl RolloutSets {
     /// What the rollout that a status tells of says, if it names both.
     #[must_use]
     pub fn of(rollout: &SetRollout) -> Option<Self> {
@@ -57,7 +57,7 @@ impl Pair {
 
 /// The active set by the status. If the status contradicts itself, its rollout outranks a recorded set that has no nodes,
 /// and the Service's selector outranks a rollout that claims that traffic has moved.
-fn on_record(told: &Witnesses) -> Option<&SetName> {
+fn on_record(told: &ActiveSetEvidence) -> Option<&SetName> {
     let Some(pair) = &told.rollout else { return told.recorded.as_ref() };
     let Some(recorded) = &told.recorded else { return Some(&pair.serves) };
     if *recorded == pair.serves {
@@ -73,7 +73,7 @@ fn on_record(told: &Witnesses) -> Option<&SetName> {
 }
 
 /// The set that serves. An error is a sentence: nothing tells which, and a person has to.
-pub fn serving(deployment: &str, told: &Witnesses) -> Result<SetName, String> {
+pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, String> {
     let recorded = on_record(told);
     let known = |set: &SetName| {
         told.known.contains(set) || told.rollout.as_ref().is_some_and(|pair| pair.other == *set)

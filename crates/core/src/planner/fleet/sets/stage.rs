@@ -1,6 +1,6 @@
 //! Where a rollout that makes a set is: its stage, its few words for a table, and how far it is.
 
-use super::super::decision::{Scope, Strategy};
+use super::super::decision::{RolloutTarget, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
@@ -76,7 +76,7 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     let view = facts.as_set(&rollout.entrant);
     let caught_up = view.wanted().filter(|c| c.is_caught_up()).count();
     let halted = facts.children.iter().filter(|c| has_halted(c, rollout)).count();
-    progress::score(&view, &Scope::Target(rollout.target.clone())) + (caught_up + halted) as i32
+    progress::score(&view, &RolloutTarget::Revision(rollout.target.clone())) + (caught_up + halted) as i32
 }
 
 /// How many nodes of the set that served are left, and one where only their pods are.

@@ -5,12 +5,12 @@ use super::*;
 
 use crate::api::{AtHook, HookPoint};
 
-type Case<'a> = (&'static str, FleetFacts, Option<&'a Scope>, &'static str);
+type Case<'a> = (&'static str, FleetFacts, Option<&'a RolloutTarget>, &'static str);
 
 #[test]
 fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
     let rolling = to("v2");
-    let own = Scope::Own;
+    let own = RolloutTarget::Own;
     let base = || fleet(3).wanting("v2").without(2);
     let steady = || fleet(3).without(2);
     let table: Vec<Case> = vec![
@@ -94,8 +94,8 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ("drift is put right", steady().but(0, |c| c.granted("v1")), Some(&own), "v1"),
         ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
     ];
-    for (what, facts, scope, expected) in table {
-        assert_eq!(creation_revision(&facts, 2, scope), expected, "{what}");
+    for (what, facts, rollout_target, expected) in table {
+        assert_eq!(creation_revision(&facts, 2, rollout_target), expected, "{what}");
     }
 }
 
@@ -125,7 +125,7 @@ fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_h
             "v2",
         ),
     ];
-    for (what, facts, scope, expected) in table {
-        assert_eq!(creation_revision(&facts, 2, scope), expected, "{what}");
+    for (what, facts, rollout_target, expected) in table {
+        assert_eq!(creation_revision(&facts, 2, rollout_target), expected, "{what}");
     }
 }

@@ -7,17 +7,17 @@ use crate::api::{OnStall, RestartTime};
 const NOBODY_STALLS: bool = false;
 
 /// What is decided where no rollout is active.
-fn idle(facts: &FleetFacts) -> FleetDecision {
-    decide(facts, None, &Scope::Own, NOBODY_STALLS)
+fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
+    decide(facts, None, &RolloutTarget::Own, NOBODY_STALLS)
 }
 
 /// What is decided in the middle of a rollout to v2.
-fn during(facts: &FleetFacts) -> FleetDecision {
+fn decide_with_active_plan(facts: &FleetFacts) -> FleetDecision {
     decide(facts, Some(&plan_to("v2")), &to("v2"), NOBODY_STALLS)
 }
 
-fn starts(scope: Scope, target: &str, cause: Cause) -> FleetDecision {
-    FleetDecision::Start(start(scope, target, cause))
+fn starts(rollout_target: RolloutTarget, target: &str, cause: Cause) -> FleetDecision {
+    FleetDecision::Start(start(rollout_target, target, cause))
 }
 
 fn supersedes(target: &str, cause: Cause) -> FleetDecision {
@@ -91,13 +91,13 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
         ("a restart is asked for", restart_asked(fleet(2)), starts(to("v1"), "v1", Cause::RestartRequested)),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(idle(&facts), expected, "{what}");
+        assert_eq!(decide_without_plan(&facts), expected, "{what}");
     }
 }
 
 #[test]
 fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
-    let own = |cause| starts(Scope::Own, "v1", cause);
+    let own = |cause| starts(RolloutTarget::Own, "v1", cause);
     let unknown = |c: ChildFacts| ChildFacts { spec_hash: Some("edited".into()), ..c };
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("another operator renders another template", other_operator(fleet(2)), own(Cause::OperatorDrift)),
@@ -126,7 +126,7 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
         ("a surplus node drifted", fleet(2).with_surplus(unknown(node(2))), FleetDecision::Keep),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(idle(&facts), expected, "{what}");
+        assert_eq!(decide_without_plan(&facts), expected, "{what}");
     }
 }
 
@@ -136,7 +136,7 @@ fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_opera
     let mut facts = fleet(2).but(1, |c| ChildFacts { restart: restart.clone(), ..c });
     let restarted = Rendering { hash: "restarted template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), restart), restarted);
-    assert_eq!(idle(&facts), starts(Scope::Own, "v1", Cause::RestartRequested));
+    assert_eq!(decide_without_plan(&facts), starts(RolloutTarget::Own, "v1", Cause::RestartRequested));
 }
 
 #[test]
@@ -156,8 +156,16 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
                 FleetDecision::Keep,
             ),
             ("a retry of what was refused", retry_asked(invalid(facts.clone())), FleetDecision::Keep),
-            ("a restart", restart_asked(facts.clone()), starts(Scope::Own, "v1", Cause::RestartRequested)),
-            ("operator drift", other_operator(facts.clone()), starts(Scope::Own, "v1", Cause::OperatorDrift)),
+            (
+                "a restart",
+                restart_asked(facts.clone()),
+                starts(RolloutTarget::Own, "v1", Cause::RestartRequested),
+            ),
+            (
+                "operator drift",
+                other_operator(facts.clone()),
+                starts(RolloutTarget::Own, "v1", Cause::OperatorDrift),
+            ),
             (
                 "some nodes hold the rejected one",
                 facts.clone().but(0, |c| c.granted("v2").converged()),
@@ -170,7 +178,7 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
             ),
         ];
         for (what, facts, expected) in table {
-            assert_eq!(idle(&facts), expected, "{outcome}: {what}");
+            assert_eq!(decide_without_plan(&facts), expected, "{outcome}: {what}");
         }
     }
 }
@@ -178,8 +186,8 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
 #[test]
 fn a_drift_whose_repair_was_aborted_is_not_taken_up_again_by_itself() {
     let facts = other_operator(fleet(2)).rejecting("Aborted");
-    assert_eq!(idle(&facts), FleetDecision::Keep);
-    assert_eq!(idle(&retry_asked(facts)), starts(to("v1"), "v1", Cause::RetryRequested));
+    assert_eq!(decide_without_plan(&facts), FleetDecision::Keep);
+    assert_eq!(decide_without_plan(&retry_asked(facts)), starts(to("v1"), "v1", Cause::RetryRequested));
 }
 
 #[test]
@@ -221,13 +229,13 @@ fn an_active_rollout_goes_on_until_something_else_is_wanted() {
         ("a node drifts", base().but(0, |c| c.running("v3")), FleetDecision::Keep),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(during(&facts), expected, "{what}");
+        assert_eq!(decide_with_active_plan(&facts), expected, "{what}");
     }
 }
 
 #[test]
 fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
-    let repair = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &Scope::Own, NOBODY_STALLS);
+    let repair = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &RolloutTarget::Own, NOBODY_STALLS);
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("nothing new", other_operator(fleet(2)), FleetDecision::Keep),
         ("a new target", other_operator(fleet(2)).wanting("v2"), supersedes("v2", Cause::Superseded)),
@@ -274,7 +282,7 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
     let on_its_way_back = base().rejecting("RolledBack");
     let way_back = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &to("v1"), true);
     assert_eq!(way_back(&on_its_way_back), FleetDecision::Keep, "the way back itself stalls");
-    let drift = decide(&base().wanting("v1"), Some(&plan_to("v1")), &Scope::Own, true);
+    let drift = decide(&base().wanting("v1"), Some(&plan_to("v1")), &RolloutTarget::Own, true);
     assert_eq!(drift, FleetDecision::Keep, "a repair of drift stalls");
 }
 
@@ -283,15 +291,15 @@ fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
     let retried = FleetDecision::Supersede(start(to("v2"), "v2", Cause::RetryRequested));
     let facts = || fleet(2).wanting("v2").rejecting("RolledBack");
     let other = FleetFacts { retry: Some("other".into()), ..facts() };
-    let table: Vec<(&str, FleetFacts, Scope, FleetDecision)> = vec![
+    let table: Vec<(&str, FleetFacts, RolloutTarget, FleetDecision)> = vec![
         ("it is asked for", retry_asked(facts()), to("v1"), retried),
         ("nobody asks", facts(), to("v1"), FleetDecision::Keep),
         ("another plan is named", other, to("v1"), FleetDecision::Keep),
         ("it was refused", invalid(retry_asked(facts())), to("v1"), FleetDecision::Keep),
-        ("a repair stands still", retry_asked(facts()), Scope::Own, FleetDecision::Keep),
+        ("a repair stands still", retry_asked(facts()), RolloutTarget::Own, FleetDecision::Keep),
     ];
-    for (what, facts, scope, expected) in table {
-        assert_eq!(decide(&facts, Some(&plan_to("v1")), &scope, true), expected, "{what}");
+    for (what, facts, rollout_target, expected) in table {
+        assert_eq!(decide(&facts, Some(&plan_to("v1")), &rollout_target, true), expected, "{what}");
     }
 }
 
@@ -300,17 +308,21 @@ fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
     let facts = retry_asked(fleet(2).wanting("v2").rejecting("RolledBack"));
     let way_back = decide(&facts, Some(&plan_to("v1")), &to("v1"), NOBODY_STALLS);
     assert_eq!(way_back, FleetDecision::Keep);
-    assert_eq!(idle(&facts), starts(to("v2"), "v2", Cause::RetryRequested));
+    assert_eq!(decide_without_plan(&facts), starts(to("v2"), "v2", Cause::RetryRequested));
 }
 
 #[test]
 fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
     let lost = |facts: FleetFacts| FleetFacts { under_way: Some(Cause::RestartRequested), ..facts };
-    let begun = |facts: &FleetFacts, scope: &Scope| match decide(facts, None, scope, false) {
-        FleetDecision::Start(start) => Some((start.scope, start.target, start.cause)),
-        _ => None,
+    let begun =
+        |facts: &FleetFacts, rollout_target: &RolloutTarget| match decide(facts, None, rollout_target, false)
+        {
+            FleetDecision::Start(start) => Some((start.rollout_target, start.target, start.cause)),
+            _ => None,
+        };
+    let again = |rollout_target: RolloutTarget, target: &str| {
+        Some((rollout_target, target.into(), Cause::RestartRequested))
     };
-    let again = |scope: Scope, target: &str| Some((scope, target.into(), Cause::RestartRequested));
     // Nothing is left to be granted, and still it has to end.
     assert_eq!(begun(&lost(fleet(2)), &to("v1")), again(to("v1"), "v1"));
     assert_eq!(begun(&lost(fleet(2).never_completed()), &to("v1")), again(to("v1"), "v1"));
@@ -319,7 +331,7 @@ fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
         again(to("v2"), "v2"),
         "it is superseded then"
     );
-    assert_eq!(begun(&lost(fleet(2)), &Scope::Own), again(Scope::Own, "v1"));
+    assert_eq!(begun(&lost(fleet(2)), &RolloutTarget::Own), again(RolloutTarget::Own, "v1"));
     assert_eq!(begun(&lost(fleet(2)), &to("")), again(to("v1"), "v1"), "nobody knows where it went");
     let none = lost(FleetFacts { replicas: 0, ..fleet(0) });
     assert_eq!(decide(&none, None, &to("v1"), false), FleetDecision::ScaledToZero);

@@ -11,7 +11,7 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
         ("it serves", node(0), (false, false, false)),
         (
             "status behind its generation",
-            ChildFacts { behind: true, ..node(0) },
+            ChildFacts { status_outdated: true, ..node(0) },
             (in_flight, disrupted, false),
         ),
         ("granted, not seen", node(0).granted("v2"), (in_flight, disrupted, false)),
@@ -30,7 +30,7 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
         ("serves another template under a spent grant", node(0).running("v2"), (false, false, drifted)),
         (
             "the same, and behind",
-            ChildFacts { behind: true, ..node(0).running("v2") },
+            ChildFacts { status_outdated: true, ..node(0).running("v2") },
             (in_flight, disrupted, false),
         ),
         ("the same, and rolling", node(0).running("v2").rolling(), (in_flight, disrupted, false)),

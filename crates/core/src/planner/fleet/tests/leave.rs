@@ -114,7 +114,7 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
         ),
         (
             "it is down and has not answered",
-            shrunk().but(4, |c| ChildFacts { behind: true, ..c.asked().down() }),
+            shrunk().but(4, |c| ChildFacts { status_outdated: true, ..c.asked().down() }),
             &[],
         ),
         (

@@ -21,7 +21,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
-use super::{Cause, ChildFacts, FleetFacts, Rendering, Scope, Strategy};
+use super::{Cause, ChildFacts, FleetFacts, Rendering, RolloutTarget, Strategy};
 use crate::api::ids::field;
 use crate::api::{GrantId, NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
@@ -48,8 +48,8 @@ fn rendering(revision: &str) -> Rendering {
     Rendering { hash: hash(revision), image: image(revision) }
 }
 
-fn to(revision: &str) -> Scope {
-    Scope::Target(revision.into())
+fn to(revision: &str) -> RolloutTarget {
+    RolloutTarget::Revision(revision.into())
 }
 
 /// A fleet of so many nodes that serve v1.
@@ -150,17 +150,17 @@ impl ChildFacts {
         let spent_id = self.spent_id.as_ref().map_or("", GrantId::as_str);
         let grant_id = Some(format!("{spent_id}+").into());
         let (spec_hash, granted) = (Some(revision.into()), Some(hash(revision)));
-        Self { spec_hash, granted, grant_id, behind: true, ..self }
+        Self { spec_hash, granted, grant_id, status_outdated: true, ..self }
     }
 
     /// Its executor has seen its grant.
     fn seen(self) -> Self {
-        Self { behind: false, ..self }
+        Self { status_outdated: false, ..self }
     }
 
     /// Its executor rolls it.
     fn rolling(self) -> Self {
-        Self { rolling: true, behind: false, ..self }
+        Self { rolling: true, status_outdated: false, ..self }
     }
 
     /// Its pod was observed at a revision.
@@ -172,7 +172,7 @@ impl ChildFacts {
     fn converged(self) -> Self {
         let revision = self.spec_hash.clone().unwrap();
         let spent_id = self.grant_id.clone();
-        let at = Self { spent_id, behind: false, rolling: false, ..self }.running(revision.as_str());
+        let at = Self { spent_id, status_outdated: false, rolling: false, ..self }.running(revision.as_str());
         Self { ready: true, available: true, ever_ready: true, ready_since: Some(now()), ..at }
     }
 
@@ -214,8 +214,8 @@ impl ChildFacts {
     }
 }
 
-fn start(scope: Scope, target: &str, cause: Cause) -> Start {
-    Start { scope, target: target.into(), cause, strategy: Strategy::InPlace }
+fn start(rollout_target: RolloutTarget, target: &str, cause: Cause) -> Start {
+    Start { rollout_target, target: target.into(), cause, strategy: Strategy::InPlace }
 }
 
 /// A plan to a revision, as it is when it was just made.

@@ -144,7 +144,7 @@ fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
         let (restart, granted) = (RestartTime::recorded(restart), PodTemplateHash::recorded(granted));
         facts.children[0] =
             ChildFacts { restart, running: granted.clone(), granted, ..facts.children[0].clone() };
-        match decide(&facts, None, &Scope::Own, false) {
+        match decide(&facts, None, &RolloutTarget::Own, false) {
             super::super::FleetDecision::Start(start) => Some(start.cause),
             _ => None,
         }
@@ -302,7 +302,7 @@ fn a_node_that_is_gone_does_not_serve_since_it_went_down() {
 
 #[test]
 fn why_a_rollout_starts_is_told_from_what_is_seen() {
-    let cause = |facts: &FleetFacts| match decide(facts, None, &Scope::Own, false) {
+    let cause = |facts: &FleetFacts| match decide(facts, None, &RolloutTarget::Own, false) {
         super::super::FleetDecision::Start(start) => Some((start.target, start.cause)),
         _ => None,
     };

@@ -1,14 +1,14 @@
 //! Which set serves where the status does not say, and which set is kept because it may.
 
 use super::super::sets::SetFacts;
-use super::super::sets::serving::{Pair, Seen, Witnesses, serving};
+use super::super::sets::serving::{ActiveSetEvidence, RolloutSets, Seen, serving};
 use super::*;
 use crate::api::{RetiringSet, SetName, Stage};
 
 /// What the status names, what it knows not to serve, what the Service selects, and the sets with their nodes and how
 /// many of these are Ready.
-fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, usize)]) -> Witnesses {
-    Witnesses {
+fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, usize)]) -> ActiveSetEvidence {
+    ActiveSetEvidence {
         recorded: SetName::recorded(recorded),
         known: known.iter().map(|s| (*s).into()).collect(),
         selected: SetName::recorded(selected),
@@ -22,9 +22,9 @@ fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, us
 }
 
 /// The same in a rollout from one set to another.
-fn during(serves: &str, other: &str, moved: bool, told: Witnesses) -> Witnesses {
-    let pair = Pair { serves: serves.into(), other: other.into(), moved };
-    Witnesses { rollout: Some(pair), ..told }
+fn during(serves: &str, other: &str, moved: bool, told: ActiveSetEvidence) -> ActiveSetEvidence {
+    let pair = RolloutSets { serves: serves.into(), other: other.into(), moved };
+    ActiveSetEvidence { rollout: Some(pair), ..told }
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_set_that_serves_is_the_one_that_something_tells_of() {
         ("a name without nodes, and a Service", told("old", &[], "first", &both), "first"),
         (
             "no node is wanted, and one comes late of a set that was given up",
-            Witnesses { none_wanted: true, ..told("first", &[], "", &[("v2", 1, 0)]) },
+            ActiveSetEvidence { none_wanted: true, ..told("first", &[], "", &[("v2", 1, 0)]) },
             "first",
         ),
     ] {
@@ -115,7 +115,7 @@ fn where_nothing_tells_a_person_has_to() {
         }
     }
     let undecided = FleetFacts { undecided: Some("nothing says".to_owned()), ..fleet(2).wanting("v2") };
-    let decided = super::super::decide(&undecided, None, &Scope::Own, false);
+    let decided = super::super::decide(&undecided, None, &RolloutTarget::Own, false);
     assert_eq!(decided, super::super::FleetDecision::Keep);
 }
 
@@ -159,10 +159,11 @@ fn a_rollout_tells_of_two_sets_only_where_it_names_both() {
     let of = |stage, incumbent: &str, entrant: &str| {
         let facts = super::sets::amid(Strategy::BlueGreen, stage);
         let (incumbent, entrant) = (SetName::recorded(incumbent), SetName::from(entrant));
-        Pair::of(&super::super::SetRollout { incumbent, entrant, ..facts.set_rollout.unwrap() })
+        RolloutSets::of(&super::super::SetRollout { incumbent, entrant, ..facts.set_rollout.unwrap() })
     };
-    let pair =
-        |serves: &str, other: &str, moved| Some(Pair { serves: serves.into(), other: other.into(), moved });
+    let pair = |serves: &str, other: &str, moved| {
+        Some(RolloutSets { serves: serves.into(), other: other.into(), moved })
+    };
     assert_eq!(of(Stage::Promoting, "first", "v2"), pair("first", "v2", false));
     assert_eq!(of(Stage::Retiring, "first", "v2"), pair("v2", "first", true));
     assert_eq!(of(Stage::Promoting, "", "v2"), None);

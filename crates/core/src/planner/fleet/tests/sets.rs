@@ -98,7 +98,7 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
 }
 
 fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
-    Start { scope: to(target), target: target.into(), cause, strategy }
+    Start { rollout_target: to(target), target: target.into(), cause, strategy }
 }
 
 /// The table of `docs/strategy-blue-green.md` (the spec changes to …), in the words of the planner.
@@ -227,7 +227,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
 fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
     for strategy in WAYS {
         let rest = || FleetFacts { strategy, ..fleet(2) };
-        let decided = |facts: &FleetFacts| decide(facts, None, &Scope::Own, false);
+        let decided = |facts: &FleetFacts| decide(facts, None, &RolloutTarget::Own, false);
         assert_eq!(decided(&rest()), FleetDecision::Keep, "{strategy:?}");
         let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, strategy));
         assert_eq!(decided(&rest().wanting("v2")), start, "{strategy:?}");

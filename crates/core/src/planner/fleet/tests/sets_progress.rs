@@ -43,7 +43,8 @@ fn hard_fork() -> FleetFacts {
 
 /// The status of a fleet amid a rollout to v2 that makes the set v2, at this stage.
 fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploymentStatus {
-    let start = Start { scope: to("v2"), target: "v2".into(), cause: Cause::TemplateChanged, strategy };
+    let start =
+        Start { rollout_target: to("v2"), target: "v2".into(), cause: Cause::TemplateChanged, strategy };
     let mut status = rolling_out(facts, &start);
     set_status::begin(&mut status, facts, strategy, &"v2".into());
     let rollout = status.rollout.as_mut().unwrap();

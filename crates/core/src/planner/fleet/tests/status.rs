@@ -1,6 +1,8 @@
 //! What a fleet's status says of a rollout: counts, unconverged nodes, progress and the clock.
 
-use super::super::status::{complete, end, is_stalled, note_asked, reject, scope_of, stall_deadline};
+use super::super::status::{
+    complete, end, is_stalled, note_asked, reject, rollout_target_of, stall_deadline,
+};
 use super::*;
 use crate::api::conditions::{STALLED, find};
 use crate::api::{Ending, NodeCounts, Rollout, Stage};
@@ -156,7 +158,7 @@ fn a_retry_of_a_repair_leaves_nothing_rejected_but_a_target_that_is_still_to_be_
     for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id.into()))] {
         let mut facts = fleet(2);
         facts.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
-        let status = rolling_out(&facts, &start(Scope::Own, "v1", Cause::RetryRequested));
+        let status = rolling_out(&facts, &start(RolloutTarget::Own, "v1", Cause::RetryRequested));
         assert_eq!(status.rejected.map(|r| r.plan_id), expected, "{hash}");
     }
 }
@@ -262,7 +264,7 @@ fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_
         later(200),
     );
     assert_eq!((rollout(&status).started_at, rollout(&status).last_progress_at), (later(200), later(200)));
-    let own = start(Scope::Own, "v3", Cause::OperatorDrift);
+    let own = start(RolloutTarget::Own, "v3", Cause::OperatorDrift);
     super::super::status::begin(
         &mut status,
         &five().wanting("v3"),
@@ -272,7 +274,7 @@ fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_
         later(300),
     );
     assert_eq!(rollout(&status).started_at, later(300));
-    assert_eq!(scope_of(&status), Scope::Own);
+    assert_eq!(rollout_target_of(&status), RolloutTarget::Own);
 }
 
 #[test]
@@ -297,9 +299,9 @@ fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_comp
     complete(&mut status, &to("v2"));
     let completed = (status.last_completed_rollout_hash.as_str(), status.current_revision.as_str());
     assert_eq!((completed, status.rollout), (("v2", "db-revision"), None));
-    let mut status = rolling_out(&fleet(5), &start(Scope::Own, "v1", Cause::OperatorDrift));
+    let mut status = rolling_out(&fleet(5), &start(RolloutTarget::Own, "v1", Cause::OperatorDrift));
     status.current_revision = "db-current".to_owned();
-    complete(&mut status, &Scope::Own);
+    complete(&mut status, &RolloutTarget::Own);
     assert_eq!(
         (status.last_completed_rollout_hash.as_str(), status.current_revision.as_str()),
         ("v1", "db-current")
@@ -325,7 +327,7 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
     super::super::status::begin(
         &mut repair,
         &five(),
-        &start(Scope::Own, "v1", Cause::OperatorDrift),
+        &start(RolloutTarget::Own, "v1", Cause::OperatorDrift),
         &plan_to("v1"),
         Some(&"x".into()),
         now(),

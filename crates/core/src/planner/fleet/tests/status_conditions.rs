@@ -13,8 +13,13 @@ type Case = (
     &'static [(&'static str, &'static str, &'static str)],
 );
 
-fn rolled(facts: FleetFacts, scope: Scope, target: &str, cause: Cause) -> (FleetFacts, NodeDeploymentStatus) {
-    let status = rolling_out(&facts, &start(scope, target, cause));
+fn rolled(
+    facts: FleetFacts,
+    rollout_target: RolloutTarget,
+    target: &str,
+    cause: Cause,
+) -> (FleetFacts, NodeDeploymentStatus) {
+    let status = rolling_out(&facts, &start(rollout_target, target, cause));
     (facts, status)
 }
 
@@ -28,7 +33,7 @@ fn cases() -> Vec<Case> {
     let two = || fleet(2).wanting("v2");
     let done = |c: ChildFacts| c.granted("v2").converged();
     let v2 = |cause| rolled(two(), to("v2"), "v2", cause);
-    let own = |cause| rolled(fleet(2), Scope::Own, "v1", cause);
+    let own = |cause| rolled(fleet(2), RolloutTarget::Own, "v1", cause);
     let held = two().held_below_ordinal(1).but(1, done);
     let conflict = super::super::Conflict { name: "db-1".into(), ordinal: 1, message: "taken".to_owned() };
     let mut taken = fleet(2).without(1);
@@ -180,13 +185,13 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "put right while the target is aborted",
-            rolled(two().rejecting("Aborted"), Scope::Own, "v1", Cause::ChildDrift),
+            rolled(two().rejecting("Aborted"), RolloutTarget::Own, "v1", Cause::ChildDrift),
             0,
             &[("UpToDate", "False", "Aborted"), ("RolloutInProgress", "True", "ChildDrift")],
         ),
         case(
             "restarted while the target is rolled back",
-            rolled(two().rejecting("RolledBack"), Scope::Own, "v1", Cause::RestartRequested),
+            rolled(two().rejecting("RolledBack"), RolloutTarget::Own, "v1", Cause::RestartRequested),
             0,
             &[("UpToDate", "False", "RolledBack"), ("RolloutInProgress", "True", "RestartRequested")],
         ),
@@ -194,7 +199,7 @@ fn cases() -> Vec<Case> {
             "put right in vain while the target failed",
             rolled(
                 two().rejecting("Failed").but(0, |c| c.running("v2")).but(1, |c| c.running("v2")),
-                Scope::Own,
+                RolloutTarget::Own,
                 "v1",
                 Cause::ChildDrift,
             ),

@@ -6,8 +6,8 @@ use super::super::wave::{Clause, may_grant, next_grants, pins};
 use super::*;
 use crate::api::GrantedBy;
 
-fn granted_names(facts: &FleetFacts, scope: &Scope) -> Vec<String> {
-    next_grants(facts, scope).into_iter().map(|g| g.name.to_string()).collect()
+fn granted_names(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<String> {
+    next_grants(facts, rollout_target).into_iter().map(|g| g.name.to_string()).collect()
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
     let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), None), other);
     assert!(!facts.child(0).is_in_flight());
-    assert_eq!(granted_names(&facts, &Scope::Own), ["db-1"]);
+    assert_eq!(granted_names(&facts, &RolloutTarget::Own), ["db-1"]);
     // One whose StatefulSet is lost cannot be made again under the old grant: it is Failed, and free.
     let lost = facts.but(0, ChildFacts::failed).but(1, |c| c.granted("v1").rolling());
-    assert_eq!(granted_names(&lost, &Scope::Own).first().map(String::as_str), Some("db-1"));
-    assert!(granted_names(&lost, &Scope::Own).contains(&"db-0".to_owned()));
+    assert_eq!(granted_names(&lost, &RolloutTarget::Own).first().map(String::as_str), Some("db-1"));
+    assert!(granted_names(&lost, &RolloutTarget::Own).contains(&"db-0".to_owned()));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_an_abort_gave_back_is_not_given_back_again() {
     let given = |by: GrantedBy<'_>| {
         let moves = move |c: ChildFacts| {
             let granted = c.granted("v1").granted("v2").running("v1");
-            ChildFacts { grant_id: Some(GrantId::of(by, 7)), behind: false, ..granted }
+            ChildFacts { grant_id: Some(GrantId::of(by, 7)), status_outdated: false, ..granted }
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
         pins(&facts).into_iter().map(|g| (g.name.to_string(), g.revision.to_string())).collect::<Vec<_>>()

@@ -200,7 +200,7 @@ fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
         .wanting("v2")
         .but(0, |c| c.running("v3"))
         .but(1, |c| c.granted("v2").converged().running("v3"));
-    let grants: Vec<(String, String)> = next_grants(&facts, &Scope::Own)
+    let grants: Vec<(String, String)> = next_grants(&facts, &RolloutTarget::Own)
         .into_iter()
         .map(|g| (g.name.to_string(), g.revision.to_string()))
         .collect();

@@ -17,7 +17,7 @@ fn new_target(recipe: &'static str) -> NodeDecision {
 #[test]
 fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
     let same_image = |facts: NodeFacts| NodeFacts {
-        wanted: Ok(Wanted { hash: "v2".into(), image: image("v1") }),
+        wanted: Ok(RenderedTarget { hash: "v2".into(), image: image("v1") }),
         ..facts
     };
     let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());

@@ -293,7 +293,7 @@ fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_withou
     let mut facts = node();
     facts.set = SetFact::Live(LiveSet { template: Template::Unknown, ..set("x") });
     assert!(facts.wants_roll(), "this version restores it");
-    facts.wanted = Ok(Wanted { hash: "v1-of-another-version".into(), image: image("v1") });
+    facts.wanted = Ok(RenderedTarget { hash: "v1-of-another-version".into(), image: image("v1") });
     assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
     facts.pod = Some(PodFacts { ready: false, ..pod("v1") });
     assert!(facts.wants_roll(), "one that is down waits in flight");

@@ -127,7 +127,7 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
         (
             "the same template, and another of its containers is the main one by now",
             NodeFacts {
-                wanted: Ok(Wanted { hash: "v1".into(), image: "log:1".to_owned() }),
+                wanted: Ok(RenderedTarget { hash: "v1".into(), image: "log:1".to_owned() }),
                 ..node().with_pod(annotated("v1"))
             },
             "log:1",
@@ -146,7 +146,7 @@ fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
             PodFacts { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..pod("v1") };
         node().with_set(set).with_pod(pod)
     };
-    let same_image = Ok(Wanted { hash: "v2".into(), image: image("v1") });
+    let same_image = Ok(RenderedTarget { hash: "v2".into(), image: image("v1") });
     let restart = NodeFacts { wanted: same_image, ..rewritten().granted("v2") };
     let start = |recipe| NodeDecision::Start { recipe, attempt: 0 };
     assert_eq!(decide(&restart, None, now()), start(recipes::RESTART_NODE));

@@ -10,7 +10,7 @@ mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{LiveSet, NodeFacts, PodFacts, Running, SetFact, Template, Wanted};
+use super::{LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template};
 use crate::api::Problem;
 use crate::engine::{Plan, PlanSeed, PlanState, Recipe, TaskState};
 
@@ -69,7 +69,7 @@ fn ran(version: &str) -> Running {
 
 fn node() -> NodeFacts {
     NodeFacts {
-        wanted: Ok(Wanted { hash: "v1".into(), image: image("v1") }),
+        wanted: Ok(RenderedTarget { hash: "v1".into(), image: image("v1") }),
         granted_hash: Some("v1".into()),
         grant_id: Some("grant-1".into()),
         spent_grant_id: Some("grant-1".into()),
@@ -100,7 +100,7 @@ impl NodeFacts {
     }
 
     fn rendering(self, version: &str) -> Self {
-        Self { wanted: Ok(Wanted { hash: version.into(), image: image(version) }), ..self }
+        Self { wanted: Ok(RenderedTarget { hash: version.into(), image: image(version) }), ..self }
     }
 
     fn with_set(self, set: LiveSet) -> Self {
