@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::protocol::{TaskAnswer, TaskRequest, TaskState, TaskType};
+use super::protocol::{SidecarTaskType, TaskAnswer, TaskRequest, TaskState};
 
 /// The most tasks that are kept. Together with the limit on requests it bounds the memory.
 const MAX_TASKS: usize = 1024;
@@ -36,7 +36,7 @@ pub(super) enum Submitted {
     /// It was accepted before; nothing changed.
     Again(TaskAnswer),
     /// The ID belongs to another task, of this type.
-    OtherContent(TaskType),
+    OtherContent(SidecarTaskType),
     /// The memory is full of unfinished tasks.
     Full,
 }
@@ -75,14 +75,14 @@ impl Memory {
             self.tasks.remove(oldest);
         }
         let (state, message) = match request.kind {
-            TaskType::MarkReady => {
+            SidecarTaskType::MarkReady => {
                 self.ready = true;
                 (TaskState::Complete, "the node is marked ready".to_owned())
             }
-            TaskType::HaltAtHeight if tells_height => {
+            SidecarTaskType::HaltAtHeight if tells_height => {
                 (TaskState::Running, "waiting to learn the application's height".to_owned())
             }
-            TaskType::HaltAtHeight => (
+            SidecarTaskType::HaltAtHeight => (
                 TaskState::Failed,
                 "the application's height is not known here: start the sidecar with --height-url".to_owned(),
             ),

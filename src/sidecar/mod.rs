@@ -20,7 +20,9 @@ pub use args::SidecarArgs;
 #[cfg(test)]
 pub use client::MockSidecarClient;
 pub use client::{HttpSidecar, SidecarClient, SidecarError};
-pub use protocol::{MAX_TASK_ID_BYTES, RefusalBody, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+pub use protocol::{
+    MAX_TASK_ID_BYTES, RefusalBody, SidecarTaskType, Status, TaskAnswer, TaskRequest, TaskState,
+};
 pub use run::run;
 pub use server::{SidecarServer, router, serve};
 pub use url::{UrlError, url_for};

@@ -26,14 +26,14 @@ pub struct Status {
 
 /// The types of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskType {
+pub enum SidecarTaskType {
     /// Put the pod in service: `/readyz` answers 200 from now on.
     MarkReady,
     /// Wait for the application to reach `params.height`.
     HaltAtHeight,
 }
 
-impl TaskType {
+impl SidecarTaskType {
     const ALL: [Self; 2] = [Self::MarkReady, Self::HaltAtHeight];
 
     /// The name on the wire, in kebab case.
@@ -46,13 +46,13 @@ impl TaskType {
     }
 }
 
-impl std::fmt::Display for TaskType {
+impl std::fmt::Display for SidecarTaskType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for TaskType {
+impl Serialize for SidecarTaskType {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -66,7 +66,7 @@ pub struct TaskRequest {
     pub id: String,
     /// The type of the task.
     #[serde(rename = "type")]
-    pub kind: TaskType,
+    pub kind: SidecarTaskType,
     /// The parameters of the type; unknown ones are ignored.
     pub params: Map<String, Value>,
 }
@@ -75,14 +75,14 @@ impl TaskRequest {
     /// A request to put the pod in service.
     #[must_use]
     pub fn mark_ready(id: impl Into<String>) -> Self {
-        Self { id: id.into(), kind: TaskType::MarkReady, params: Map::new() }
+        Self { id: id.into(), kind: SidecarTaskType::MarkReady, params: Map::new() }
     }
 
     /// A request to halt at `height`, which must be above 0.
     #[must_use]
     pub fn halt_at_height(id: impl Into<String>, height: i64) -> Self {
         let params = Map::from_iter([("height".to_owned(), height.into())]);
-        Self { id: id.into(), kind: TaskType::HaltAtHeight, params }
+        Self { id: id.into(), kind: SidecarTaskType::HaltAtHeight, params }
     }
 
     /// The height in `params`, if it is a whole number above 0.
@@ -110,7 +110,7 @@ impl TryFrom<Value> for TaskRequest {
             }
         };
         let kind = match fields.remove("type") {
-            Some(Value::String(name)) => TaskType::ALL.into_iter().find(|kind| kind.as_str() == name),
+            Some(Value::String(name)) => SidecarTaskType::ALL.into_iter().find(|kind| kind.as_str() == name),
             _ => None,
         }
         .ok_or("`type` must be `mark-ready` or `halt-at-height`")?;
@@ -120,7 +120,7 @@ impl TryFrom<Value> for TaskRequest {
             Some(_) => return Err("`params` must be a JSON object".to_owned()),
         };
         let request = Self { id, kind, params };
-        if kind == TaskType::HaltAtHeight && request.height().is_none() {
+        if kind == SidecarTaskType::HaltAtHeight && request.height().is_none() {
             return Err("`params.height` must be a whole number above 0".to_owned());
         }
         Ok(request)

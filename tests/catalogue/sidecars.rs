@@ -9,7 +9,9 @@ use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use windlass::clock::monotonic;
-use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+use windlass::sidecar::{
+    SidecarClient, SidecarError, SidecarTaskType, Status, TaskAnswer, TaskRequest, TaskState,
+};
 use windlass_sim::kubelet::Probe;
 
 /// The behaviour of sidecars.
@@ -152,7 +154,7 @@ impl SidecarClient for Sidecars {
         let host = host(base_url);
         self.with(|state| {
             state.effects += 1;
-            if request.kind == TaskType::HaltAtHeight {
+            if request.kind == SidecarTaskType::HaltAtHeight {
                 let asked = (request.height().unwrap_or_default(), monotonic());
                 state.halts.entry(host).or_default().entry(request.id.clone()).or_insert(asked);
                 return false;

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest, TaskState, TaskType};
+use windlass::sidecar::{
+    SidecarClient, SidecarError, SidecarTaskType, Status, TaskAnswer, TaskRequest, TaskState,
+};
 use windlass_sim::kubelet::Probe;
 
 #[derive(Debug, Default)]
@@ -116,8 +118,8 @@ impl SidecarClient for Applications {
         let host = self.answer(base_url)?;
         self.with(|played| {
             let is_new = match request.kind {
-                TaskType::MarkReady => played.ready.insert(host),
-                TaskType::HaltAtHeight => {
+                SidecarTaskType::MarkReady => played.ready.insert(host),
+                SidecarTaskType::HaltAtHeight => {
                     let halts = played.halts.entry(host).or_default();
                     halts.insert(request.id.clone(), request.height().unwrap()).is_none()
                 }
