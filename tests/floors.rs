@@ -126,9 +126,17 @@ const PURE: &[&str] = &[
     "std::env",
 ];
 
+/// What no floor may mention that does no I/O, whatever types it is made of.
+const IO: &[&str] =
+    &["reqwest", "axum", "tokio", "futures", "async_trait", "std::fs", "std::net", "std::env"];
+
 /// What single floors may not mention.
 const FOREIGN: &[(&str, &[&str])] = &[
     ("engine", &["kube", "k8s_openapi", "reqwest", "axum", "tokio"]),
+    // Custom resources are declared by the types of kube and of k8s_openapi.
+    ("api", IO),
+    ("observed", PURE),
+    ("parts", PURE),
     ("planner", PURE),
     ("render", PURE),
     ("revision", PURE),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::api::{NodeDeploymentStatus, Stage};
+use crate::api::{NodeDeploymentStatus, Stage, TaskType};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{Plan, PlanState};
 
@@ -135,7 +135,7 @@ fn waits_for_promotion(status: &NodeDeploymentStatus) -> bool {
 /// True if the plan is at a task that may be skipped.
 fn awaits(plan: &Plan) -> bool {
     plan.current_task()
-        .is_some_and(|task| matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height"))
+        .is_some_and(|task| TaskType::AwaitCaughtUp.is(task) || TaskType::AwaitNodesAtHeight.is(task))
 }
 
 /// A click on a button.

@@ -278,7 +278,8 @@ fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
     if task.state == TaskState::Failed {
         chain.offer("try the hook again", format!("windlass retry {target}"));
     }
-    let may_be_skipped = matches!(task.type_.as_str(), "await-caught-up" | "await-nodes-at-height");
+    let may_be_skipped =
+        matches!(TaskType::of(&task.type_), Some(TaskType::AwaitCaughtUp | TaskType::AwaitNodesAtHeight));
     if task.state == TaskState::Failed || may_be_skipped {
         chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
     }

@@ -2,7 +2,7 @@
 //! so nothing may depend on an answer. Hooks before a rollout are in the fleet's plan, those before a node in each
 //! node's.
 
-use windlass::api::{AtHook, Hook, HookPoint, OnHookFailure};
+use windlass::api::{AtHook, Hook, HookPoint, OnHookFailure, TaskType};
 use windlass::engine::{Plan, PlanSeed, Recipe, TaskState};
 use windlass::planner::fleet::hooks::HookContext;
 use windlass::planner::hooks::{HookPlacement, is_of_list};
@@ -15,10 +15,6 @@ use crate::step::Steps;
 /// The shipped recipes of a fleet and of a node.
 const IN_PLACE: &str = include_str!("../../plans/in-place.yaml");
 const NODE_UPDATE: &str = include_str!("../../plans/node-update.yaml");
-/// The task after the hooks of a node.
-const REPLACE_POD: &str = "replace-pod";
-/// The task that grants.
-const UPDATE_NODE_SPECS: &str = "update-node-specs";
 
 /// The hooks of a world, as in a spec.
 fn list(world: &World) -> Vec<Hook> {
@@ -61,7 +57,7 @@ pub fn of_fleet(world: &World, fleet: &Fleet, plan_to: Plan) -> Plan {
 
 /// True if the plan has reached its grants.
 pub fn grants(plan: &Plan) -> bool {
-    plan.current_task().is_some_and(|task| task.type_ == UPDATE_NODE_SPECS)
+    plan.current_task().is_some_and(|task| TaskType::UpdateNodeSpecs.is(task))
 }
 
 /// The state of a hook before the rollout when a plan of this context starts.
@@ -114,7 +110,7 @@ pub fn of_node(world: &World, node: &Node, facts: &NodeFacts, doing: Doing, begi
 pub fn is_in_the_way(world: &World, hook: HookState) -> bool {
     hook.is_left() && {
         let plan = plan(world, NODE_UPDATE, "", HookPoint::BeforeNode, hook);
-        let replaces = plan.tasks.iter().position(|task| task.type_ == REPLACE_POD);
+        let replaces = plan.tasks.iter().position(|task| TaskType::ReplacePod.is(task));
         plan.tasks.iter().position(is_of_list) < replaces
     }
 }

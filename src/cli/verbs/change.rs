@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use super::at_hooks;
+use crate::api::TaskType;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::cli::target::Kind;
 use crate::engine::Registry;
@@ -87,7 +88,7 @@ impl Change {
 }
 
 /// The built-in tasks that may be skipped. Custom tasks are known only to the operator that contains them.
-const SKIPPABLE: [&str; 3] = ["mark-ready", "await-caught-up", "await-nodes-at-height"];
+const SKIPPABLE: [TaskType; 3] = [TaskType::MarkReady, TaskType::AwaitCaughtUp, TaskType::AwaitNodesAtHeight];
 
 /// The shortest prefix of a hash, in digits.
 const MIN_DIGITS: usize = 4;
@@ -268,8 +269,9 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     }
     let is_hook = task["params"]["hook"].is_string();
     let is_own = !is_hook && Registry::builtin_recipes().is_ok_and(|registry| !registry.is_builtin(type_));
-    let of_node = type_ == "mark-ready";
-    if !is_own && !is_hook && (!SKIPPABLE.contains(&type_) || of_node != (kind == Kind::Node)) {
+    let skippable = TaskType::of(type_).filter(|type_| SKIPPABLE.contains(type_));
+    let of_node = skippable == Some(TaskType::MarkReady);
+    if !is_own && !is_hook && (skippable.is_none() || of_node != (kind == Kind::Node)) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
              await-nodes-at-height can, and hooks"

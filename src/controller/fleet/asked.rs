@@ -3,14 +3,14 @@
 use super::context::Fleet;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
-use crate::api::{PlanId, Stage};
+use crate::api::{PlanId, Stage, TaskType};
 use crate::engine::{self, Plan, SkipRefused, TaskState};
 use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::fleet::FleetFacts;
 use crate::planner::fleet::sets::decide::may_go_back;
 
 /// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
-const OF_NODES_ONLY: &str = "mark-ready";
+const OF_NODES_ONLY: TaskType = TaskType::MarkReady;
 
 impl Fleet<'_> {
     /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
@@ -27,7 +27,8 @@ impl Fleet<'_> {
             return false;
         }
         let what = named.map_or_else(|| "no task of its plan".to_owned(), |t| t.type_.clone());
-        let skipped = (what != OF_NODES_ONLY && named.is_some())
+        let skipped = named
+            .is_some_and(|task| !OF_NODES_ONLY.is(task))
             .then(|| engine::skip(plan, task_id, &self.cx.registry, self.now));
         let note = match skipped {
             Some(Ok(())) => return true,

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::TaskType;
+
 /// The default of a hook's `timeoutSeconds`.
 pub const DEFAULT_HOOK_TIMEOUT_SECONDS: i64 = 600;
 
@@ -255,9 +257,9 @@ impl HookAction<'_> {
     pub fn task_type(self) -> &'static str {
         match self {
             Self::Http(_) => "call-http",
-            Self::Job(_) => "run-job",
+            Self::Job(_) => TaskType::RunJob.as_str(),
             Self::Query(_) => "check-query",
-            Self::Approval => "await-approval",
+            Self::Approval => TaskType::AwaitApproval.as_str(),
             Self::Wait(_) => "wait",
         }
     }

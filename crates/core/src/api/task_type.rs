@@ -3,79 +3,66 @@
 
 use crate::engine::{Plan, TaskRecord};
 
-/// A type of task that comes with Windlass.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TaskType {
+/// Declares the types from one table, so that none can be left out of [`TaskType::ALL`].
+macro_rules! task_types {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
+        /// A type of task that comes with Windlass.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum TaskType {
+            $($(#[doc = $doc])* $variant,)*
+        }
+
+        impl TaskType {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name in plans and recipes.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+task_types! {
     /// Waits until every new node has caught up with its peers.
-    AwaitCaughtUp,
+    AwaitCaughtUp = "await-caught-up",
     /// Waits until the old nodes have halted at a height.
-    AwaitNodesAtHeight,
+    AwaitNodesAtHeight = "await-nodes-at-height",
     /// Waits until the new nodes run.
-    AwaitNodesRunning,
+    AwaitNodesRunning = "await-nodes-running",
     /// Waits until a set may take over.
-    AwaitPromotion,
+    AwaitPromotion = "await-promotion",
     /// Waits until the node is deleted.
-    AwaitRemoval,
+    AwaitRemoval = "await-removal",
     /// Waits for a person.
-    AwaitApproval,
+    AwaitApproval = "await-approval",
     /// Makes a set of nodes.
-    CreateEntrants,
+    CreateEntrants = "create-entrants",
     /// Waits until the node, or every node, serves, and has the sidecar know it.
-    MarkReady,
+    MarkReady = "mark-ready",
     /// Takes down the pod that is not at the grant.
-    ReplacePod,
+    ReplacePod = "replace-pod",
     /// Removes the set that served.
-    RetireIncumbents,
+    RetireIncumbents = "retire-incumbents",
     /// Runs a Job.
-    RunJob,
+    RunJob = "run-job",
     /// Asks the old nodes to halt at a height.
-    SubmitHalt,
+    SubmitHalt = "submit-halt",
     /// Moves the Service to another set.
-    SwitchTraffic,
+    SwitchTraffic = "switch-traffic",
+    /// Moves a fleet's nodes, and, with a step, those of that step.
+    UpdateNodeSpecs = "update-node-specs",
 }
 
 impl TaskType {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
-        Self::AwaitCaughtUp,
-        Self::AwaitNodesAtHeight,
-        Self::AwaitNodesRunning,
-        Self::AwaitPromotion,
-        Self::AwaitRemoval,
-        Self::AwaitApproval,
-        Self::CreateEntrants,
-        Self::MarkReady,
-        Self::ReplacePod,
-        Self::RetireIncumbents,
-        Self::RunJob,
-        Self::SubmitHalt,
-        Self::SwitchTraffic,
-    ];
-
-    /// The name in plans and recipes.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AwaitCaughtUp => "await-caught-up",
-            Self::AwaitNodesAtHeight => "await-nodes-at-height",
-            Self::AwaitNodesRunning => "await-nodes-running",
-            Self::AwaitPromotion => "await-promotion",
-            Self::AwaitRemoval => "await-removal",
-            Self::AwaitApproval => "await-approval",
-            Self::CreateEntrants => "create-entrants",
-            Self::MarkReady => "mark-ready",
-            Self::ReplacePod => "replace-pod",
-            Self::RetireIncumbents => "retire-incumbents",
-            Self::RunJob => "run-job",
-            Self::SubmitHalt => "submit-halt",
-            Self::SwitchTraffic => "switch-traffic",
-        }
-    }
-
     /// The type of this name, if it is one of these.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|type_| type_.as_str() == name)
+        Self::ALL.iter().copied().find(|type_| type_.as_str() == name)
     }
 
     /// The type of a plan's next step, if it is one of these.

@@ -10,8 +10,6 @@ use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
 
 pub use crate::api::at_hook::{hook_of, point_of};
 
-/// The task that moves a fleet's nodes, and, with a step, those of that step.
-const UPDATE_NODE_SPECS: &str = "update-node-specs";
 /// The param that says how far a task goes: an index into `inPlace.steps`.
 pub const STEP: &str = "step";
 
@@ -47,7 +45,7 @@ impl HookPlacement<'_> {
                 _ => None,
             };
             all.extend(before.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
-            if step.type_ == UPDATE_NODE_SPECS {
+            if type_ == Some(TaskType::UpdateNodeSpecs) {
                 self.stop(step, &mut all);
             }
             all.push(step.clone());
@@ -110,7 +108,7 @@ impl HookPlacement<'_> {
         if plan.tasks.iter().enumerate().any(|(index, task)| task.id != task_id(&plan.id, index)) {
             return false;
         }
-        let is_part = |task: &TaskRecord| task.type_ == UPDATE_NODE_SPECS && task.params[STEP].is_u64();
+        let is_part = |task: &TaskRecord| TaskType::UpdateNodeSpecs.is(task) && task.params[STEP].is_u64();
         let is_core = |task: &&TaskRecord| !is_of_list(task) && !is_part(task);
         // A recipe that is another by now says nothing of this plan.
         let core = plan.tasks.iter().filter(is_core).map(|task| task.type_.as_str());
@@ -125,8 +123,10 @@ impl HookPlacement<'_> {
         if let Some(last) = last {
             let place = rest.iter().position(|step| is_same(step, &done[last])).map(|place| place + 1);
             // Of a step that the rollout does not stop after any more it goes on with the next that moves any.
-            let next =
-                || rest.iter().position(|step| step.type_ == UPDATE_NODE_SPECS && is_part(&done[last]));
+            let next = || {
+                rest.iter()
+                    .position(|step| step.type_ == TaskType::UpdateNodeSpecs.as_str() && is_part(&done[last]))
+            };
             let Some(place) = place.or_else(next) else { return false };
             rest.drain(..place);
         }

@@ -18,9 +18,6 @@ pub mod recipes {
     pub const REMOVE_NODE: &str = "RemoveNode";
 }
 
-/// The task in which a node waits until its fleet deletes it.
-pub const AWAIT_REMOVAL: &str = "await-removal";
-
 /// The longest wait before a failed plan is tried again, in seconds.
 pub const RETRY_SECONDS_MAX: i64 = 600;
 
@@ -34,21 +31,21 @@ pub fn is_rolling(recipe: &str) -> bool {
 #[must_use]
 pub fn removal_of(plan: &Plan) -> Option<&str> {
     let leaves = plan.is_active() && plan.recipe == recipes::REMOVE_NODE;
-    let task = plan.tasks.iter().rev().find(|task| task.type_ == AWAIT_REMOVAL).filter(|_| leaves)?;
+    let task = plan.tasks.iter().rev().find(|task| TaskType::AwaitRemoval.is(task)).filter(|_| leaves)?;
     task.params["removalID"].as_str()
 }
 
 /// The wish that a node may be deleted for: all that comes before is done, and nothing is left but to wait for that.
 #[must_use]
 pub fn awaited_removal(plan: &Plan) -> Option<&str> {
-    let waits = plan.current_task().is_some_and(|task| task.type_ == AWAIT_REMOVAL);
+    let waits = plan.current_task().is_some_and(|task| TaskType::AwaitRemoval.is(task));
     removal_of(plan).filter(|_| waits)
 }
 
 /// Makes a plan by which a node leaves one for this wish.
 pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>) {
     let removal_id = removal_id.map_or("", RemovalId::as_str);
-    for task in plan.tasks.iter_mut().filter(|task| task.type_ == AWAIT_REMOVAL) {
+    for task in plan.tasks.iter_mut().filter(|task| TaskType::AwaitRemoval.is(task)) {
         task.params = serde_json::json!({"removalID": removal_id});
     }
 }
@@ -60,7 +57,7 @@ pub fn leaving(removal_id: &str) -> serde_json::Value {
     serde_json::json!({
         "id": "5ea5ed0000", "recipe": recipes::REMOVE_NODE, "targetHash": "", "state": "Active",
         "startedAt": "2030-01-01T00:00:00Z",
-        "tasks": [{"id": "5ea5ed0000-0", "type": AWAIT_REMOVAL, "params": {"removalID": removal_id}, "state": "Pending"}],
+        "tasks": [{"id": "5ea5ed0000-0", "type": TaskType::AwaitRemoval.as_str(), "params": {"removalID": removal_id}, "state": "Pending"}],
     })
 }
 

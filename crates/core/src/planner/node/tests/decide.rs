@@ -1,10 +1,9 @@
 //! Whether a node starts, keeps or replaces its plan.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
-use super::super::decide::{
-    AWAIT_REMOVAL, awaited_removal, decide, for_removal, is_rolling, recipes, removal_of,
-};
+use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
 use super::*;
+use crate::api::TaskType;
 
 fn starts(recipe: &'static str) -> NodeDecision {
     Start { recipe, attempt: 0 }
@@ -201,7 +200,7 @@ fn asked(facts: NodeFacts) -> NodeFacts {
 /// A plan by which a node leaves, made for this wish.
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
-    plan.tasks[0].type_ = AWAIT_REMOVAL.to_owned();
+    plan.tasks[0].type_ = TaskType::AwaitRemoval.as_str().to_owned();
     for_removal(&mut plan, Some(&wish.into()));
     plan
 }
