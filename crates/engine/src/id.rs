@@ -1,44 +1,77 @@
 //! The IDs of plans and tasks, and the deterministic jitter that is drawn from them.
 
-use std::fmt;
-
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::seed::PlanSeed;
 
+/// What the types have in common that keep an ID as text, which is not empty: a tuple struct around a `Box<str>` or
+/// a `Cow<'static, str>`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! text_id {
+    ($name:ident) => {
+        impl $name {
+            /// The one that is written down somewhere: in a field of an object, an annotation, a plan. An empty text is none.
+            #[must_use]
+            pub fn recorded(text: impl Into<String>) -> Option<Self> {
+                let text = text.into();
+                (!text.is_empty()).then(|| Self(text.into()))
+            }
+
+            /// Its text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0.into()
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                *self.0 == *other
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                *self.0 == **other
+            }
+        }
+
+        /// Where there may be none: none is equal to no text.
+        impl PartialEq<$name> for Option<$name> {
+            fn eq(&self, other: &$name) -> bool {
+                self.as_ref() == Some(other)
+            }
+        }
+    };
+}
+
 /// A plan's ID: 10 hex digits, never the same twice for one object. One that was read may be anything that a hand wrote there.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct PlanId(Box<str>);
 
-impl PlanId {
-    /// The one that is written down somewhere: in a status or an annotation. An empty text is none.
-    #[must_use]
-    pub fn recorded(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
-        (!text.is_empty()).then(|| Self(text.into()))
-    }
-
-    /// Its text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PlanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl AsRef<str> for PlanId {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
+text_id!(PlanId);
 
 impl From<&str> for PlanId {
     fn from(text: &str) -> Self {
@@ -52,34 +85,9 @@ impl From<String> for PlanId {
     }
 }
 
-impl From<PlanId> for String {
-    fn from(id: PlanId) -> Self {
-        id.0.into()
-    }
-}
-
 impl From<&PlanId> for String {
     fn from(id: &PlanId) -> Self {
         id.0.as_ref().into()
-    }
-}
-
-impl PartialEq<str> for PlanId {
-    fn eq(&self, other: &str) -> bool {
-        *self.0 == *other
-    }
-}
-
-impl PartialEq<&str> for PlanId {
-    fn eq(&self, other: &&str) -> bool {
-        *self.0 == **other
-    }
-}
-
-/// Where there may be none: none is equal to no ID.
-impl PartialEq<PlanId> for Option<PlanId> {
-    fn eq(&self, other: &PlanId) -> bool {
-        self.as_ref() == Some(other)
     }
 }
 

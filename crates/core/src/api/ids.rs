@@ -3,7 +3,6 @@
 //! an `Option`. As JSON each is the bare text.
 
 use std::borrow::{Borrow, Cow};
-use std::fmt;
 
 use serde::Serialize;
 
@@ -17,62 +16,12 @@ macro_rules! ids {
         #[serde(transparent)]
         pub struct $name($text);
 
-        impl $name {
-            /// The one that is written down somewhere: in a field of an object, an annotation, a plan. An empty text is none.
-            #[must_use]
-            pub fn recorded(text: impl Into<String>) -> Option<Self> {
-                let text = text.into();
-                (!text.is_empty()).then(|| Self(text.into()))
-            }
-
-            /// Its text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
+        crate::engine::text_id!($name);
 
         /// A map with such keys can be asked with a text that was read somewhere.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> Self {
-                id.0.into()
-            }
-        }
-
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                *self.0 == *other
-            }
-        }
-
-        impl PartialEq<&str> for $name {
-            fn eq(&self, other: &&str) -> bool {
-                *self.0 == **other
-            }
-        }
-
-        /// Where there may be none: none is equal to no text.
-        impl PartialEq<$name> for Option<$name> {
-            fn eq(&self, other: &$name) -> bool {
-                self.as_ref() == Some(other)
             }
         }
 
