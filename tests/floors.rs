@@ -386,8 +386,7 @@ fn files_make_no_more_circles_by_importing_each_other() {
     assert!(circles.len() <= CIRCLES, "{} circles: {circles:#?}", circles.len());
 }
 
-/// The source paths that a page names in backticks.
-/// The files that a page names between backticks, with or without the folders before them.
+/// The source paths that a page names in backticks, with or without the folders before them.
 fn named_sources(page: &str) -> Vec<&str> {
     let is_path = |word: &&str| {
         let is_whole = ["src/", "crates/", "plans/"].iter().any(|folder| word.starts_with(folder));

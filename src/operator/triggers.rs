@@ -165,10 +165,8 @@ impl Tell {
     /// True while a node does what its fleet has granted: a grant that waits for its plan, or a plan that is not over.
     fn is_under_way(&self, node: &Key) -> bool {
         let Some(node) = self.view.nodes.get(node) else { return false };
-        let is_granted = node
-            .spec
-            .as_ref()
-            .is_ok_and(|spec| spec.grant_id().is_some() && spec.grant_id() != node.status.spent_grant_id());
+        let granted = node.spec.as_ref().ok().and_then(|spec| spec.grant_id());
+        let is_granted = granted.is_some() && granted != node.status.spent_grant_id();
         !node.meta.terminating
             && (is_granted || node.status.plan.as_ref().is_some_and(RawPlan::may_be_active))
     }
