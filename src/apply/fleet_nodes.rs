@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::many::{OnFailure, each};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
-use crate::api::{ClaimRetention, NodeName, RolloutHash, SetName};
+use crate::api::{ClaimRetention, NodeName, Reason, RolloutHash, SetName};
 use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
@@ -58,7 +58,7 @@ impl FleetScope {
                 Err(error) => return Err(error),
             };
             let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-            self.recorder.record("NodeCreated", uid, format!("created node {}", child.name));
+            self.recorder.record(Reason::NodeCreated, uid, format!("created node {}", child.name));
             Ok(())
         })
         .await
@@ -98,7 +98,11 @@ impl FleetScope {
             return Ok(());
         };
         self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
-        self.recorder.record("NodeDeleted", node.meta.uid.clone(), format!("deleted node {name}: {why}"));
+        self.recorder.record(
+            Reason::NodeDeleted,
+            node.meta.uid.clone(),
+            format!("deleted node {name}: {why}"),
+        );
         Ok(())
     }
 

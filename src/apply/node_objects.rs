@@ -13,7 +13,7 @@ use super::node_service::NotApplied;
 use super::patches::{metadata_change, metadata_ops, retention_ops, set_target};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
-use crate::api::{ClaimRetention, StatefulNodeSpec, TemplateMeta};
+use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
@@ -82,10 +82,10 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         memory.take(uid);
         return None;
     };
-    let since = node.status.problem.as_ref().filter(|p| p.reason == "Missing").map(|p| p.since);
+    let since = node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing).map(|p| p.since);
     let known = memory.get(uid);
     // What was said before this process began goes on being said until it is known to be otherwise.
-    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec")
+    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec)
         || (known.is_none() && since.is_some());
     let mut known = known.unwrap_or_else(|| NoPod {
         since: now,

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use crate::api::Reason;
 use crate::clock::SharedClock;
 use crate::clock::monotonic;
 use crate::cluster::observed::Meta;
@@ -66,7 +67,7 @@ pub struct Event {
     /// Whether it is about trouble.
     pub type_: EventType,
     /// Its reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// What tells it from others of its reason: the same cause is told only once.
     pub cause: String,
     /// A sentence.
@@ -75,12 +76,12 @@ pub struct Event {
 
 impl Event {
     /// That something was done as it should be.
-    pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+    pub fn normal(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { type_: EventType::Normal, reason, cause: cause.into(), note: note.into() }
     }
 
     /// That somebody should look.
-    pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+    pub fn warning(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { type_: EventType::Warning, reason, cause: cause.into(), note: note.into() }
     }
 }
@@ -125,7 +126,7 @@ impl Events {
     /// Sends an event about an object. `cause` tells it from others of the same reason; the same cause is
     /// told only once.
     #[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "unit tests alone look at the closed set"))]
-    pub fn send(&self, kind: Kind, about: &Meta, type_: EventType, reason: &str, cause: &str, note: &str) {
+    pub fn send(&self, kind: Kind, about: &Meta, type_: EventType, reason: Reason, cause: &str, note: &str) {
         #[cfg(test)]
         assert!(
             if kind == Kind::NodeDeployment {
@@ -136,6 +137,7 @@ impl Events {
             "no event about a {} says {reason}",
             kind.name()
         );
+        let reason = reason.as_str();
         let name = name(about, reason, cause);
         if self.memory.told.get(&name).is_some() {
             return;
@@ -244,7 +246,7 @@ mod tests {
             Self { events, view, sent }
         }
 
-        fn tell(&self, kind: Kind, type_: EventType, reason: &str) {
+        fn tell(&self, kind: Kind, type_: EventType, reason: Reason) {
             self.events.send(kind, &Meta { uid: "u".into(), ..Meta::default() }, type_, reason, "", "");
         }
 
@@ -262,8 +264,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_nodes_do_as_they_should_is_told_when_it_is_quiet() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
-        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanComplete");
+        stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
+        stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanComplete);
         assert!(stage.sent_while_busy(3000).await.is_empty());
         tokio::time::sleep(Duration::from_millis(300)).await;
         let told: Vec<String> = std::iter::from_fn(|| stage.sent.try_recv().ok()).collect();
@@ -273,7 +275,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_never_waits_longer_than_its_patience() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
+        stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
         assert!(stage.sent_while_busy(4800).await.is_empty());
         assert_eq!(stage.sent_while_busy(500).await, ["PlanStarted"]);
     }
@@ -283,7 +285,7 @@ mod tests {
         let mut stage = Stage::new();
         let owner =
             |uid: &str| json!({"kind": "NodeDeployment", "name": uid, "uid": uid, "controller": true});
-        let tell = |fleet: &str, reason: &str, plans: std::ops::Range<u32>| {
+        let tell = |fleet: &str, reason: Reason, plans: std::ops::Range<u32>| {
             let of_node =
                 json!({"metadata": {"name": "db-0", "uid": "u", "ownerReferences": [owner(fleet)]}});
             for plan in plans {
@@ -298,11 +300,11 @@ mod tests {
                 );
             }
         };
-        tell("db", "PlanStarted", 0..100);
-        tell("db", "PlanComplete", 0..100);
-        tell("web", "PlanStarted", 0..1);
+        tell("db", Reason::PlanStarted, 0..100);
+        tell("db", Reason::PlanComplete, 0..100);
+        tell("web", Reason::PlanStarted, 0..1);
         tokio::time::sleep(Duration::from_secs(8)).await;
-        tell("db", "PlanStarted", 100..110);
+        tell("db", Reason::PlanStarted, 100..110);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let told: Vec<String> = std::iter::from_fn(|| stage.sent.try_recv().ok()).collect();
         let of = |reason: &str| told.iter().filter(|told| *told == reason).count();
@@ -313,9 +315,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn trouble_and_fleets_are_told_at_once() {
         let mut stage = Stage::new();
-        stage.tell(Kind::StatefulNode, EventType::Normal, "PlanStarted");
-        stage.tell(Kind::StatefulNode, EventType::Warning, "PlanFailed");
-        stage.tell(Kind::NodeDeployment, EventType::Normal, "RolloutStarted");
+        stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
+        stage.tell(Kind::StatefulNode, EventType::Warning, Reason::PlanFailed);
+        stage.tell(Kind::NodeDeployment, EventType::Normal, Reason::RolloutStarted);
         assert_eq!(stage.sent_while_busy(200).await, ["PlanFailed", "RolloutStarted"]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Context;
 use super::events::Event;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT};
-use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan};
+use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan, Reason};
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::{Key, Kind};
 use crate::engine::{self, Plan, TaskRecord, held_by};
@@ -92,7 +92,7 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
     let at = at?;
     let place = CurrentHook { at: &at, node };
     let note = format!("{} failed, and it goes on without it: {}", place.name(), place.said());
-    Some(Event::warning("HookFailed", at.tried(), note))
+    Some(Event::warning(Reason::HookFailed, at.tried(), note))
 }
 
 /// Whether a plan's hook is somewhere else than the persisted plan says: it has begun, or remembers something. That is

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::events::EventType;
 use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
-use crate::api::Condition;
 use crate::api::conditions::{self, Truth};
+use crate::api::{Condition, Reason};
 use crate::clock::monotonic;
 use crate::cluster::memory::Unsaved;
 use crate::cluster::observed::Meta;
@@ -76,7 +76,15 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
     let mut said = before.clone();
     let up_to_date = (kind == Kind::NodeDeployment).then_some((conditions::UP_TO_DATE, Truth::False));
     for (type_, truth) in up_to_date.into_iter().chain([(conditions::STALLED, Truth::True)]) {
-        conditions::set(&mut said, type_, truth, "InvalidSpec", &sentence, meta.generation, cx.clock.now());
+        conditions::set(
+            &mut said,
+            type_,
+            truth,
+            Reason::InvalidSpec,
+            &sentence,
+            meta.generation,
+            cx.clock.now(),
+        );
     }
     if said != before {
         let op = if before.is_empty() {
@@ -91,7 +99,7 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
         }
     }
     let cause = format!("{}/size of the status", meta.generation);
-    cx.events.send(kind, meta, EventType::Warning, "InvalidSpec", &cause, &sentence);
+    cx.events.send(kind, meta, EventType::Warning, Reason::InvalidSpec, &cause, &sentence);
     ReconcileError::Plan(sentence)
 }
 

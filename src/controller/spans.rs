@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::Context;
 use super::ended::Ended;
-use crate::api::{HistoryEntry, NodeDeploymentStatus};
+use crate::api::{Ending, HistoryEntry, NodeDeploymentStatus};
 use crate::cluster::Kind;
 use crate::cluster::observed::Meta;
 use crate::engine::{TaskRecord, TaskState};
@@ -91,7 +91,7 @@ fn rollout_of(status: &NodeDeploymentStatus, at: DateTime<Utc>) -> Option<String
 }
 
 fn failure(entry: &HistoryEntry) -> Option<String> {
-    let is_failure = matches!(entry.outcome.as_str(), "Failed" | "RolledBack" | "Aborted");
+    let is_failure = matches!(entry.ending(), Some(Ending::Failed | Ending::RolledBack | Ending::Aborted));
     is_failure.then(|| format!("{}: {}", entry.outcome, entry.reason))
 }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::api::{NodeDeploymentStatus, Stage, TaskType};
+use crate::api::{HookState, NodeDeploymentStatus, Stage, TaskType};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{Plan, PlanState};
 
@@ -109,19 +109,19 @@ impl Button {
         let status = &fleet.status;
         let paused = fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
         let is_active = plan.is_some_and(Plan::is_active);
-        let hook = |state: &str| status.hooks.iter().any(|hook| hook.state == state);
+        let hook = |state: HookState| status.hooks.iter().any(|hook| hook.state == state);
         match self {
             Self::Pause => !paused,
             Self::Resume => paused,
             Self::Promote => waits_for_promotion(status),
-            Self::Approve => hook("AwaitingApproval"),
+            Self::Approve => hook(HookState::AwaitingApproval),
             Self::Abort => is_active && status.rollout.is_some(),
             Self::Rollback => !status.last_completed_rollout_hash.is_empty(),
             Self::Retry => {
                 let failed = plan.is_some_and(|plan| plan.state == PlanState::Failed);
-                status.rejected.is_some() || hook("Failed") || (failed && status.rollout.is_some())
+                status.rejected.is_some() || hook(HookState::Failed) || (failed && status.rollout.is_some())
             }
-            Self::Skip => hook("Failed") || is_active && plan.is_some_and(awaits),
+            Self::Skip => hook(HookState::Failed) || is_active && plan.is_some_and(awaits),
             Self::Restart => true,
         }
     }

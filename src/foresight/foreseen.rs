@@ -34,8 +34,8 @@ pub enum Outcome {
 pub struct Move {
     /// The node.
     pub name: String,
-    /// `Create`, `Update`, `Adopt` (it runs that already) or `Remove`.
-    pub action: String,
+    /// What that is.
+    pub action: Action,
     /// The revision that it is to run; empty if it is removed.
     #[serde(skip)]
     pub revision: String,
@@ -140,15 +140,9 @@ pub(super) fn waves(waves: Vec<forecast::Wave>) -> Vec<MoveWave> {
 }
 
 fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
-    let action = |action: Action| match action {
-        Action::Create => "Create",
-        Action::Update => "Update",
-        Action::Adopt => "Adopt",
-        Action::Remove => "Remove",
-    };
     let nodes = wave.into_iter().map(|turn| Move {
         name: turn.name.into(),
-        action: action(turn.action).to_owned(),
+        action: turn.action,
         revision: turn.revision.map(String::from).unwrap_or_default(),
     });
     MoveWave { when, nodes: nodes.collect() }
@@ -175,11 +169,11 @@ impl Foreseen {
     pub fn made_as_they_were(&self) -> Option<String> {
         let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
         let moved: BTreeSet<&str> =
-            nodes().filter(|node| node.action == "Update").map(|node| node.name.as_str()).collect();
+            nodes().filter(|node| node.action == Action::Update).map(|node| node.name.as_str()).collect();
         // Nodes of a new set are created with the target.
         let in_place = self.set.is_none() && self.takes_over.is_none();
         let made: Vec<&str> = nodes()
-            .filter(|node| node.action == "Create")
+            .filter(|node| node.action == Action::Create)
             .filter(|node| {
                 moved.contains(node.name.as_str()) || (in_place && node.revision != self.target_hash)
             })
@@ -309,7 +303,7 @@ impl Foreseen {
     /// Refuses the template, and with it the change, unless it also creates or removes nodes, which happens all the
     /// same.
     pub(super) fn refuse_template(&mut self, sentence: String) {
-        let applies = |node: &Move| node.action == "Create" || node.action == "Remove";
+        let applies = |node: &Move| matches!(node.action, Action::Create | Action::Remove);
         let scales = !self.at_once.is_empty() && self.waves.iter().flat_map(|wave| &wave.nodes).any(applies);
         if self.is_new || !scales || self.outcome == Outcome::Refused {
             return self.refuse(sentence);
@@ -518,7 +512,7 @@ impl Foreseen {
         let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
         // When nodes reach a height is unknown, and nodes that are only removed have their own times.
         let is_known = scope.spec.update_strategy.type_ != Strategy::HardFork.recipe()
-            && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != "Remove");
+            && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != Action::Remove);
         self.about_seconds = match (each, self.set.is_none() && self.takes_over.is_none()) {
             (_, _) if self.waves.is_empty() || !is_known => None,
             (Some(each), true) => Some(waves.saturating_mul(each + settle)),

@@ -14,6 +14,7 @@ use super::compute::{
 use super::foreseen::MoveWave;
 use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec};
+use crate::planner::fleet::forecast::Action;
 use crate::reader::sentence;
 
 /// The object counts that each new node uses, besides its pod.
@@ -46,8 +47,8 @@ pub(super) struct Read {
 /// Reads the quotas of a namespace, if these nodes use any of them.
 pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -> Read {
     let mut read = Read::default();
-    let makes = |action: &str| action == "Create" || action == "Update";
-    if !waves.iter().flat_map(|wave| &wave.nodes).any(|node| makes(&node.action)) {
+    let makes = |action: Action| matches!(action, Action::Create | Action::Update);
+    if !waves.iter().flat_map(|wave| &wave.nodes).any(|node| makes(node.action)) {
         return read;
     }
     let quotas = match list(client, namespace, "ResourceQuota", "").await {
@@ -153,7 +154,7 @@ impl QuotaCheck<'_> {
     }
 
     fn has_unclassed(&self, wave: &MoveWave) -> bool {
-        let made = wave.nodes.iter().filter(|node| node.action == "Create");
+        let made = wave.nodes.iter().filter(|node| node.action == Action::Create);
         let mut specs = made.filter_map(|node| (self.made.spec)(&node.revision));
         specs.any(|spec| {
             spec.volume_claim_templates.iter().any(|claim| claim["spec"]["storageClassName"].is_null())
@@ -188,7 +189,9 @@ impl QuotaCheck<'_> {
         let objects = || OF_A_NODE.iter().map(|what| ((*what).to_owned(), one())).collect::<Amounts>();
         for wave in waves {
             let mut is_made = false;
-            for node in wave.nodes.iter().filter(|node| node.action == "Create" || node.action == "Update") {
+            for node in
+                wave.nodes.iter().filter(|node| matches!(node.action, Action::Create | Action::Update))
+            {
                 let Some(spec) = (self.made.spec)(&node.revision) else { continue };
                 if let Some(pod) = pods.remove(&node.name) {
                     add(&mut gone, &pod);
@@ -203,7 +206,7 @@ impl QuotaCheck<'_> {
                     pods.insert(node.name.clone(), taken);
                     is_made = true;
                 }
-                if node.action == "Create" && self.is_about_all() {
+                if node.action == Action::Create && self.is_about_all() {
                     add(&mut made, &objects());
                     add(&mut made, &self.claims(&node.name, &spec, false));
                 }
@@ -212,7 +215,7 @@ impl QuotaCheck<'_> {
             if is_made && let Some(sentence) = self.exceeded(&made, &gone) {
                 return Some(sentence);
             }
-            for node in wave.nodes.iter().filter(|node| node.action == "Remove") {
+            for node in wave.nodes.iter().filter(|node| node.action == Action::Remove) {
                 if let Some(pod) = pods.remove(&node.name) {
                     add(&mut gone, &pod);
                 }

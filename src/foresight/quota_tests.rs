@@ -5,11 +5,11 @@ use super::*;
 fn waves(of: &[&str]) -> Vec<MoveWave> {
     let node = |word: &str| {
         let action = match &word[..1] {
-            "+" => "Create",
-            "~" => "Update",
-            _ => "Remove",
+            "+" => Action::Create,
+            "~" => Action::Update,
+            _ => Action::Remove,
         };
-        Move { name: word[1..].to_owned(), action: action.to_owned(), revision: "new".to_owned() }
+        Move { name: word[1..].to_owned(), action, revision: "new".to_owned() }
     };
     let wave = |words: &&str| MoveWave {
         when: "then".to_owned(),

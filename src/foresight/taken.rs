@@ -8,6 +8,7 @@ use super::foreseen::MoveWave;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, Kind};
 use crate::observe::node_scope::{Belongs, belongs};
+use crate::planner::fleet::forecast::Action;
 
 /// The kinds of objects that have the node's own name.
 const OF_ITS_NAME: [Kind; 2] = [Kind::StatefulSet, Kind::Service];
@@ -19,7 +20,7 @@ pub(super) async fn name_of_another(
     waves: &[MoveWave],
 ) -> (Option<String>, Vec<String>) {
     let mut unread = Vec::new();
-    let made = waves.iter().flat_map(|wave| &wave.nodes).filter(|node| node.action == "Create");
+    let made = waves.iter().flat_map(|wave| &wave.nodes).filter(|node| node.action == Action::Create);
     let made: BTreeSet<&str> = made.map(|node| node.name.as_str()).collect();
     if made.is_empty() {
         return (None, unread);

@@ -2,7 +2,7 @@
 
 use super::foreseen::Foreseen;
 use crate::api::names::ANNOTATION_APPROVE;
-use crate::api::{HookAction, HookPoint, Promotion, Stage};
+use crate::api::{HookAction, HookPoint, HookState, Promotion, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::TaskState;
 use crate::planner::fleet::hooks;
@@ -105,14 +105,14 @@ impl Foreseen {
         for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
             let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
             let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
-            match hook.state.as_str() {
-                "AwaitingApproval" => waits
+            match HookState::of(&hook.state) {
+                Some(HookState::AwaitingApproval) => waits
                     .push(format!("a person, for {name}: windlass approve {} --task {task}", self.target())),
-                "Failed" => waits.push(format!(
+                Some(HookState::Failed) => waits.push(format!(
                     "a person, as {name} failed: windlass retry {target}, or windlass skip {target} --task {task}",
                     target = self.target()
                 )),
-                _ => {}
+                None => {}
             }
         }
         waits

@@ -6,9 +6,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::FleetScope;
 use super::restart::{effective_restart, later};
-use crate::api::conditions::{self, READY, SIDECAR_READY};
+use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
 use crate::api::names::place_of;
-use crate::api::{AtHook, NodeName, RawPlan, RemovalId, RolloutHash, SetName, TaskId};
+use crate::api::{AtHook, NodeName, NodePhase, RawPlan, Reason, RemovalId, RolloutHash, SetName, TaskId};
 use crate::cluster::Kind;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
@@ -30,7 +30,7 @@ impl FleetScope {
     /// Since when a node is Ready, by our clock. A time in the future is of a clock that is ahead of ours, or that ours was
     /// set back from: such a node is Ready since we first saw it so.
     pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
-        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == "True")?;
+        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True)?;
         let since = ready.last_transition_time;
         if since <= self.now {
             return Some(since);
@@ -55,7 +55,7 @@ impl FleetScope {
         let ready_since = self.ready_since(node);
         let own_restart = effective_restart(node);
         let unreachable =
-            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == "Unreachable");
+            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == Reason::Unreachable);
         let read = self.read_plan(node);
         let removal_id = spec.ok().and_then(|spec| spec.removal_id());
         Some(ChildFacts {
@@ -84,7 +84,7 @@ impl FleetScope {
             ready_since,
             available: ready_since.is_some() && self.is_long_enough(ready_since),
             ever_ready: status.first_ready_at.is_some(),
-            failed: status.phase == "Failed",
+            failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
             unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),

@@ -4,9 +4,9 @@
 use chrono::{DateTime, Utc};
 
 use super::FleetScope;
-use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
+use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, Truth, UP_TO_DATE};
 use crate::api::ids::field;
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Rejected, Rollout, RolloutHash, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Reason, Rejected, Rollout, RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 use crate::planner::fleet::sets::lost::{may_be_past_return, promotion};
 use crate::planner::fleet::sets::stage::{has_switched, stage_before_return};
@@ -175,11 +175,11 @@ impl FleetScope {
         {
             return None;
         }
-        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == "False")?;
-        let outcome = match said.reason.as_str() {
-            "Aborted" => "Aborted",
-            "RolledBack" => "RolledBack",
-            "PlanFailed" => "Failed",
+        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False)?;
+        let outcome = match Reason::of(&said.reason)? {
+            Reason::Aborted => Ending::Aborted,
+            Reason::RolledBack => Ending::RolledBack,
+            Reason::PlanFailed => Ending::Failed,
             _ => return None,
         };
         let ended = status.history.iter().rev().find(|h| h.outcome == outcome && h.target_hash == *requested);
@@ -190,7 +190,7 @@ impl FleetScope {
             hash: requested.clone(),
             build_id: status.build_id.clone(),
             plan_id,
-            outcome: outcome.to_owned(),
+            outcome: outcome.into(),
             message: String::new(),
         })
     }

@@ -9,7 +9,7 @@ use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_SWITCHED_TO, place_of};
-use crate::api::{BuildId, NodeDeploymentStatus, Rollout, RolloutHash, SetName, Stage, StrategyType};
+use crate::api::{BuildId, NodeDeploymentStatus, Reason, Rollout, RolloutHash, SetName, Stage, StrategyType};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::Plan;
@@ -133,7 +133,7 @@ impl FleetScope {
 
     fn says_promoting(&self) -> bool {
         let says = conditions::find(&self.fleet.status.conditions, UP_TO_DATE);
-        says.is_some_and(|c| c.reason == "Promoting")
+        says.is_some_and(|c| c.reason == Reason::Promoting)
     }
 
     pub(super) fn traces(&self, plan: &Plan, incumbent: Option<SetName>) -> Traces {

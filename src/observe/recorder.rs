@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::api::Reason;
 use crate::planner::node::status::SidecarAnswer;
 
 /// Keeps events until the reconcile ends. Tasks and writes of one reconcile share it.
@@ -12,7 +13,7 @@ pub struct Recorder(Arc<Mutex<Vec<Recorded>>>);
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recorded {
     /// The event's reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// What tells it from others of its reason.
     pub cause: String,
     /// A sentence.
@@ -21,7 +22,7 @@ pub struct Recorded {
 
 impl Recorder {
     /// Keeps an event.
-    pub fn record(&self, reason: &'static str, cause: impl Into<String>, note: impl Into<String>) {
+    pub fn record(&self, reason: Reason, cause: impl Into<String>, note: impl Into<String>) {
         let recorded = Recorded { reason, cause: cause.into(), note: note.into() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
     }

@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::lease::Standing;
-use crate::api::conditions;
+use crate::api::NodePhase;
+use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
 use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
@@ -135,10 +136,10 @@ fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
 fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     let (meta, status) = (&fleet.meta, &fleet.status);
     let condition = |type_| conditions::find(&status.conditions, type_);
-    let is_true = |type_| condition(type_).is_some_and(|found| found.status == "True");
+    let is_true = |type_| condition(type_).is_some_and(|found| found.status == Truth::True);
     let seconds = |at: DateTime<Utc>| at.timestamp_millis() as f64 / 1_000.0;
     let nodes = view.nodes.group(&meta.namespace, &meta.uid);
-    let failed = nodes.iter().filter(|node| node.status.phase == "Failed").count();
+    let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed).count();
     let desired = fleet.spec.as_ref().map_or(status.replicas, |spec| spec.replicas);
     let strategy = fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
     FleetSample {

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::fleet::not_seen;
 use super::{FleetReport, Health, Seen, SeenPod, TaskReport, Verdict, in_namespace};
-use crate::api::{Condition, Stage, TaskType};
+use crate::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
+use crate::api::{Condition, HookState, Reason, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
 
@@ -202,7 +203,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
         }
     }
     // Hooks of nodes are tasks of the nodes' own plans.
-    for hook in report.hooks.iter().filter(|hook| hook.state == "Failed" && !hook.node.is_empty()) {
+    for hook in report.hooks.iter().filter(|hook| hook.state == HookState::Failed && !hook.node.is_empty()) {
         let of = format!("hook {} of {}", hook.hook, hook.node);
         chain.add(2, of, hook.message.clone(), None);
         chain.offer("try the hook again", format!("windlass retry {target}"));
@@ -220,16 +221,16 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     }
     changed_pods(&mut chain, seen, culprit(report));
     for condition in telling_conditions {
-        match condition.reason.as_str() {
-            "ReadyToPromote" => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
-            "Aborted" | "RolledBack" | "PlanFailed" => {
+        match Reason::of(&condition.reason) {
+            Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
+            Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
                 chain.offer("try the same target again", format!("windlass retry {target}"));
                 if !status.current_revision.is_empty() {
                     chain.offer("go back to what ran before", format!("windlass rollback {target}"));
                 }
             }
-            "InvalidSpec" => chain.offer("put the spec right", format!("kubectl edit {target}")),
-            "PartitionHeld" => chain.offer(
+            Some(Reason::InvalidSpec) => chain.offer("put the spec right", format!("kubectl edit {target}")),
+            Some(Reason::PartitionHeld) => chain.offer(
                 "let the other nodes go, too",
                 format!("kubectl patch {target} --type=merge -p 'spec: {{updateStrategy: {{inPlace: {{partition: 0}}}}}}'"),
             ),
@@ -413,9 +414,9 @@ fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
 /// The conditions that explain an unhealthy state.
 fn telling(conditions: &[Condition]) -> Vec<&Condition> {
     let tells = |c: &&Condition| match c.type_.as_str() {
-        "UpToDate" => c.status != "True",
-        "Stalled" => c.status == "True",
-        "Ready" => c.status == "False",
+        UP_TO_DATE => c.status != Truth::True,
+        STALLED => c.status == Truth::True,
+        READY => c.status == Truth::False,
         _ => false,
     };
     conditions.iter().filter(tells).collect()

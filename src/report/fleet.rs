@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds, tag};
-use crate::api::conditions::{self, READY, RECONCILING, STALLED, UP_TO_DATE};
+use crate::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use crate::api::names::ANNOTATION_ASKED;
-use crate::api::{Asked, HookStatus, NodeDeploymentSpec, Rollout, Stage};
+use crate::api::{Asked, FleetPhase, HookStatus, NodeDeploymentSpec, Reason, Rollout, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{PlanState, TaskState};
 use crate::planner::fleet::sets::stage::took_over;
@@ -53,7 +53,8 @@ impl Verdict {
         if !is_current || meta.terminating {
             return Self::Progressing;
         }
-        let refused = |c: &conditions::Condition| c.reason == "InvalidSpec" && c.status != "Unknown";
+        let refused =
+            |c: &conditions::Condition| c.reason == Reason::InvalidSpec && c.status != Truth::Unknown;
         if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(refused) {
             return Self::Refused;
         }
@@ -61,7 +62,7 @@ impl Verdict {
             return Self::Stalled;
         }
         let replicas = seen.fleet.spec.as_ref().map_or(0, |spec| spec.replicas);
-        let is_settled = condition(RECONCILING).is_some_and(|c| c.status == "False");
+        let is_settled = condition(RECONCILING).is_some_and(|c| c.status == Truth::False);
         if replicas == 0 && is_settled {
             // What ran last may differ from the target.
             let has_completed = !status.requested_rollout_hash.is_empty()
@@ -308,7 +309,7 @@ impl FleetReport {
 
     /// True if a node has failed, or none serves although some should.
     fn is_out(&self) -> bool {
-        let has_failed = self.phase == "Failed"
+        let has_failed = self.phase == FleetPhase::Failed
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
             || self.nodes.iter().any(|node| node.health == Health::Failed);
         let serves = |node: &NodeReport| !node.health.is_ill();
@@ -441,23 +442,23 @@ fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
         return (sentence, None);
     }
     let Some(rollout) = &status.rollout else {
-        let stalled = condition(STALLED).filter(|c| c.status == "True");
+        let stalled = condition(STALLED).filter(|c| c.status == Truth::True);
         if let Some(stalled) = stalled {
-            let why = condition(UP_TO_DATE).filter(|c| c.status == "False").unwrap_or(stalled);
+            let why = condition(UP_TO_DATE).filter(|c| c.status == Truth::False).unwrap_or(stalled);
             return (format!("{}: {}", why.reason, why.message), None);
         }
-        let reconciling = condition(RECONCILING).filter(|c| c.status == "True");
+        let reconciling = condition(RECONCILING).filter(|c| c.status == Truth::True);
         return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
     };
-    let is_stalled = condition(STALLED).is_some_and(|c| c.status == "True");
-    let ill = |reason: &str| match reason {
-        "WaitingForWave" => false,
-        "NotReady" | "Missing" | "Terminating" => is_stalled,
+    let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True);
+    let ill = |reason: &str| match Reason::of(reason) {
+        Some(Reason::WaitingForWave) => false,
+        Some(Reason::NotReady | Reason::Missing | Reason::Terminating) => is_stalled,
         _ => true,
     };
     let worst =
         rollout.unconverged.first().filter(|node| ill(&node.reason) && rollout.stage != Stage::Retiring);
-    let asks_for_promotion = condition(UP_TO_DATE).is_some_and(|c| c.reason == "ReadyToPromote");
+    let asks_for_promotion = condition(UP_TO_DATE).is_some_and(|c| c.reason == Reason::ReadyToPromote);
     match worst {
         Some(node) => (format!("waiting for {}: {}", node.name, node.reason), Some(node.since)),
         None if asks_for_promotion => {

@@ -4,11 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use super::{Seen, age, in_namespace, tag};
-use crate::api::TaskType;
-use crate::api::conditions::{self, READY};
+use crate::api::conditions::{self, READY, Truth};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::names::place_of;
-use crate::api::{StatefulNodeSpec, Unconverged};
+use crate::api::{NodePhase, Reason, StatefulNodeSpec, TaskType, Unconverged};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::{Plan, TaskRecord};
 use crate::revision::{self, RevisionData};
@@ -96,10 +95,10 @@ impl NodeReport {
     /// A node of which no object was read, from the fleet's status.
     #[must_use]
     pub fn named(fleet: &str, unconverged: &Unconverged) -> Self {
-        let health = match unconverged.reason.as_str() {
-            "WaitingForWave" => Health::Before,
-            "NotReady" | "Terminating" => Health::Moving,
-            "SidecarUnreachable" | "Missing" => Health::Down,
+        let health = match Reason::of(&unconverged.reason) {
+            Some(Reason::WaitingForWave) => Health::Before,
+            Some(Reason::NotReady | Reason::Terminating) => Health::Moving,
+            Some(Reason::SidecarUnreachable | Reason::Missing) => Health::Down,
             _ => Health::Failed,
         };
         Self {
@@ -146,14 +145,14 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let plan = status.plan.as_ref().filter(|plan| plan.may_be_active());
     let plan = plan.and_then(|plan| plan.parse().ok()).filter(Plan::is_active);
     let task = plan.as_ref().and_then(Plan::current_task);
-    let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == "True");
+    let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == Truth::True);
     let is_behind = status.observed_generation != meta.generation;
     let granted =
         spec.is_none_or(|s| s.granted_hash.is_empty() || s.granted_hash == status.pod_template_hash);
     let serves = ready.is_some() && !meta.terminating && granted && !is_behind;
     let free_at = ready.map(|ready| ready.last_transition_time + goal.min_ready);
     let at_goal = spec.is_some_and(|spec| goal.is_met_by(node, spec));
-    let health = if status.phase == "Failed" || node.spec.is_err() {
+    let health = if status.phase == NodePhase::Failed || node.spec.is_err() {
         Health::Failed
     } else if serves && task.is_none_or(|task| TaskType::AwaitRemoval.is(task)) {
         match free_at {

@@ -1,6 +1,7 @@
 //! Selects which nodes of a fleet are listed and which are only counted, for terminal and page.
 
 use super::{FleetReport, Health, NodeReport, RolloutReport, age, tag};
+use crate::api::FleetPhase;
 
 /// The branches of a fleet's tree.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,7 +37,10 @@ impl FleetReport {
     /// The phase, if it adds anything to the summary of a rollout.
     #[must_use]
     pub fn aside(&self) -> Option<String> {
-        let says_more = matches!(self.phase.as_str(), "Paused" | "Failed" | "Terminating");
+        let says_more = matches!(
+            FleetPhase::of(&self.phase),
+            Some(FleetPhase::Paused | FleetPhase::Failed | FleetPhase::Terminating)
+        );
         (self.rollout.is_some() && says_more).then(|| self.phase.to_lowercase())
     }
 

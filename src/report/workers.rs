@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_temporal::api::{
-    RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+    Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
 };
 
 use super::{PlanReport, Verdict, in_namespace};
 use crate::api::HookStatus;
-use crate::api::conditions::{self, Condition, READY, RECONCILING, STALLED, UP_TO_DATE};
+use crate::api::conditions::{self, Condition, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use crate::engine::{PlanState, TaskState};
 
 /// The ramp of an active rollout.
@@ -104,7 +104,7 @@ impl Read {
         if !self.is_seen || self.is_terminating {
             return Verdict::Progressing;
         }
-        let refused = |c: &Condition| c.reason == "InvalidSpec" && c.status != "Unknown";
+        let refused = |c: &Condition| c.reason == Reason::InvalidSpec && c.status != Truth::Unknown;
         if [STALLED, UP_TO_DATE].into_iter().filter_map(|type_| self.condition(type_)).any(refused) {
             return Verdict::Refused;
         }
@@ -122,7 +122,7 @@ impl Read {
 
     fn summary(&self, verdict: Verdict) -> String {
         if self.is_terminating {
-            return "Terminating".to_owned();
+            return Reason::Terminating.into();
         }
         if verdict == Verdict::UpToDate {
             return "UpToDate".to_owned();
@@ -130,15 +130,15 @@ impl Read {
         if !self.is_seen {
             return "not looked at yet".to_owned();
         }
-        let is_short = |c: &&Condition| c.status == "True";
+        let is_short = |c: &&Condition| c.status == Truth::True;
         let why = match self.condition(UP_TO_DATE) {
             // The target is current, but its workers are not ready.
             Some(c) if is_short(&c) => self.condition(READY),
             other => other,
         };
-        let reason = why.map_or("NotStarted", |c| c.reason.as_str());
-        match (reason, self.status.ramp_percent) {
-            ("Ramping", Some(percent)) => format!("{reason} {percent}%"),
+        let reason = why.map_or(Reason::NotStarted.as_str(), |c| c.reason.as_str());
+        match self.status.ramp_percent {
+            Some(percent) if *reason == Reason::Ramping => format!("{reason} {percent}%"),
             _ => reason.to_owned(),
         }
     }
@@ -151,12 +151,12 @@ impl Read {
         if self.is_terminating {
             return with_message(RECONCILING).map(|c| c.message.clone()).unwrap_or_default();
         }
-        let not = |type_: &str| with_message(type_).filter(|c| c.status != "True");
+        let not = |type_: &str| with_message(type_).filter(|c| c.status != Truth::True);
         let Some(why) = not(UP_TO_DATE).or_else(|| not(READY)) else { return String::new() };
         let paused = self.spec.as_ref().is_some_and(|spec| spec.paused);
         let paused = if paused { " (paused)" } else { "" };
         // A blocked rollout is named by its reason; one in progress is described by its message.
-        let stands = why.status == "False" && why.type_ == UP_TO_DATE;
+        let stands = why.status == Truth::False && why.type_ == UP_TO_DATE;
         if stands {
             format!("{}: {}{paused}", why.reason, why.message)
         } else {

@@ -12,6 +12,7 @@ mod required;
 pub mod seed;
 pub mod sentence;
 pub mod task;
+pub mod words;
 
 #[cfg(test)]
 mod laws;

@@ -10,6 +10,7 @@ use tracing::debug;
 use windlass_core::revision::hash::hex;
 use windlass_engine::sentence::cut;
 
+use crate::api::Reason;
 use crate::cluster::{Cluster, ClusterError, Kind};
 
 /// The longest note that the API server accepts, in bytes.
@@ -20,8 +21,8 @@ const MAX_NOTE: usize = 1024;
 pub struct Event {
     /// True for type `Warning`.
     pub is_warning: bool,
-    /// The reason: one of [`crate::api::reasons::EVENTS`].
-    pub reason: &'static str,
+    /// The reason.
+    pub reason: Reason,
     /// Distinguishes it from other events with the same reason; the event's name is derived from it.
     pub cause: String,
     /// The note, a sentence.
@@ -30,12 +31,12 @@ pub struct Event {
 
 impl Event {
     /// An event of type `Normal`.
-    pub fn normal(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+    pub fn normal(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: false, reason, cause: cause.into(), note: note.into() }
     }
 
     /// An event of type `Warning`.
-    pub fn warning(reason: &'static str, cause: impl Into<String>, note: impl Into<String>) -> Self {
+    pub fn warning(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { is_warning: true, ..Self::normal(reason, cause, note) }
     }
 }
@@ -68,8 +69,8 @@ pub async fn send(cluster: &Cluster, about: &Value, event: &Event, instance: &st
         "eventTime": now.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "reportingController": "windlass.dev/operator",
         "reportingInstance": instance,
-        "action": event.reason,
-        "reason": event.reason,
+        "action": event.reason.as_str(),
+        "reason": event.reason.as_str(),
         "type": if event.is_warning { "Warning" } else { "Normal" },
         "note": cut(&event.note, MAX_NOTE),
         "regarding": {

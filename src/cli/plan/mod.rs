@@ -14,6 +14,7 @@ use super::target::{Kind, Located, ObjectSelector, Selected};
 use super::text::{Line, Style, Terminal};
 use crate::api::names::GROUP;
 use crate::foresight::{Change, Foreseen, Outcome, foresee};
+use crate::planner::fleet::forecast::Action;
 use crate::report::about;
 
 /// The arguments of `windlass plan`.
@@ -268,14 +269,14 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
 fn order(foreseen: &Foreseen) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for wave in &foreseen.waves {
-        let sign = |action: &str| match action {
-            "Create" => "+",
-            "Remove" => "-",
-            "Adopt" => "=",
-            _ => "",
+        let sign = |action| match action {
+            Action::Create => "+",
+            Action::Remove => "-",
+            Action::Adopt => "=",
+            Action::Update => "",
         };
         let names: Vec<String> =
-            wave.nodes.iter().map(|node| format!("{}{}", sign(&node.action), node.name)).collect();
+            wave.nodes.iter().map(|node| format!("{}{}", sign(node.action), node.name)).collect();
         texts.push(format!("{}: {}", wave.when, names.join(" ")));
     }
     if texts.is_empty() {
@@ -283,7 +284,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
     }
     texts.extend(foreseen.made_as_they_were());
     // With only removals left, each wave already lists its nodes.
-    if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == "Remove") {
+    if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == Action::Remove) {
         return texts;
     }
     let time = match foreseen.about_seconds {

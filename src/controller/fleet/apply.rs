@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
-use crate::api::{NodeDeploymentStatus, RawPlan};
+use crate::api::{NodeDeploymentStatus, RawPlan, Reason};
 use crate::apply::{fleet_children, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
@@ -178,7 +178,7 @@ impl Fleet<'_> {
                 urgency = Urgency::Now;
                 let to = short(&old.target_hash);
                 let note = format!("the plan to {to} is superseded by a new one to {to}: {message}");
-                events.push(Event::normal("RolloutSuperseded", &old.id, note));
+                events.push(Event::normal(Reason::RolloutSuperseded, &old.id, note));
                 let next = self.begin_again(&mut status, &facts, old, reason)?;
                 plan = Some(next);
             }

@@ -3,7 +3,7 @@
 use super::context::Fleet;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use crate::api::status::HISTORY_LIMIT;
-use crate::api::{PlanId, Stage, TaskType};
+use crate::api::{PlanId, Reason, Stage, TaskType};
 use crate::engine::{self, Plan, SkipRefused, TaskState};
 use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::fleet::FleetFacts;
@@ -38,7 +38,7 @@ impl Fleet<'_> {
             ),
             Some(Err(refused)) => refused.to_string(),
         };
-        self.warn("SkipRefused", task_id, note);
+        self.warn(Reason::SkipRefused, task_id, note);
         false
     }
 
@@ -58,7 +58,7 @@ impl Fleet<'_> {
                 "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
                 facts.requested
             );
-            self.warn("StaleForcePromote", asked, note);
+            self.warn(Reason::StaleForcePromote, asked, note);
         }
         let current = self.scope.fleet.status.plan.as_ref().and_then(crate::api::RawPlan::id);
         let plan =
@@ -71,12 +71,12 @@ impl Fleet<'_> {
                 "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the \
                  template to what is wanted, and it follows the promotion"
             );
-            self.warn("InvalidSpec", format!("{ANNOTATION_ABORT}={id} promotes"), note);
+            self.warn(Reason::InvalidSpec, format!("{ANNOTATION_ABORT}={id} promotes"), note);
         }
         self.refuse_unknown_plans(facts);
         let restart = meta.annotation(crate::api::names::ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            self.warn("InvalidSpec", text, unreadable_restart(text));
+            self.warn(Reason::InvalidSpec, text, unreadable_restart(text));
         }
     }
 
@@ -102,14 +102,14 @@ impl Fleet<'_> {
             }
             let is = current.as_ref().map_or_else(String::new, |id| format!("; its plan is {id}"));
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
-            self.warn("InvalidSpec", format!("{key}={id}"), note);
+            self.warn(Reason::InvalidSpec, format!("{key}={id}"), note);
         }
         // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
         let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
         let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
         if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {
             let note = format!("{skip:?} is no task of a plan of this fleet, and nothing is skipped");
-            self.warn("SkipRefused", skip, note);
+            self.warn(Reason::SkipRefused, skip, note);
         }
     }
 }

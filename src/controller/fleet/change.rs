@@ -3,7 +3,7 @@
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::ids::field;
-use crate::api::{Ending, NodeDeploymentStatus, RawPlan, RevisionName, RolloutHash, SetName, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Reason, RevisionName, RolloutHash, SetName, Stage};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState};
@@ -34,7 +34,7 @@ impl Fleet<'_> {
                     "the plan to {to} is given up: status.rollout is lost, and nothing tells which nodes it has made; \
                      what is wanted is begun anew"
                 );
-                Event::normal("RolloutSuperseded", &plan.id, note)
+                Event::normal(Reason::RolloutSuperseded, &plan.id, note)
             }
             PlanState::Complete => {
                 end(&mut status, &plan, Ending::Complete, "", self.now);
@@ -43,7 +43,7 @@ impl Fleet<'_> {
             }
             _ => {
                 fail(&mut status, facts, &plan, "Unreadable", self.now);
-                Event::warning("RolloutFailed", &plan.id, &plan.failure)
+                Event::warning(Reason::RolloutFailed, &plan.id, &plan.failure)
             }
         };
         StatusChange::of_plan(status, Some(plan), vec![event])
@@ -291,7 +291,7 @@ impl Fleet<'_> {
     ) -> Vec<Event> {
         if plan.state != PlanState::Complete {
             fail(status, facts, plan, &plan.failure, self.now);
-            return vec![Event::warning("RolloutFailed", &plan.id, &plan.failure)];
+            return vec![Event::warning(Reason::RolloutFailed, &plan.id, &plan.failure)];
         }
         let mut events = Vec::new();
         let rollout_target = rollout_target_of(&self.scope.fleet.status);
@@ -320,7 +320,7 @@ fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
     let (set, before) = (&rollout.entrant, rollout.incumbent_text());
     let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
-    Event::normal("Promoted", &plan.id, note)
+    Event::normal(Reason::Promoted, &plan.id, note)
 }
 
 /// What is said of traffic where a promotion is given up that had moved it.
@@ -337,12 +337,12 @@ fn why_back(facts: &FleetFacts) -> &'static str {
 
 fn started(plan: &Plan, start: &Start) -> Event {
     let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
-    Event::normal("RolloutStarted", &plan.id, note)
+    Event::normal(Reason::RolloutStarted, &plan.id, note)
 }
 
 fn completed(facts: &FleetFacts, plan: &Plan) -> Event {
     let note = format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
-    Event::normal("RolloutComplete", &plan.id, note)
+    Event::normal(Reason::RolloutComplete, &plan.id, note)
 }
 
 fn ended(
@@ -358,12 +358,12 @@ fn ended(
             let (to, why) = (short(&start.target), start.cause.as_str());
             let back = back_again(facts);
             let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
-            Some(Event::normal("RolloutSuperseded", &old.id, note))
+            Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
         (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
             let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
             let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
-            Some(Event::normal("RolloutSuperseded", &old.id, note))
+            Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
@@ -371,7 +371,7 @@ fn ended(
             let nodes =
                 if facts.set_rollout.is_some() { "its new nodes go" } else { "nodes stay at what they run" };
             let note = format!("the rollout to {from} was aborted{}; {nodes}", back_again(facts));
-            Some(Event::warning("RolloutAborted", &old.id, note))
+            Some(Event::warning(Reason::RolloutAborted, &old.id, note))
         }
         (Ending::RolledBack, _) => {
             let by_hook = hooks::failure(facts).filter(|_| hooks::rolls_back(facts));
@@ -389,7 +389,7 @@ fn ended(
                 let said = [why, std::mem::take(&mut entry.message)];
                 entry.message = said.iter().filter(|s| !s.is_empty()).cloned().collect::<Vec<_>>().join("; ");
             }
-            Some(Event::warning("RolledBack", &old.id, note))
+            Some(Event::warning(Reason::RolledBack, &old.id, note))
         }
         _ => None,
     }

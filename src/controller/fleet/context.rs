@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::api::RevisionName;
+use crate::api::{Reason, RevisionName};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
@@ -54,7 +54,7 @@ impl<'a> Fleet<'a> {
         self.cx.events.record(Kind::NodeDeployment, &self.scope.fleet.meta, event);
     }
 
-    pub(super) fn warn(&self, reason: &'static str, cause: impl Into<String>, note: impl Into<String>) {
+    pub(super) fn warn(&self, reason: Reason, cause: impl Into<String>, note: impl Into<String>) {
         self.record(&Event::warning(reason, cause, note));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookPoint, HookRetry, RawPlan, Rollout};
+use crate::api::{HookPoint, HookRetry, RawPlan, Reason, Rollout};
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::cluster::{Kind, Part, Target};
@@ -213,7 +213,7 @@ impl Fleet<'_> {
     pub(super) fn tell_of_hooks(&self, facts: &FleetFacts) {
         for place in hooks::failures(facts) {
             let note = format!("{} failed: {}", place.name(), place.said());
-            self.warn("HookFailed", place.at.tried(), note);
+            self.warn(Reason::HookFailed, place.at.tried(), note);
         }
         for place in hooks::asking(facts) {
             let id = &place.at.task_id;
@@ -222,7 +222,7 @@ impl Fleet<'_> {
                 place.name(),
                 self.scope.fleet.meta.name
             );
-            self.record(&Event::normal("ApprovalRequested", place.at.tried(), note));
+            self.record(&Event::normal(Reason::ApprovalRequested, place.at.tried(), note));
         }
     }
 }

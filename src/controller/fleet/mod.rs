@@ -20,6 +20,7 @@ use super::events::{Event, EventType};
 use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
+use crate::api::Reason;
 use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::report::spec_is_unreadable;
@@ -66,7 +67,14 @@ async fn unreadable_spec(
     let (kind, before) = (Kind::NodeDeployment, &*fleet.status);
     let next = save(cx, kind, &fleet.meta, before, &status, Urgency::Now, Progress::default()).await?;
     let cause = format!("{}/{sentence}", fleet.meta.generation);
-    cx.events.send(Kind::NodeDeployment, &fleet.meta, EventType::Warning, "InvalidSpec", &cause, &sentence);
+    cx.events.send(
+        Kind::NodeDeployment,
+        &fleet.meta,
+        EventType::Warning,
+        Reason::InvalidSpec,
+        &cause,
+        &sentence,
+    );
     Ok(next)
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::apply::{Applied, StatusChange, Then};
 use super::context::Fleet;
-use crate::api::NodeDeploymentStatus;
 use crate::api::conditions;
 use crate::api::names::ANNOTATION_RETRY;
+use crate::api::{NodeDeploymentStatus, Reason};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedNode;
 use crate::controller::record::Progress;
@@ -78,18 +78,18 @@ impl Fleet<'_> {
     fn tell_of_status(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
         let generation = self.scope.fleet.meta.generation;
         for sentence in facts.invalid.iter().chain(&facts.not_applied) {
-            self.warn("InvalidSpec", format!("{generation}/{sentence}"), sentence);
+            self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
         }
         for conflict in &facts.conflicts {
-            self.warn("InvalidSpec", &conflict.message, &conflict.message);
+            self.warn(Reason::InvalidSpec, &conflict.message, &conflict.message);
         }
         self.tell_of_hooks(facts);
-        let stalled =
-            conditions::find(&status.conditions, conditions::STALLED).filter(|c| c.reason == "NoProgress");
+        let stalled = conditions::find(&status.conditions, conditions::STALLED)
+            .filter(|c| c.reason == Reason::NoProgress);
         // A stall after some progress is another one.
         if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
             let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
-            self.warn("RolloutStalled", cause, &condition.message);
+            self.warn(Reason::RolloutStalled, cause, &condition.message);
         }
     }
 

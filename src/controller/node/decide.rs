@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::context::{Failed, Node};
 use super::observe::Observed;
-use crate::api::StatefulNodeSpec;
 use crate::api::names::ANNOTATION_SKIP;
+use crate::api::{Reason, StatefulNodeSpec};
 use crate::apply::{Admission, node_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
@@ -159,7 +159,7 @@ impl Node<'_> {
             // The task of a plan that is over stays named until somebody removes the annotation.
             Err(engine::SkipRefused::PlanOver { .. }) => false,
             Err(refused) => {
-                self.record(&Event::warning("SkipRefused", task_id, refused.to_string()));
+                self.record(&Event::warning(Reason::SkipRefused, task_id, refused.to_string()));
                 false
             }
         }

@@ -1,6 +1,7 @@
 //! The first stage: what is so, by what is known without asking.
 
 use super::context::Node;
+use crate::api::Reason;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::controller::events::Event;
 use crate::controller::record::found;
@@ -43,7 +44,7 @@ impl<'a> Node<'a> {
     fn refuse_what_cannot_be_read(&self) {
         let restart = self.stored.meta.annotation(ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            self.record(&Event::warning("InvalidSpec", text, unreadable_restart(text)));
+            self.record(&Event::warning(Reason::InvalidSpec, text, unreadable_restart(text)));
         }
     }
 }

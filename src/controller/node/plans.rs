@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 
 use super::change::StatusChange;
 use super::context::Node;
-use crate::api::{Ending, HistoryEntry};
+use crate::api::{Ending, HistoryEntry, Reason};
 use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState, TaskState};
@@ -30,7 +30,7 @@ impl Node<'_> {
     pub(super) fn end_unreadable(&self, mut plan: Plan) -> StatusChange {
         plan.retry_at = Some(self.now + TimeDelta::seconds(RETRY_SECONDS));
         let entry = self.entry(&plan, Ending::Failed, "Unreadable");
-        let event = Event::warning("PlanFailed", &plan.id, &plan.failure);
+        let event = Event::warning(Reason::PlanFailed, &plan.id, &plan.failure);
         StatusChange {
             next: Next::on_event().at(plan.retry_at, self.now),
             entries: vec![entry],
@@ -92,13 +92,13 @@ impl Node<'_> {
         match ending {
             Ending::Complete => {
                 let note = format!("{} is complete", plan.recipe);
-                events.push(Event::normal("PlanComplete", &plan.id, note));
+                events.push(Event::normal(Reason::PlanComplete, &plan.id, note));
             }
             Ending::Failed => {
-                events.push(Event::warning("PlanFailed", &plan.id, &plan.failure));
+                events.push(Event::warning(Reason::PlanFailed, &plan.id, &plan.failure));
                 if let Some(task) = plan.tasks.iter().find(|t| t.state == TaskState::Failed) {
                     let note = format!("{} failed: {}", task.type_, task.message);
-                    events.push(Event::warning("TaskFailed", &task.id, note));
+                    events.push(Event::warning(Reason::TaskFailed, &task.id, note));
                 }
             }
             Ending::Superseded | Ending::Aborted | Ending::RolledBack => {}
@@ -144,6 +144,6 @@ impl Node<'_> {
 fn start(plan: Plan, entries: Vec<HistoryEntry>) -> StatusChange {
     let target = short(&plan.target_hash);
     let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
-    let events = vec![Event::normal("PlanStarted", &plan.id, note)];
+    let events = vec![Event::normal(Reason::PlanStarted, &plan.id, note)];
     StatusChange { entries, events, ..StatusChange::of(Some(plan)) }
 }

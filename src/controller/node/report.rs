@@ -5,7 +5,7 @@ use super::change::StatusChange;
 use super::context::{Failed, Node};
 use crate::api::conditions::{self, READY};
 use crate::api::status::remember;
-use crate::api::{HistoryEntry, StatefulNodeStatus};
+use crate::api::{HistoryEntry, NodePhase, Reason, StatefulNodeStatus};
 use crate::cluster::Kind;
 use crate::controller::events::Event;
 use crate::controller::hooks::has_moved;
@@ -63,7 +63,7 @@ impl Node<'_> {
     /// rest on it.
     fn urgency<'p>(&self, plan: &'p Plan, next: &StatefulNodeStatus) -> Urgency<'p> {
         let before = self.status();
-        let failed = |s: &StatefulNodeStatus| s.phase == "Failed";
+        let failed = |s: &StatefulNodeStatus| s.phase == NodePhase::Failed;
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
         // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
         let at_grant = || self.facts().grant().is_some_and(|grant| *grant == *before.pod_template_hash);
@@ -121,7 +121,7 @@ impl Node<'_> {
         let next = save(self.cx, kind, meta, before, after, urgency, progress).await?;
         if let Some(sentence) = invalid.or(self.report.not_applied.as_deref()) {
             let cause = format!("{}/{sentence}", self.stored.meta.generation);
-            self.record(&Event::warning("InvalidSpec", cause, sentence));
+            self.record(&Event::warning(Reason::InvalidSpec, cause, sentence));
         }
         Ok(next)
     }

@@ -8,6 +8,7 @@ use super::chart::chart;
 use super::task_sign;
 use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
 use crate::foresight::{Foreseen, Outcome};
+use crate::planner::fleet::forecast::Action;
 use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time};
 
 /// The page of one fleet. `acts`: true if it has buttons.
@@ -217,11 +218,11 @@ fn next(view: &FleetView) -> Markup {
 
 /// A forecast, as `windlass plan` prints it.
 pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
-    let sign = |action: &str| match action {
-        "Create" => ("+", "made"),
-        "Remove" => ("−", "leaves"),
-        "Adopt" => ("=", "runs it already"),
-        _ => ("", ""),
+    let sign = |action| match action {
+        Action::Create => ("+", "made"),
+        Action::Remove => ("−", "leaves"),
+        Action::Adopt => ("=", "runs it already"),
+        Action::Update => ("", ""),
     };
     html! {
         @if let Some(refused) = &foreseen.refused { p.ill { (refused) } }
@@ -234,7 +235,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                         dt { (wave.when) }
                         dd {
                             @for node in wave.nodes.iter().take(NAMES) {
-                                @let (sign, words) = sign(&node.action);
+                                @let (sign, words) = sign(node.action);
                                 span.node { (sign) (node.name) (screen_reader_text(words)) } " "
                             }
                             @if wave.nodes.len() > NAMES { span.dim { "and " (wave.nodes.len() - NAMES) " more" } }

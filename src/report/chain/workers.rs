@@ -1,7 +1,7 @@
 //! Explains why a `WorkerDeployment` is in its state.
 
 use serde_json::Value;
-use windlass_temporal::api::{VersionRecord, VersionState, WorkerDeploymentStatus};
+use windlass_temporal::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 
 use super::{Chain, TimelineEntry, pod_words, telling};
 use crate::api::{Condition, TaskType};
@@ -113,37 +113,37 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
         let build = report.versions.iter().find(|v| v.build_id.as_str() == report.target_build_id);
         build.and_then(|version| version.deployment.as_deref())
     };
-    match condition.reason.as_str() {
-        "ReadyToPromote" => {
+    match Reason::of(&condition.reason) {
+        Some(Reason::ReadyToPromote) => {
             chain.offer("give it all new workflows", format!("windlass promote {target}"));
         }
-        "Aborted" | "RolledBack" | "PlanFailed" => {
+        Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
             chain.offer("try the same target again", format!("windlass retry {target}"));
         }
-        "InvalidSpec" => chain.offer("put the spec right", edit()),
-        "TemporalUnreachable" => {
+        Some(Reason::InvalidSpec) => chain.offer("put the spec right", edit()),
+        Some(Reason::TemporalUnreachable) => {
             let command = format!("kubectl get wwd/{name} -n {namespace} -o jsonpath='{{.spec.connection}}'");
             chain.offer("see where Temporal is looked for, and look whether it runs there", command);
             chain.offer("name another address in spec.connection", edit());
         }
-        "CredentialsInvalid" | "ConnectionSecretNotFound" => {
+        Some(Reason::CredentialsInvalid | Reason::ConnectionSecretNotFound) => {
             chain.offer("see which Secrets there are", format!("kubectl get secrets -n {namespace}"));
             chain.offer("name others in spec.connection", edit());
         }
-        "VersionLimitReached" => {
+        Some(Reason::VersionLimitReached) => {
             chain.offer("see which versions workflows still run on", format!("windlass status {target}"));
             chain.offer("allow more by spec.maxVersions", edit());
         }
-        "OwnedByOther" => chain.offer(
+        Some(Reason::OwnedByOther) => chain.offer(
             "take the other manager away, if it is gone",
             "temporal worker deployment manager-identity unset".to_owned(),
         ),
-        "WaitingForPollers" | "MissingTaskQueues" => {
+        Some(Reason::WaitingForPollers | Reason::MissingTaskQueues) => {
             if let Some(deployment) = wanted() {
                 let command = format!("kubectl logs deployment/{deployment} -n {namespace}");
                 chain.offer("read what its workers say", command);
             }
-            if condition.reason == "MissingTaskQueues" {
+            if condition.reason == Reason::MissingTaskQueues {
                 chain.offer("go back to what ran before", format!("windlass rollback {target}"));
             }
         }

@@ -21,25 +21,14 @@ pub const STALLED: &str = "Stalled";
 /// Condition type: kstatus reads `True` as in progress.
 pub const RECONCILING: &str = "Reconciling";
 
-/// A condition's status.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Truth {
-    /// It holds.
-    True,
-    /// It does not hold.
-    False,
-    /// It cannot be told.
-    Unknown,
-}
-
-impl Truth {
-    /// The word in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        }
+crate::engine::words! {
+    /// A condition's status.
+    pub enum Truth {
+        /// It holds.
+        True,
+        /// It does not hold.
+        False,
+        /// It cannot be told.
+        Unknown,
     }
 }

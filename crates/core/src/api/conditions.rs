@@ -41,7 +41,7 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
 /// Whether the condition of this type is there and `True`.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find(conditions, type_).is_some_and(|c| c.status == "True")
+    find(conditions, type_).is_some_and(|c| c.status == Truth::True)
 }
 
 /// The longest message of a condition, in bytes: an object's status is bounded.
@@ -54,19 +54,20 @@ pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     truth: Truth,
-    reason: &str,
+    reason: impl Into<String>,
     message: &str,
     generation: i64,
     now: DateTime<Utc>,
 ) {
+    let reason = reason.into();
     // The set is closed: what is not in it is on no page, and no tool knows it.
     #[cfg(test)]
-    assert!(super::reasons::may_say(type_, truth, reason), "{type_}={truth:?} may not say {reason:?}");
+    assert!(super::reasons::may_say(type_, truth, &reason), "{type_}={truth} may not say {reason}");
     let status = truth.as_str();
     let next = |since| Condition {
         type_: type_.to_owned(),
         status: status.to_owned(),
-        reason: reason.to_owned(),
+        reason,
         message: cut(message, MAX_MESSAGE_BYTES),
         last_transition_time: since,
         observed_generation: generation,

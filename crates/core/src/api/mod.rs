@@ -16,6 +16,7 @@ pub mod made_up_names;
 pub mod names;
 pub mod node_deployment;
 pub mod packed;
+mod phases;
 pub mod plan_field;
 mod policies;
 mod problem;
@@ -45,15 +46,17 @@ pub use node_deployment::{
     NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
 };
 pub use packed::PackedTexts;
+pub use phases::{FleetPhase, NodePhase};
 pub use plan_field::RawPlan;
 pub use policies::{ClaimRetention, DeletionPolicy};
 pub use problem::Problem;
+pub use reasons::Reason;
 pub use rollout::{NodeCounts, Rollout, Stage, Unconverged};
 pub use stateful_node::{
     Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
 };
 pub use status::{
-    Asked, Filling, HookRetry, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
+    Asked, Filling, HookRetry, HookState, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
 };
 pub use task_type::TaskType;
 

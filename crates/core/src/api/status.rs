@@ -153,6 +153,16 @@ pub struct HookStatus {
     pub message: String,
 }
 
+crate::engine::words! {
+    /// How a hook stands that somebody has to look at.
+    pub enum HookState {
+        /// It failed.
+        Failed,
+        /// It waits for a person.
+        AwaitingApproval,
+    }
+}
+
 /// How many hooks a status names.
 pub const HOOKS_LIMIT: usize = 20;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use windlass_core::api::conditions::{
     self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE,
 };
-use windlass_core::api::{AtHook, Condition};
+use windlass_core::api::{AtHook, Condition, Ending};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
@@ -168,7 +168,9 @@ fn condition_values(
         (None, None) => (Truth::False, Reason::NotStarted, String::new()),
         (None, Some(PlanState::Failed)) => (Truth::False, Reason::RolloutFailed, String::new()),
         (None, Some(PlanState::Aborted)) => (Truth::False, Reason::RolloutAborted, String::new()),
-        (None, Some(_)) if status.rejected.as_ref().is_some_and(|r| r.outcome == "RolledBack") => {
+        (None, Some(_))
+            if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack)) =>
+        {
             (Truth::False, Reason::RolledBack, String::new())
         }
         (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
@@ -220,9 +222,9 @@ fn up_to_date(
         return (Truth::False, *reason, message.clone());
     }
     if let Some(rejected) = &status.rejected {
-        let (reason, what) = match rejected.outcome.as_str() {
-            "RolledBack" => (Reason::RolledBack, "was rolled back"),
-            "Failed" => (Reason::PlanFailed, "has failed"),
+        let (reason, what) = match rejected.ending() {
+            Some(Ending::RolledBack) => (Reason::RolledBack, "was rolled back"),
+            Some(Ending::Failed) => (Reason::PlanFailed, "has failed"),
             _ => (Reason::Aborted, "was aborted"),
         };
         let why = if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) };
@@ -280,12 +282,10 @@ pub fn awaited_reason(progress: &Value) -> Option<Reason> {
 }
 
 fn cause(status: &WorkerDeploymentStatus) -> Reason {
-    match status.cause.as_deref() {
-        Some("RetryRequested") => Reason::RetryRequested,
-        Some("Superseded") => Reason::Superseded,
-        Some("ChildDrift") => Reason::ChildDrift,
-        _ => Reason::TemplateChanged,
-    }
+    let known = status.cause.as_deref().and_then(Reason::of);
+    let is_cause =
+        |cause: &Reason| matches!(cause, Reason::RetryRequested | Reason::Superseded | Reason::ChildDrift);
+    known.filter(is_cause).unwrap_or(Reason::TemplateChanged)
 }
 
 fn ready(facts: &Facts) -> (Truth, Reason, String) {

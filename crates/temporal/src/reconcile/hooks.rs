@@ -5,6 +5,7 @@ use windlass_core::api::{AtHook, HookPoint, OnHookFailure};
 use windlass_engine::{Env, Plan, PlanState, control};
 
 use super::state::Reconcile;
+use crate::api::Reason;
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::hooks::{HookContext, HookedObject, HooksRejected};
@@ -27,7 +28,7 @@ impl Reconcile<'_> {
         self.hooks_accepted = false;
         if let HooksRejected::Permanent(sentence) = &refused {
             let cause = format!("{}/{sentence}", self.facts.generation);
-            self.record_event(Event::warning("InvalidSpec", cause, sentence.clone()));
+            self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
         }
         self.facts.invalid.get_or_insert_with(|| refused.sentence().to_owned());
     }
@@ -54,7 +55,7 @@ impl Reconcile<'_> {
         if let Some(at) = AtHook::of(plan) {
             let message = hooks::last_message(&at);
             let note = format!("hook {} failed, and it goes on without it: {message}", at.hook);
-            self.record_event(Event::warning("HookFailed", at.tried(), note));
+            self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         }
         control::pass_over(plan)
     }
@@ -65,14 +66,14 @@ impl Reconcile<'_> {
         let passes = plan.and_then(|plan| hooks::on_failure(&self.facts, plan));
         if at.failed && passes != Some(OnHookFailure::Continue) {
             let note = format!("hook {} failed: {}", at.hook, hooks::last_message(&at));
-            self.record_event(Event::warning("HookFailed", at.tried(), note));
+            self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         } else if at.asks && !at.failed {
             let (name, id) = (&self.facts.name, &at.task_id);
             let note = format!(
                 "hook {} waits for a person: windlass approve wwd/{name}, or the annotation windlass.dev/approve={id}",
                 at.hook
             );
-            self.record_event(Event::normal("ApprovalRequested", at.tried(), note));
+            self.record_event(Event::normal(Reason::ApprovalRequested, at.tried(), note));
         }
     }
 
@@ -88,7 +89,11 @@ impl Reconcile<'_> {
         if self.scope().write(&write).await.is_ok() {
             let note =
                 format!("the ramp was changed by hand, and is put back at the plan's step of {percent} %");
-            self.record_event(Event::warning("RampRestored", format!("{}/{}", plan.id, self.now), note));
+            self.record_event(Event::warning(
+                Reason::RampRestored,
+                format!("{}/{}", plan.id, self.now),
+                note,
+            ));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::api::{HistoryEntry, RawPlan, Rejected};
+use windlass_core::api::{Ending, HistoryEntry, RawPlan, Rejected};
 use windlass_engine::{Advance, Env, Plan, PlanState, control, executor};
 
 use super::IMMEDIATELY;
@@ -44,7 +44,7 @@ impl Reconcile<'_> {
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
                 let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
-                self.record_event(Event::normal("RolloutStarted", &fresh.id, note));
+                self.record_event(Event::normal(Reason::RolloutStarted, &fresh.id, note));
                 if let Some(rejected) = status.rejected.take() {
                     let names_it = requests.retried_plan() == Some(rejected.plan_id.as_str());
                     let words = requests.retry.clone().filter(|_| names_it);
@@ -61,8 +61,8 @@ impl Reconcile<'_> {
                         "the rollout to {} makes room for one to {} ({})",
                         old.target_hash, target.hash, target.build
                     );
-                    self.record_event(Event::normal("RolloutSuperseded", &old.id, note));
-                    self.record(&mut status, old, "Superseded", "Superseded", "");
+                    self.record_event(Event::normal(Reason::RolloutSuperseded, &old.id, note));
+                    self.record(&mut status, old, Ending::Superseded, Reason::Superseded, "");
                 }
                 if decision == Decision::Supersede {
                     let fresh = begin::plan(&self.facts, plan.as_ref(), Reason::Superseded, 0, now);
@@ -89,16 +89,16 @@ impl Reconcile<'_> {
         self.end_gates(old).await;
         let (outcome, reason, message) = if let Decision::RollBack { reason, message } = decision {
             control::supersede(old, self.now);
-            ("RolledBack", *reason, message.clone())
+            (Ending::RolledBack, *reason, message.clone())
         } else {
             control::abort(old, self.now);
-            ("Aborted", Reason::Aborted, String::new())
+            (Ending::Aborted, Reason::Aborted, String::new())
         };
-        let event = if outcome == "RolledBack" { "RolledBack" } else { "RolloutAborted" };
+        let event = if outcome == Ending::RolledBack { Reason::RolledBack } else { Reason::RolloutAborted };
         let why = if message.is_empty() { "a person asked for it" } else { &message };
         let note = format!("rollout {} to {build} is taken back: {why}", old.id);
         self.record_event(Event::warning(event, &old.id, note));
-        self.record(status, old, outcome, reason.as_str(), &message);
+        self.record(status, old, outcome, reason, &message);
         if self.facts.is_at_target() {
             // Only steps after the promotion are skipped: nothing is rolled back.
             return;
@@ -107,7 +107,7 @@ impl Reconcile<'_> {
             hash: old.target_hash.clone(),
             build_id: build.to_string(),
             plan_id: old.id.to_string(),
-            outcome: outcome.to_owned(),
+            outcome: outcome.into(),
             message,
         });
     }
@@ -139,11 +139,11 @@ impl Reconcile<'_> {
                     plan.state = PlanState::Superseded;
                     status.plan = Some(RawPlan::of(plan));
                     let message = "tasks went elsewhere before the last hooks were done";
-                    self.record(status, plan, "Superseded", Reason::ChildDrift.as_str(), message);
+                    self.record(status, plan, Ending::Superseded, Reason::ChildDrift, message);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
-                    self.record_event(Event::normal("RolloutComplete", &plan.id, note));
-                    self.record(status, plan, "Complete", Reason::RolloutComplete.as_str(), "");
+                    self.record_event(Event::normal(Reason::RolloutComplete, &plan.id, note));
+                    self.record(status, plan, Ending::Complete, Reason::RolloutComplete, "");
                     self.complete(status);
                 } else {
                     self.fail(status, plan, &plan.target_hash, &plan.failure);
@@ -164,7 +164,7 @@ impl Reconcile<'_> {
         control::supersede(&mut plan, self.now);
         let mut status = self.facts.status.clone();
         status.plan = Some(RawPlan::of(&plan));
-        self.record(&mut status, &plan, "Superseded", Reason::Terminating.as_str(), "");
+        self.record(&mut status, &plan, Ending::Superseded, Reason::Terminating, "");
         self.facts.status = status;
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Reconcile<'_> {
 
     /// Records that a plan failed; its target is rejected until a person retries it.
     fn fail(&self, status: &mut WorkerDeploymentStatus, plan: &Plan, hash: &str, why: &str) {
-        self.record(status, plan, "Failed", Reason::PlanFailed.as_str(), why);
+        self.record(status, plan, Ending::Failed, Reason::PlanFailed, why);
         status.rejected = Some(Rejected {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),
@@ -208,25 +208,25 @@ impl Reconcile<'_> {
             outcome: "Failed".to_owned(),
             message: why.to_owned(),
         });
-        self.record_event(Event::warning("RolloutFailed", &plan.id, why));
+        self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
     }
 
     fn record(
         &self,
         status: &mut WorkerDeploymentStatus,
         plan: &Plan,
-        outcome: &str,
-        reason: &str,
+        outcome: Ending,
+        reason: Reason,
         message: &str,
     ) {
-        self.cx.metrics.count_rollout(outcome);
+        self.cx.metrics.count_rollout(outcome.as_str());
         let entry = HistoryEntry {
             plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
             from_hash: status.last_completed_rollout_hash.clone().unwrap_or_default(),
             target_hash: plan.target_hash.clone(),
-            outcome: outcome.to_owned(),
-            reason: reason.to_owned(),
+            outcome: outcome.into(),
+            reason: reason.into(),
             message: windlass_engine::sentence::cut(message, 512),
             started_at: Some(plan.started_at),
             finished_at: plan.finished_at.or(Some(self.now)),

@@ -10,7 +10,7 @@ use windlass_engine::{Plan, control};
 
 use super::state::Reconcile;
 use super::{IMMEDIATELY, RESYNC};
-use crate::api::WorkerDeploymentStatus;
+use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::cluster::ClusterError;
 use crate::events::Event;
@@ -36,7 +36,7 @@ impl Reconcile<'_> {
         let active = plan.as_ref().is_some_and(Plan::is_active);
         if let Decision::Refuse { message, .. } = &decision {
             let cause = format!("{}/{}", self.facts.target.hash, self.facts.generation);
-            self.record_event(Event::warning("VersionLimitReached", cause, message.clone()));
+            self.record_event(Event::warning(Reason::VersionLimitReached, cause, message.clone()));
         }
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             self.skip(plan);
@@ -87,7 +87,7 @@ impl Reconcile<'_> {
         if let Err(refused) = control::skip(plan, task, &self.cx.registry, self.now) {
             let is_over = matches!(refused, control::SkipRefused::TaskOver { .. });
             if !is_over {
-                self.record_event(Event::warning("SkipRefused", task, refused.to_string()));
+                self.record_event(Event::warning(Reason::SkipRefused, task, refused.to_string()));
             }
         }
     }
@@ -102,7 +102,7 @@ impl Reconcile<'_> {
                 "spec.forcePromote is {promoted}, and what is wanted is {} ({})",
                 target.hash, target.build
             );
-            self.record_event(Event::warning("StaleForcePromote", promoted.clone(), note));
+            self.record_event(Event::warning(Reason::StaleForcePromote, promoted.clone(), note));
         }
     }
 
@@ -111,7 +111,7 @@ impl Reconcile<'_> {
         // Hooks have their own time-out.
         let Some(task) = stalled.filter(|task| hook_of(task).is_none()) else { return };
         let note = format!("task {} gets no further: {}", task.type_, task.message);
-        self.record_event(Event::warning("RolloutStalled", task.id.clone(), note));
+        self.record_event(Event::warning(Reason::RolloutStalled, task.id.clone(), note));
     }
 
     fn requeue_after(

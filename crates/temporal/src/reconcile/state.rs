@@ -125,7 +125,7 @@ impl<'a> Reconcile<'a> {
             Err(ClusterError::Refused(sentence)) => {
                 let sentence = format!("spec.template: the API server refuses it: {sentence}");
                 let cause = format!("{}/{sentence}", self.facts.generation);
-                self.record_event(Event::warning("InvalidSpec", cause, sentence.clone()));
+                self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
                 self.facts.invalid = Some(sentence);
                 Ok(())
             }
@@ -140,7 +140,7 @@ impl<'a> Reconcile<'a> {
             let note = format!(
                 "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
             );
-            self.record_event(Event::warning("InvalidSpec", note.clone(), note));
+            self.record_event(Event::warning(Reason::InvalidSpec, note.clone(), note));
             return;
         };
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());

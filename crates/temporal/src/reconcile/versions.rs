@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_engine::Plan;
 
 use super::state::Reconcile;
-use crate::api::VersionState;
+use crate::api::{Reason, VersionState};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::observe;
@@ -98,19 +98,31 @@ impl Reconcile<'_> {
                 let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
                 if self.children.serve(&self.facts, build).await? && was_sunset {
                     let note = format!("workflows run on {build} again: its workers are given back");
-                    self.record_event(Event::normal("VersionRevived", format!("{build}/{}", self.now), note));
+                    self.record_event(Event::normal(
+                        Reason::VersionRevived,
+                        format!("{build}/{}", self.now),
+                        note,
+                    ));
                 }
             }
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
                 let note = format!("no workflow runs on {build}: it has no more pods");
-                self.record_event(Event::normal("VersionScaledDown", format!("{build}/{}", self.now), note));
+                self.record_event(Event::normal(
+                    Reason::VersionScaledDown,
+                    format!("{build}/{}", self.now),
+                    note,
+                ));
                 return Ok(VersionOutcome::Requeue(MOVING));
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
                 let note = format!("no workflow runs on {build}: its Deployment is deleted");
-                self.record_event(Event::normal("VersionDeleted", format!("{build}/{}", self.now), note));
+                self.record_event(Event::normal(
+                    Reason::VersionDeleted,
+                    format!("{build}/{}", self.now),
+                    note,
+                ));
                 return Ok(VersionOutcome::Requeue(MOVING));
             }
             Act::DeleteRecord => {
@@ -149,7 +161,7 @@ impl Reconcile<'_> {
             return;
         }
         let note = format!("the workers of {build} could not be changed: {error}");
-        self.record_event(Event::warning("ApplyFailed", note.clone(), note));
+        self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
     }
 
     /// Deletes Temporal's record of a version, at a low rate: each request makes Temporal re-check the drainage.
@@ -171,7 +183,7 @@ impl Reconcile<'_> {
         let Some(guard) = self.scope().guard() else { return };
         if temporal.set_routing(&self.facts.deployment, &write, &guard).await.is_ok() {
             let note = "a ramp that belongs to no rollout is taken back: all tasks go to the current version";
-            self.record_event(Event::normal("RampCleared", self.now.to_string(), note));
+            self.record_event(Event::normal(Reason::RampCleared, self.now.to_string(), note));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Task for ClaimManager {
         if scope.facts.other_manager().is_some() {
             let next = owned(&scope.facts);
             if let Next::Wait { message, .. } = &next {
-                scope.record_event(Event::warning("OwnedByOther", &cx.plan.id, message.clone()));
+                scope.record_event(Event::warning(Reason::OwnedByOther, &cx.plan.id, message.clone()));
             }
             return Ok(outcome(next, cx));
         }

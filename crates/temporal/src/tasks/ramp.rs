@@ -65,7 +65,7 @@ impl Task for Ramp {
                         self.percent
                     );
                     scope.record_event(Event::warning(
-                        "RampRestored",
+                        Reason::RampRestored,
                         format!("{}/{at}", cx.record.id),
                         note,
                     ));

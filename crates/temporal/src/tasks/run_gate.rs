@@ -90,7 +90,7 @@ impl Task for RunGate {
                 Ok(GateStatus::Running) => running.push(format!("{id} on {queue}")),
                 Ok(GateStatus::Failed(message)) => {
                     let message = format!("gate {} failed on {queue} ({id}): {message}", self.workflow_type);
-                    scope.record_event(Event::warning("GateFailed", id, message.clone()));
+                    scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
                     return Ok(Outcome::Failed { message });
                 }
                 Ok(GateStatus::Paused) => return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER)),

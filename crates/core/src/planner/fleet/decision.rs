@@ -70,49 +70,21 @@ impl Strategy {
     }
 }
 
-/// Why a rollout was started: a reason of the condition RolloutInProgress.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cause {
-    /// The template changed.
-    TemplateChanged,
-    /// This version of Windlass renders another template.
-    OperatorDrift,
-    /// A node or its StatefulSet was changed by hand.
-    ChildDrift,
-    /// A restart was asked for.
-    RestartRequested,
-    /// A rejected target is tried again.
-    RetryRequested,
-    /// A new target took the place of another in the middle of a rollout.
-    Superseded,
-}
-
-impl Cause {
-    /// The cause of this word in the API, if it is one.
-    #[must_use]
-    pub fn of(word: &str) -> Option<Self> {
-        let causes = [
-            Self::TemplateChanged,
-            Self::OperatorDrift,
-            Self::ChildDrift,
-            Self::RestartRequested,
-            Self::RetryRequested,
-            Self::Superseded,
-        ];
-        causes.into_iter().find(|cause| cause.as_str() == word)
-    }
-
-    /// The word in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TemplateChanged => "TemplateChanged",
-            Self::OperatorDrift => "OperatorDrift",
-            Self::ChildDrift => "ChildDrift",
-            Self::RestartRequested => "RestartRequested",
-            Self::RetryRequested => "RetryRequested",
-            Self::Superseded => "Superseded",
-        }
+crate::engine::words! {
+    /// Why a rollout was started: a reason of the condition RolloutInProgress.
+    pub enum Cause {
+        /// The template changed.
+        TemplateChanged,
+        /// This version of Windlass renders another template.
+        OperatorDrift,
+        /// A node or its StatefulSet was changed by hand.
+        ChildDrift,
+        /// A restart was asked for.
+        RestartRequested,
+        /// A rejected target is tried again.
+        RetryRequested,
+        /// A new target took the place of another in the middle of a rollout.
+        Superseded,
     }
 }
 

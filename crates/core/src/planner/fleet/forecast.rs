@@ -2,6 +2,7 @@
 //! about a fleet are asked again and again, over facts in which what they decided has happened. Pure.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 
 use crate::api::{GrantId, NodeName, PodTemplateHash, RolloutHash, SetName};
 
@@ -13,7 +14,7 @@ use super::leave;
 use super::wave::next_grants;
 
 /// What is done to a node.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Action {
     /// It is made.
     Create,

@@ -9,7 +9,7 @@ use crate::api::at_hook::attempt_of;
 use crate::api::hooks::nodes_of_step;
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
-use crate::api::{HookStatus, NodeDeploymentStatus, RolloutHash, Stage};
+use crate::api::{HookState, HookStatus, NodeDeploymentStatus, RolloutHash, Stage};
 use crate::engine::TaskRecord;
 use crate::engine::sentence::{cut, some_of};
 
@@ -48,7 +48,7 @@ impl<'a> CurrentHook<'a> {
             hook: self.at.hook.clone(),
             node: self.node.unwrap_or_default().to_owned(),
             task_id: self.at.task_id.clone(),
-            state: if self.at.failed { "Failed" } else { "AwaitingApproval" }.to_owned(),
+            state: if self.at.failed { HookState::Failed } else { HookState::AwaitingApproval }.into(),
             message: if self.at.failed { cut(self.said(), most) } else { String::new() },
         }
     }

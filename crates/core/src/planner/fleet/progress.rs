@@ -7,7 +7,7 @@ use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
-use crate::api::{NodeCounts, Problem, Unconverged};
+use crate::api::{NodeCounts, Problem, Reason, Unconverged};
 use crate::engine::sentence::cut;
 
 /// Counts the nodes of a rollout.
@@ -51,7 +51,8 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    fn add(&mut self, rank: u8, name: &str, reason: &str, message: &str) {
+    fn add(&mut self, rank: u8, name: &str, reason: impl AsRef<str>, message: &str) {
+        let reason = reason.as_ref();
         self.add_since(rank, name, reason, message, since(self.before, name, reason, self.now));
     }
 
@@ -78,13 +79,10 @@ impl Named<'_> {
     }
 }
 
-/// Of a node that serves and waits for its turn.
-const WAITS_FOR_WAVE: &str = "WaitingForWave";
-
 /// Since when a node is named: what was named before keeps its time, whatever the reason is by now. One that serves begins
 /// anew when it no longer does. A time in the future was written by a clock that has since been set back.
 fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
-    let serves = |reason: &str| reason == WAITS_FOR_WAVE;
+    let serves = |reason: &str| *reason == Reason::WaitingForWave;
     let known = before.iter().find(|u| u.name == name && serves(&u.reason) == serves(reason));
     known.map_or(now, |u| u.since.min(now))
 }
@@ -108,21 +106,21 @@ pub fn unconverged(
     // The same for all of them: counted once.
     let waits = waits_for(facts);
     for conflict in &facts.conflicts {
-        named.add(0, conflict.name.as_str(), "InvalidSpec", &conflict.message);
+        named.add(0, conflict.name.as_str(), Reason::InvalidSpec, &conflict.message);
     }
     for child in facts.wanted() {
         if facts.is_updated(child, rollout_target) && !child.is_disrupted() {
             continue;
         }
         if child.terminating {
-            named.add(3, child.name.as_str(), "Terminating", "the node is being deleted");
+            named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             let rank = if child.failed { 1 } else { 4 };
             named.add_problem(rank, child.name.as_str(), problem);
         } else if let Some(why) = &child.unreachable {
-            named.add(4, child.name.as_str(), "SidecarUnreachable", why);
+            named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.is_in_flight() {
-            named.add(6, child.name.as_str(), WAITS_FOR_WAVE, &waits);
+            named.add(6, child.name.as_str(), Reason::WaitingForWave, &waits);
         } else {
             let at_hook =
                 child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
@@ -133,7 +131,7 @@ pub fn unconverged(
             } else {
                 "it moves to what it was granted"
             };
-            named.add(5, child.name.as_str(), "NotReady", message);
+            named.add(5, child.name.as_str(), Reason::NotReady, message);
         }
     }
     named.worst_first()
@@ -142,7 +140,7 @@ pub fn unconverged(
 /// Names the old nodes that have said no height, before any is asked to halt.
 fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
     for child in facts.without_height() {
-        let reason = if child.unreachable.is_some() { "SidecarUnreachable" } else { "NotReady" };
+        let reason = if child.unreachable.is_some() { Reason::SidecarUnreachable } else { Reason::NotReady };
         named.add(2, child.name.as_str(), reason, &why_without_height(child));
     }
 }
@@ -165,16 +163,16 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
     for child in facts.wanted().filter(|c| !has_halted(c, rollout)) {
         let refusal = child.sidecar.as_ref().and_then(|s| s.message.as_deref());
         if child.terminating {
-            named.add(3, child.name.as_str(), "Terminating", "the node is being deleted");
+            named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
         } else if let Some(problem) = &child.problem {
             named.add_problem(if child.failed { 1 } else { 2 }, child.name.as_str(), problem);
         } else if let Some(why) = &child.unreachable {
-            named.add(2, child.name.as_str(), "SidecarUnreachable", why);
+            named.add(2, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if let Some(why) = refusal {
-            named.add(2, child.name.as_str(), "NotReady", why);
+            named.add(2, child.name.as_str(), Reason::NotReady, why);
         } else {
             let why = format!("it has not halted at height {}", rollout.halt_height);
-            named.add(3, child.name.as_str(), "NotReady", &why);
+            named.add(3, child.name.as_str(), Reason::NotReady, &why);
         }
     }
 }
@@ -191,8 +189,8 @@ pub fn missing(
     let entry = |ordinal| {
         let name = name(ordinal);
         let message = "the node does not exist yet".to_owned();
-        let since = since(before, &name, "Missing", now);
-        Unconverged { reason: "Missing".to_owned(), message, since, name }
+        let since = since(before, &name, Reason::Missing.as_str(), now);
+        Unconverged { reason: Reason::Missing.into(), message, since, name }
     };
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
 }

@@ -10,7 +10,7 @@ use super::{filling, hooks, leave, progress};
 use crate::api::TaskType;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
-use crate::api::{NodeDeploymentStatus, Rollout, Stage};
+use crate::api::{FleetPhase, NodeDeploymentStatus, Reason, Rollout, Stage};
 use crate::engine::Plan;
 
 /// What a paused fleet is said to wait for, by its status and by each task that would act.
@@ -55,7 +55,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     filling::refresh(status, facts, &rollout_target, now);
     sets::status::refresh_rollout(status, facts, now);
     let stalled = is_stalled(status, facts, now);
-    status.phase = phase(status, facts).to_owned();
+    status.phase = phase(status, facts).into();
     refresh_conditions(status, facts, stalled, &rollout_target, input);
     status.observed_generation = input.generation;
 }
@@ -179,27 +179,27 @@ fn refresh_rollout(
 /// The node that keeps a rollout from going on until somebody puts it right.
 fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
-    (rollout.nodes.failed > 0 || worst.reason == "InvalidSpec").then_some(worst)
+    (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec).then_some(worst)
 }
 
-fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> &'static str {
+fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
     let (wanted, failed) =
         (facts.expected_nodes().count(), facts.expected_nodes().filter(|c| c.failed).count());
     if facts.terminating {
-        "Terminating"
+        FleetPhase::Terminating
     } else if facts.paused {
-        "Paused"
+        FleetPhase::Paused
     } else if wanted > 0 && failed == wanted {
-        "Failed"
+        FleetPhase::Failed
     } else if status.rollout.is_some() {
-        "Upgrading"
+        FleetPhase::Upgrading
     } else if failed > 0 {
-        "Degraded"
+        FleetPhase::Degraded
     } else if status.last_completed_rollout_hash.is_empty() {
-        "Initializing"
+        FleetPhase::Initializing
     } else if facts.missing().is_empty() && facts.wanted().all(|c| c.ready && !c.terminating) {
-        "Ready"
+        FleetPhase::Ready
     } else {
-        "Pending"
+        FleetPhase::Pending
     }
 }

@@ -9,7 +9,7 @@ use super::progress;
 use super::sets::SetRollout;
 use super::status::{generated_build_id, stall_deadline};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, RetiringSet, Stage};
+use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Reason, RetiringSet, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::step_of;
 use crate::revision::main_image;
@@ -109,11 +109,13 @@ pub fn spec_is_unreadable(
     now: DateTime<Utc>,
 ) {
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
-        conditions::set(&mut status.conditions, type_, truth, "InvalidSpec", sentence, generation, now);
+        conditions::set(&mut status.conditions, type_, truth, Reason::InvalidSpec, sentence, generation, now);
     }
-    for (type_, reason) in
-        [(READY, "NotStarted"), (ROLLOUT_IN_PROGRESS, "NotStarted"), (RECONCILING, "Settled")]
-    {
+    for (type_, reason) in [
+        (READY, Reason::NotStarted),
+        (ROLLOUT_IN_PROGRESS, Reason::NotStarted),
+        (RECONCILING, Reason::Settled),
+    ] {
         if conditions::find(&status.conditions, type_).is_none() {
             conditions::set(&mut status.conditions, type_, Truth::False, reason, "", generation, now);
         }

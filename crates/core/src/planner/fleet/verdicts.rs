@@ -9,7 +9,7 @@ use super::failed::why_held;
 use super::status::{RefreshInput, short};
 use super::{filling, hooks, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{Ending, NodeDeploymentStatus, Rejected, Rollout, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Rollout, Stage};
 use crate::engine::Plan;
 use crate::engine::sentence::some_of;
 
@@ -42,12 +42,12 @@ pub(super) fn refresh_conditions(
         (STALLED, standing_still(status, facts, stalled, (held, unfilled))),
     ];
     for (type_, (truth, reason, message)) in verdicts {
-        conditions::set(&mut status.conditions, type_, truth, &reason, &message, input.generation, input.now);
+        conditions::set(&mut status.conditions, type_, truth, reason, &message, input.generation, input.now);
     }
     let stands = conditions::is_true(&status.conditions, STALLED);
     let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
     let is_applying =
-        conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == "Applying");
+        conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == Reason::Applying);
     let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
     let busy = !stands
         && (status.rollout.is_some()
@@ -57,7 +57,8 @@ pub(super) fn refresh_conditions(
             || !status.retiring.is_empty()
             || facts.waits_for.is_some()
             || !facts.children.iter().all(|c| !c.surplus));
-    let (truth, reason) = if busy { (Truth::True, "Progressing") } else { (Truth::False, "Settled") };
+    let (truth, reason) =
+        if busy { (Truth::True, Reason::Progressing) } else { (Truth::False, Reason::Settled) };
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
     let is_at_rest = status.rollout.is_none();
     let leaving = leave::waits_for(facts).filter(|_| is_at_rest);
@@ -86,10 +87,10 @@ fn of_sets_that_go(status: &NodeDeploymentStatus) -> String {
     }
 }
 
-type Verdict = (Truth, String, String);
+type Verdict = (Truth, Reason, String);
 
-fn verdict(truth: Truth, reason: &str, message: impl Into<String>) -> Verdict {
-    (truth, reason.to_owned(), message.into())
+fn verdict(truth: Truth, reason: Reason, message: impl Into<String>) -> Verdict {
+    (truth, reason, message.into())
 }
 
 /// What cannot be done any more because nobody knows what nodes are to run.
@@ -116,18 +117,18 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
         + facts.missing().len()
         + facts.conflicts.len();
     if facts.replicas == 0 {
-        verdict(Truth::False, "NotStarted", "replicas is 0")
+        verdict(Truth::False, Reason::NotStarted, "replicas is 0")
     } else if unready == 0 {
-        verdict(Truth::True, "AllNodesReady", "")
+        verdict(Truth::True, Reason::AllNodesReady, "")
     } else if !failed.is_empty() {
         let first = facts.expected_nodes().find(|c| c.failed).and_then(|c| c.problem.as_ref());
         let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
-        verdict(Truth::False, "NodesFailed", format!("{} failed{why}", failed.join(", ")))
+        verdict(Truth::False, Reason::NodesFailed, format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
-        verdict(Truth::False, "NotStarted", "no node exists yet")
+        verdict(Truth::False, Reason::NotStarted, "no node exists yet")
     } else {
         let first = status.last_completed_rollout_hash.is_empty();
-        let reason = if first { "NodesInitializing" } else { "NodesNotReady" };
+        let reason = if first { Reason::NodesInitializing } else { Reason::NodesNotReady };
         // Which one and why is said of those that stay so: the others would only cost writes.
         let why = progress::overdue(facts, now).map(|why| format!("; {why}")).unwrap_or_default();
         verdict(Truth::False, reason, format!("{unready} of {} nodes are not ready{why}", facts.replicas))
@@ -142,7 +143,7 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     };
     // A name of a node's own objects that belongs to something else is seen by the node.
     let of_node = || {
-        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == "InvalidSpec");
+        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
         let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
         let child = facts.wanted().chain(of_entrants).find(refused)?;
         child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
@@ -163,36 +164,36 @@ fn up_to_date(
     (held, unfilled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
-        return verdict(Truth::False, "PlanFailed", sentence);
+        return verdict(Truth::False, Reason::PlanFailed, sentence);
     }
     if let Some(sentence) = invalid(status, facts) {
-        return verdict(Truth::False, "InvalidSpec", sentence);
+        return verdict(Truth::False, Reason::InvalidSpec, sentence);
     }
     if let Some(sentence) = hooks::failure(facts) {
-        return verdict(Truth::False, "HookFailed", sentence);
+        return verdict(Truth::False, Reason::HookFailed, sentence);
     }
     let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
     if let Some(rollout) = status.rollout.as_ref().filter(|_| !retiring) {
         if stalled {
-            return verdict(Truth::False, "Stalled", why_stalled(rollout));
+            return verdict(Truth::False, Reason::Stalled, why_stalled(rollout));
         }
         // What is put right meanwhile is not what is wanted: that stays rejected.
         if let Some(rejected) = status.rejected.as_ref().filter(|_| rollout.own_revisions) {
             return what_became_of(rejected, None);
         }
         match rollout.stage {
-            Stage::Promoting => return verdict(Truth::Unknown, "Promoting", rollout.message.clone()),
+            Stage::Promoting => return verdict(Truth::Unknown, Reason::Promoting, rollout.message.clone()),
             Stage::AwaitingPromotion if facts.awaits_person() => {
                 let target = &rollout.target();
                 let message = sets::how_to_promote(target, *target == *status.spent_force_promote);
-                return verdict(Truth::Unknown, "ReadyToPromote", message);
+                return verdict(Truth::Unknown, Reason::ReadyToPromote, message);
             }
             _ => {}
         }
         if progress::is_held_by_partition(facts, rollout_target) {
-            return verdict(Truth::Unknown, "PartitionHeld", rollout.message.clone());
+            return verdict(Truth::Unknown, Reason::PartitionHeld, rollout.message.clone());
         }
-        return verdict(Truth::Unknown, "Applying", rollout.message.clone());
+        return verdict(Truth::Unknown, Reason::Applying, rollout.message.clone());
     }
     if let Some(rejected) = &status.rejected {
         return what_became_of(rejected, input.plan);
@@ -200,29 +201,29 @@ fn up_to_date(
     if input.superseded {
         return verdict(
             Truth::Unknown,
-            "Applying",
+            Reason::Applying,
             "the template was changed meanwhile: that is rolled out next",
         );
     }
     if status.last_completed() == facts.requested {
-        return verdict(Truth::True, "Applied", input.remark);
+        return verdict(Truth::True, Reason::Applied, input.remark);
     }
     if facts.replicas == 0 {
-        return verdict(Truth::Unknown, "NotStarted", "replicas is 0");
+        return verdict(Truth::Unknown, Reason::NotStarted, "replicas is 0");
     }
     if let Some(why) = unfilled {
-        return verdict(Truth::False, "Stalled", why);
+        return verdict(Truth::False, Reason::Stalled, why);
     }
     let waits = facts.waits_for.as_deref().unwrap_or("the nodes are being created");
-    verdict(Truth::Unknown, "Applying", waits)
+    verdict(Truth::Unknown, Reason::Applying, waits)
 }
 
 /// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.
 fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
     let (reason, what) = match rejected.ending() {
-        Some(Ending::Aborted) => ("Aborted", "was aborted"),
-        Some(Ending::RolledBack) => ("RolledBack", "was rolled back"),
-        _ => ("PlanFailed", "failed"),
+        Some(Ending::Aborted) => (Reason::Aborted, "was aborted"),
+        Some(Ending::RolledBack) => (Reason::RolledBack, "was rolled back"),
+        _ => (Reason::PlanFailed, "failed"),
     };
     let why = because(rejected);
     let mut message = format!(
@@ -230,7 +231,7 @@ fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
         short(&rejected.hash),
         rejected.plan_id
     );
-    if let Some(plan) = plan.filter(|p| reason == "PlanFailed" && !p.failure.is_empty()) {
+    if let Some(plan) = plan.filter(|p| reason == Reason::PlanFailed && !p.failure.is_empty()) {
         message = format!("{}; {message}", plan.failure);
     }
     verdict(Truth::False, reason, message)
@@ -244,27 +245,27 @@ fn in_progress(
 ) -> Verdict {
     if let Some(rollout) = &status.rollout {
         let reason = if facts.paused {
-            "Paused"
+            Reason::Paused
         } else if stalled {
-            "Stalled"
+            Reason::Stalled
         } else if progress::is_held_by_partition(facts, rollout_target) {
-            "PartitionHeld"
+            Reason::PartitionHeld
         } else {
-            &rollout.cause
+            Reason::of(&rollout.cause).unwrap_or(Reason::TemplateChanged)
         };
         return verdict(Truth::True, reason, rollout.summary.clone());
     }
     let reason = match status.rejected.as_ref().map(Rejected::ending) {
-        Some(Some(Ending::Aborted)) => "RolloutAborted",
-        Some(Some(Ending::RolledBack)) => "RolledBack",
-        Some(_) => "RolloutFailed",
-        None if status.last_completed_rollout_hash.is_empty() => "NotStarted",
+        Some(Some(Ending::Aborted)) => Reason::RolloutAborted,
+        Some(Some(Ending::RolledBack)) => Reason::RolledBack,
+        Some(_) => Reason::RolloutFailed,
+        None if status.last_completed_rollout_hash.is_empty() => Reason::NotStarted,
         // What ended because no node was wanted is not complete: it begins with the nodes that are wanted next.
         None if status.scaled_to_zero || facts.replicas == 0 => {
             let completed = status.last_completed() == facts.requested;
-            if completed { "RolloutComplete" } else { "NotStarted" }
+            if completed { Reason::RolloutComplete } else { Reason::NotStarted }
         }
-        None => "RolloutComplete",
+        None => Reason::RolloutComplete,
     };
     verdict(Truth::False, reason, "")
 }
@@ -276,24 +277,24 @@ fn standing_still(
     (held, unfilled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
-        return verdict(Truth::True, "PlanFailed", sentence);
+        return verdict(Truth::True, Reason::PlanFailed, sentence);
     }
     if let Some(sentence) = invalid(status, facts) {
-        return verdict(Truth::True, "InvalidSpec", sentence);
+        return verdict(Truth::True, Reason::InvalidSpec, sentence);
     }
     if let Some(sentence) = hooks::failure(facts) {
-        return verdict(Truth::True, "HookFailed", sentence);
+        return verdict(Truth::True, Reason::HookFailed, sentence);
     }
     if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {
-        return verdict(Truth::True, "NoProgress", why_stalled(rollout));
+        return verdict(Truth::True, Reason::NoProgress, why_stalled(rollout));
     }
     if status.rollout.is_none()
         && let Some(rejected) = &status.rejected
     {
         let reason = match rejected.ending() {
-            Some(Ending::Aborted) => "Aborted",
-            Some(Ending::RolledBack) => "RolledBack",
-            _ => "PlanFailed",
+            Some(Ending::Aborted) => Reason::Aborted,
+            Some(Ending::RolledBack) => Reason::RolledBack,
+            _ => Reason::PlanFailed,
         };
         return verdict(
             Truth::True,
@@ -302,9 +303,9 @@ fn standing_still(
         );
     }
     if let Some(why) = unfilled {
-        return verdict(Truth::True, "NoProgress", why);
+        return verdict(Truth::True, Reason::NoProgress, why);
     }
-    verdict(Truth::False, "Progressing", "")
+    verdict(Truth::False, Reason::Progressing, "")
 }
 
 fn because(rejected: &Rejected) -> String {

@@ -3,8 +3,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::PodFacts;
-use crate::api::Problem;
 use crate::api::status::MAX_PROBLEM_BYTES;
+use crate::api::{Problem, Reason};
 use crate::engine::sentence::cut;
 use crate::observed::ObservedPod;
 use crate::render::SIDECAR_CONTAINER;
@@ -61,8 +61,8 @@ struct Found {
 }
 
 impl Found {
-    fn of_pod(reason: &str, message: String, lasting: bool) -> Self {
-        Self { reason: reason.to_owned(), message, container: String::new(), lasting }
+    fn of_pod(reason: Reason, message: String, lasting: bool) -> Self {
+        Self { reason: reason.into(), message, container: String::new(), lasting }
     }
 }
 
@@ -112,7 +112,11 @@ fn since(before: Option<&Problem>, now: DateTime<Utc>) -> DateTime<Utc> {
 
 fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -> Option<Found> {
     if pod.meta.terminating {
-        return Some(Found::of_pod("Terminating", format!("pod {} is terminating", pod.meta.name), false));
+        return Some(Found::of_pod(
+            Reason::Terminating,
+            format!("pod {} is terminating", pod.meta.name),
+            false,
+        ));
     }
     if let Some(found) = before.and_then(|before| goes_on(pod, before, now)) {
         return Some(found);
@@ -130,13 +134,13 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -
         return Some(Found { reason: reason.clone(), message, container: container.clone(), lasting: true });
     }
     if let Some(scheduled) = pod.scheduled.as_ref().filter(|c| !c.holds && !c.reason.is_empty()) {
-        let lasting = scheduled.reason == "Unschedulable";
-        let reason = if lasting { "Unschedulable" } else { "NotReady" };
+        let lasting = scheduled.reason == Reason::Unschedulable;
+        let reason = if lasting { Reason::Unschedulable } else { Reason::NotReady };
         return Some(Found::of_pod(reason, scheduled.message.clone(), lasting));
     }
     // Its StatefulSet's controller replaces it.
     if pod.phase == "Failed" {
-        return Some(Found::of_pod("NotReady", format!("pod {} has failed", pod.meta.name), false));
+        return Some(Found::of_pod(Reason::NotReady, format!("pod {} has failed", pod.meta.name), false));
     }
     if pod.is_ready() {
         return None;
@@ -148,7 +152,7 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -
         Some(c) => format!("container {} of pod {} does not run yet", c.name, pod.meta.name),
         None => format!("pod {} is not ready", pod.meta.name),
     };
-    Some(Found::of_pod("NotReady", message, false))
+    Some(Found::of_pod(Reason::NotReady, message, false))
 }
 
 /// The problem that is known of this very pod, where the kubelet only shows it from another side by now: each of its

@@ -13,7 +13,10 @@ use crate::api::conditions::{
 use crate::api::ids::field;
 use crate::api::stateful_node::KNOWN_REVISIONS;
 use crate::api::status::MAX_PROBLEM_BYTES;
-use crate::api::{Ending, HistoryEntry, Problem, RawPlan, RestartTime, StatefulNodeStatus, StatefulSetRef};
+use crate::api::{
+    Ending, HistoryEntry, NodePhase, Problem, RawPlan, Reason, RestartTime, StatefulNodeStatus,
+    StatefulSetRef,
+};
 use crate::engine::{self, Plan, PlanState, sentence::cut};
 
 /// What the sidecar answered in this reconcile.
@@ -90,7 +93,9 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         conditions: previous.conditions.clone(),
     };
     let failure = failure(facts, input);
-    phase(facts, input, ready, first_ready_at.is_some(), failure.is_some()).clone_into(&mut next.phase);
+    phase(facts, input, ready, first_ready_at.is_some(), failure.is_some())
+        .as_str()
+        .clone_into(&mut next.phase);
     set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
     without_lone_knowledge(next, previous)
 }
@@ -184,24 +189,24 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     }
     let before = input.previous.problem.as_ref();
     let since = down_since(facts, input);
-    let named = |reason: &str, message: String| Problem {
-        reason: reason.to_owned(),
+    let named = |reason: Reason, message: String| Problem {
+        reason: reason.into(),
         message: cut(&message, MAX_PROBLEM_BYTES),
         since,
         ..Problem::default()
     };
     if let Some(invalid) = input.invalid {
-        return Some(named("InvalidSpec", invalid.to_owned()));
+        return Some(named(Reason::InvalidSpec, invalid.to_owned()));
     }
     let asks = facts.needs_mark() || marks(input);
     if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, asks) {
-        return Some(named("SidecarUnreachable", why.clone()));
+        return Some(named(Reason::SidecarUnreachable, why.clone()));
     }
     // A sidecar is not asked at every look; what it last said holds until it is.
-    let unreachable = before.filter(|p| p.reason == "SidecarUnreachable");
+    let unreachable = before.filter(|p| p.reason == Reason::SidecarUnreachable);
     let unheard = matches!(input.sidecar, SidecarAnswer::NotAsked | SidecarAnswer::Awaited);
     if let (true, true, Some(problem)) = (unheard, asks, unreachable) {
-        return Some(named(&problem.reason, problem.message.clone()));
+        return Some(named(Reason::SidecarUnreachable, problem.message.clone()));
     }
     if ready {
         return None;
@@ -209,9 +214,11 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     match &facts.pod {
         Some(pod) => match &pod.problem {
             Some(problem) => Some(Problem { since, ..problem.clone() }),
-            None => Some(named("NotReady", "its pod is not ready".to_owned())),
+            None => Some(named(Reason::NotReady, "its pod is not ready".to_owned())),
         },
-        None => Some(named("Missing", failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned()))),
+        None => {
+            Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned())))
+        }
     }
 }
 
@@ -223,12 +230,12 @@ fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
         // A time in the future was written by a clock that has since been set back.
         return problem.since.min(now);
     }
-    let Some(ready) = conditions::find(&previous.conditions, READY).filter(|c| c.reason != "Suspended")
+    let Some(ready) = conditions::find(&previous.conditions, READY).filter(|c| c.reason != Reason::Suspended)
     else {
         return now;
     };
     let at_last = ready.last_transition_time.min(now);
-    if ready.status != "True" {
+    if ready.status != Truth::True {
         return at_last;
     }
     let known = facts.pod.as_ref().filter(|p| p.uid == previous.pod_uid);
@@ -241,22 +248,22 @@ fn marks(input: &StatusInput<'_>) -> bool {
     current.is_some_and(|task| TaskType::MarkReady.is(task))
 }
 
-fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, failed: bool) -> &'static str {
+fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, failed: bool) -> NodePhase {
     let rolling = input.plan.is_some_and(|p| p.is_active() && is_rolling(&p.recipe));
     if facts.terminating {
-        "Terminating"
+        NodePhase::Terminating
     } else if facts.suspended {
-        "Suspended"
+        NodePhase::Suspended
     } else if failed {
-        "Failed"
+        NodePhase::Failed
     } else if rolling {
-        "Updating"
+        NodePhase::Updating
     } else if ready {
-        "Running"
+        NodePhase::Running
     } else if !ever && facts.set != SetFact::Missing {
-        "Initializing"
+        NodePhase::Initializing
     } else {
-        "Pending"
+        NodePhase::Pending
     }
 }
 
@@ -272,31 +279,31 @@ fn set_conditions(
     let active = plan.filter(|p| p.is_active());
     let problem = next.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message)).unwrap_or_default();
     let list = &mut next.conditions;
-    let mut set = |type_: &str, truth, reason: &str, message: &str| {
+    let mut set = |type_: &str, truth, reason: Reason, message: &str| {
         conditions::set(list, type_, truth, reason, message, input.generation, input.now);
     };
 
     match (ready, failure) {
-        (true, _) => set(READY, Truth::True, "NodeReady", ""),
-        (_, _) if facts.suspended => set(READY, Truth::False, "Suspended", "the node is suspended"),
-        (_, Some(why)) => set(READY, Truth::False, "NodesFailed", why),
-        (_, None) if ever => set(READY, Truth::False, "PodNotReady", &problem),
+        (true, _) => set(READY, Truth::True, Reason::NodeReady, ""),
+        (_, _) if facts.suspended => set(READY, Truth::False, Reason::Suspended, "the node is suspended"),
+        (_, Some(why)) => set(READY, Truth::False, Reason::NodesFailed, why),
+        (_, None) if ever => set(READY, Truth::False, Reason::PodNotReady, &problem),
         (_, None) if facts.set == SetFact::Missing && active.is_none() => {
-            set(READY, Truth::False, "NotStarted", &problem);
+            set(READY, Truth::False, Reason::NotStarted, &problem);
         }
-        (_, None) => set(READY, Truth::False, "NodesInitializing", &problem),
+        (_, None) => set(READY, Truth::False, Reason::NodesInitializing, &problem),
     }
 
     let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(HistoryEntry::ending);
     if let Some(plan) = active.filter(|p| is_rolling(&p.recipe)) {
         let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
-        set(NODE_UPDATE_IN_PROGRESS, Truth::True, "UpdateStarted", &waiting);
+        set(NODE_UPDATE_IN_PROGRESS, Truth::True, Reason::UpdateStarted, &waiting);
     } else {
         let reason = match last_roll {
-            None => "NotStarted",
-            Some(Some(Ending::Failed)) => "UpdateFailed",
-            Some(Some(Ending::Superseded | Ending::Aborted)) => "UpdateSuperseded",
-            Some(_) => "UpdateComplete",
+            None => Reason::NotStarted,
+            Some(Some(Ending::Failed)) => Reason::UpdateFailed,
+            Some(Some(Ending::Superseded | Ending::Aborted)) => Reason::UpdateSuperseded,
+            Some(_) => Reason::UpdateComplete,
         };
         set(NODE_UPDATE_IN_PROGRESS, Truth::False, reason, "");
     }
@@ -308,17 +315,17 @@ fn set_conditions(
     let overdue = active.and_then(|p| engine::stalled(p, input.now));
     let failed_plan = plan.filter(|p| p.state == PlanState::Failed && !facts.is_converged());
     if let Some(sentence) = input.invalid {
-        set(STALLED, Truth::True, "InvalidSpec", sentence);
+        set(STALLED, Truth::True, Reason::InvalidSpec, sentence);
     } else if let Some(plan) = failed_plan {
-        set(STALLED, Truth::True, "PlanFailed", &plan.failure);
+        set(STALLED, Truth::True, Reason::PlanFailed, &plan.failure);
     } else if let Some(task) = held_by {
-        set(STALLED, Truth::True, "HookFailed", &task.message);
+        set(STALLED, Truth::True, Reason::HookFailed, &task.message);
     } else if let Some(task) = overdue {
-        set(STALLED, Truth::True, "NoProgress", &format!("{}: {}", task.type_, task.message));
+        set(STALLED, Truth::True, Reason::NoProgress, &format!("{}: {}", task.type_, task.message));
     } else if let Some(sentence) = input.not_applied {
-        set(STALLED, Truth::True, "InvalidSpec", sentence);
+        set(STALLED, Truth::True, Reason::InvalidSpec, sentence);
     } else {
-        set(STALLED, Truth::False, "Progressing", "");
+        set(STALLED, Truth::False, Reason::Progressing, "");
     }
     let stalled = input.not_applied.is_some()
         || input.invalid.is_some()
@@ -326,9 +333,9 @@ fn set_conditions(
         || held_by.is_some()
         || overdue.is_some();
     if !stalled && (active.is_some() || (!ready && !facts.suspended)) {
-        set(RECONCILING, Truth::True, "Progressing", "");
+        set(RECONCILING, Truth::True, Reason::Progressing, "");
     } else {
-        set(RECONCILING, Truth::False, "Settled", "");
+        set(RECONCILING, Truth::False, Reason::Settled, "");
     }
 
     // Availability is counted from when the kubelet saw the pod Ready, not from when we did.
@@ -339,30 +346,26 @@ fn set_conditions(
     }
 }
 
-fn sidecar_condition(
-    facts: &NodeFacts,
-    input: &StatusInput<'_>,
-    ready: bool,
-) -> (Truth, &'static str, String) {
+fn sidecar_condition(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> (Truth, Reason, String) {
     match input.sidecar {
-        SidecarAnswer::NotConfigured => (Truth::False, "NotConfigured", String::new()),
-        SidecarAnswer::Ready => (Truth::True, "Ready", String::new()),
-        SidecarAnswer::Unreachable(why) => (Truth::Unknown, "Unreachable", why.clone()),
+        SidecarAnswer::NotConfigured => (Truth::False, Reason::NotConfigured, String::new()),
+        SidecarAnswer::Ready => (Truth::True, Reason::Ready, String::new()),
+        SidecarAnswer::Unreachable(why) => (Truth::Unknown, Reason::Unreachable, why.clone()),
         // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
-        SidecarAnswer::NotAsked if ready && !marks(input) => (Truth::True, "Ready", String::new()),
+        SidecarAnswer::NotAsked if ready && !marks(input) => (Truth::True, Reason::Ready, String::new()),
         // Until it answers what it last said holds.
         SidecarAnswer::NotAsked | SidecarAnswer::Awaited
             if *input.sidecar == SidecarAnswer::Awaited || facts.needs_mark() || marks(input) =>
         {
             let before = conditions::find(&input.previous.conditions, SIDECAR_READY);
-            match before.filter(|c| c.reason == "Unreachable") {
-                Some(condition) => (Truth::Unknown, "Unreachable", condition.message.clone()),
-                None if ready => (Truth::True, "Ready", String::new()),
-                None => (Truth::False, "NotReady", String::new()),
+            match before.filter(|c| c.reason == Reason::Unreachable) {
+                Some(condition) => (Truth::Unknown, Reason::Unreachable, condition.message.clone()),
+                None if ready => (Truth::True, Reason::Ready, String::new()),
+                None => (Truth::False, Reason::NotReady, String::new()),
             }
         }
         SidecarAnswer::NotReady | SidecarAnswer::NotAsked | SidecarAnswer::Awaited => {
-            (Truth::False, "NotReady", String::new())
+            (Truth::False, Reason::NotReady, String::new())
         }
     }
 }

@@ -1,0 +1,43 @@
+//! The words of `status.phase`. The conditions say the same and why; nothing is decided by a phase.
+
+crate::engine::words! {
+    /// `status.phase` of a fleet.
+    pub enum FleetPhase {
+        /// It is being deleted.
+        Terminating,
+        /// `spec.paused` is true.
+        Paused,
+        /// No node can run what it was granted.
+        Failed,
+        /// A rollout is active.
+        Upgrading,
+        /// Some nodes cannot run what they were granted.
+        Degraded,
+        /// It is filled for the first time.
+        Initializing,
+        /// Every node is Ready.
+        Ready,
+        /// Nodes are missing or not Ready.
+        Pending,
+    }
+}
+
+crate::engine::words! {
+    /// `status.phase` of a node.
+    pub enum NodePhase {
+        /// It is being deleted.
+        Terminating,
+        /// `spec.suspend` is true.
+        Suspended,
+        /// It cannot run what it was granted.
+        Failed,
+        /// A plan that replaces its pod is active.
+        Updating,
+        /// Its pod is Ready.
+        Running,
+        /// Its pod has not been Ready yet.
+        Initializing,
+        /// Its pod is missing or not Ready.
+        Pending,
+    }
+}
