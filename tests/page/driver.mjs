@@ -21,7 +21,7 @@ const deeds = {
       viewport: { width, height }, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script,
     });
     page = await context.newPage();
-    page.setDefaultTimeout(20000);
+    page.setDefaultTimeout(120000);
     complaints = [];
     page.on("pageerror", (error) => complaints.push(String(error)));
     // That a page was answered with a refusal is no complaint of the page's.

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use crate::debian;
 
 /// The time limit of a screen on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The number of tmux servers that this process has started.
 static STARTED: AtomicU32 = AtomicU32::new(0);
