@@ -1,7 +1,22 @@
-//! Windlass rolls out change across fleets of stateful nodes on Kubernetes.
+//! Windlass rolls out changes across fleets of stateful nodes on Kubernetes.
 //!
-//! Most people run the `windlass` binary. This library is for programs that embed it: an operator with recipes and task
-//! types of its own.
+//! Most people run the `windlass` binary. This library is for programs that embed the operator, with recipes and task
+//! types of their own.
+//!
+//! # Overview
+//!
+//! Two controllers share the work. They communicate only through Kubernetes objects:
+//!
+//! - The **orchestrator** reconciles a [`NodeDeployment`](api::NodeDeployment), which is a fleet of nodes. It decides
+//!   which nodes may move to which revision, and when: it writes a node's spec and grants the node a pod template hash.
+//! - The **executor** reconciles a [`StatefulNode`](api::StatefulNode), which owns a StatefulSet of one pod and a
+//!   Service. It moves the node to the granted hash and reports in the status what it observed.
+//!
+//! Both controllers act by plans. A [`Plan`](engine::Plan) is a list of idempotent [tasks](engine::Task), made from a
+//! [`Recipe`](engine::Recipe) and persisted in `status.plan` before its first effect. The process may therefore die at
+//! any point: the next one reads the plan and continues it.
+//!
+//! # Example
 //!
 //! ```no_run
 //! use windlass::operator::Operator;
@@ -20,20 +35,45 @@
 //!
 //! # Module guide
 //!
-//! | you want to | look at |
-//! |---|---|
-//! | run the controllers in a program of your own | [`operator::Operator`] |
-//! | write a task type | [`engine::Task`], [`tasks::NodeScope`], [`tasks::FleetScope`]; `docs/custom-tasks.md` walks through one |
-//! | write a recipe | [`engine::Recipe`] |
-//! | read or write the custom resources | [`api::NodeDeployment`], [`api::StatefulNode`], [`api::crds`] |
-//! | know which hash a template has | [`revision::rollout_hash`], [`revision::pod_template_hash`] |
-//! | know what a node's StatefulSet looks like | [`render`] |
-//! | know what would happen next, without a cluster | [`planner`] |
-//! | speak to a sidecar, or be one | [`sidecar`] |
+//! Programs that embed Windlass start here:
 //!
-//! [`engine`] knows nothing of Kubernetes; [`api`], [`revision`], [`render`] and [`planner`] do no I/O and read no clock. They
-//! are crates of their own (`windlass-engine`, `windlass-core`), and are offered here under one name.
-//! `ARCHITECTURE.md` has the map.
+//! - [`operator`]: builds and runs the controllers, with leader election ([`operator::Operator`]).
+//! - [`engine`]: plans, tasks, recipes and their executor ([`engine::Task`], [`engine::Recipe`]), independent of
+//!   Kubernetes.
+//! - [`tasks`]: the built-in task types, and the scopes that a task of your own works with ([`tasks::NodeScope`],
+//!   [`tasks::FleetScope`]). `docs/custom-tasks.md` walks through one.
+//! - [`api`]: the custom resources: types, schema, validation rules and names ([`api::crds`]).
+//! - [`sidecar`]: the protocol of the sidecar, with a client and a server.
+//!
+//! Pure functions, without I/O and without a clock:
+//!
+//! - [`planner`]: decides what should happen next, from facts alone.
+//! - [`render`]: the StatefulSet and the Service of a node, rendered from its spec.
+//! - [`revision`]: the hashes of templates and specs ([`revision::rollout_hash`], [`revision::pod_template_hash`]).
+//! - [`report`]: reports of fleets for the terminal, the dashboard and other programs.
+//!
+//! The parts of the operator:
+//!
+//! - [`controller`]: the reconcile loops.
+//! - [`cluster`]: the port to the API server: watch caches for reads, guarded requests for writes.
+//! - [`observe`]: the facts that decisions are made from, read from the caches.
+//! - [`apply`]: the writes to the child objects of fleets and nodes.
+//! - [`asking`]: requests to sidecars and to the peers of hooks, in the background.
+//! - [`hooks`]: placeholders, expressions and allowed destinations of hooks, and their validation.
+//! - [`metrics`]: the Prometheus metrics of the operator.
+//! - [`traces`]: rollouts as spans.
+//! - [`clock`]: the only module that reads a clock.
+//!
+//! The command line:
+//!
+//! - `cli`: the command line of the binary (feature `cli`).
+//! - `dashboard`: the web page (feature `cli`).
+//! - [`foresight`]: forecasts the effect of a change.
+//! - [`reader`]: reads and watches objects with the user's own rights.
+//!
+//! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`], [`planner`], [`render`] and
+//! [`revision`] are in `windlass-core`. This crate re-exports them. `ARCHITECTURE.md` describes how the modules depend
+//! on one another.
 
 pub mod apply;
 pub mod asking;

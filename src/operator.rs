@@ -1,4 +1,4 @@
-//! Builds the controllers and runs them: the front door for programs that embed Windlass.
+//! Builds and runs the controllers: the entry point for programs that embed Windlass.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,33 +49,33 @@ mod triggers;
 #[cfg(feature = "temporal")]
 pub mod worker_hooks;
 
-/// How many objects are reconciled at the same time, unless told otherwise.
+/// The default of [`Operator::concurrency`].
 pub const DEFAULT_CONCURRENCY: u16 = 32;
-/// How long after a conflict an object is looked at again, if its change has not been seen by then; doubled with
-/// each one in a row, so many times.
+/// The requeue delay after a conflict, if no event comes first. It doubles with each failure in a row, at most this
+/// many times.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const CONFLICT_DOUBLINGS: u32 = 6;
-/// How long events that wait to be sent are still sent when the operator stops.
+/// How long queued events are still sent when the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Why the operator does not start.
+/// Why the operator does not start, or stops.
 #[derive(Debug, Error)]
 pub enum OperatorError {
     /// A recipe does not fit the task types of this program.
     #[error("{0}")]
     Recipe(#[from] RecipeError),
-    /// Another replica leads now, or the lease could not be renewed: this one has to start anew.
+    /// Another replica leads now, or the lease could not be renewed: this process has to be restarted.
     #[error("this replica lost the lease {0} and stops; it stands by when it is started again")]
     LostLease(String),
-    /// The HTTP client for sidecars could not be made.
+    /// The HTTP client for sidecars could not be created.
     #[error("{0}")]
     Sidecars(String),
-    /// The HTTP client for hooks could not be made.
+    /// The HTTP client for hooks could not be created.
     #[error("{0}")]
     Hooks(String),
 }
 
-/// The operator: controllers for fleets and nodes.
+/// The operator: the controllers of fleets and nodes, and what they need to run.
 pub struct Operator {
     client: Client,
     namespaces: Vec<String>,
@@ -94,17 +94,17 @@ pub struct Operator {
     traces: Traces,
 }
 
-/// Another controller that runs while this replica leads: it is handed a client that writes only as long, and what resolves
-/// when the operator stops.
+/// Another controller that runs while this replica leads. It gets a client that sends writes only while this replica
+/// leads, and a future that resolves when the operator stops.
 pub type ExtraController =
     Arc<dyn Fn(Client, BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Operator {
-    /// An operator that works through this client, in all namespaces.
+    /// Creates an operator that uses this client, in all namespaces.
     ///
-    /// Whatever the client is, requests end in time, silent watches are given up, and no write is sent twice
-    /// ([`crate::cluster::client`]). One that [`crate::cluster::client::connect`] made also closes connections whose other
-    /// side is gone, idle ones too, so that no request is lost on them.
+    /// With any client, requests time out, silent watches are restarted, and no write is sent twice
+    /// ([`crate::cluster::client`]). A client from [`crate::cluster::client::connect`] also closes connections whose
+    /// other side is gone, including idle ones, so that no request is lost on them.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Operator {
         }
     }
 
-    /// Works in these namespaces only; none means all.
+    /// Restricts the operator to these namespaces. An empty list means all namespaces.
     #[must_use]
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
         self.namespaces = namespaces.into_iter().collect();
@@ -135,104 +135,104 @@ impl Operator {
         self
     }
 
-    /// How many objects of a kind are reconciled at the same time, in each namespace that is watched apart.
+    /// Sets the maximum number of concurrent reconciles of each kind, in each namespace that is watched separately.
     #[must_use]
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency.max(1);
         self
     }
 
-    /// Adds a recipe, or takes the place of the built-in one of its name.
+    /// Adds a recipe. It replaces a built-in recipe of the same name.
     #[must_use]
     pub fn recipe(mut self, recipe: Recipe) -> Self {
         self.recipes.push(recipe);
         self
     }
 
-    /// Hands a value to tasks, which find it by its type in their environment.
+    /// Provides a value to tasks, which get it by its type from their environment ([`Env::get`]).
     #[must_use]
     pub fn provide<T: Any + Send + Sync>(mut self, value: T) -> Self {
         self.env = self.env.with(value);
         self
     }
 
-    /// Adds an annotation to every pod; it is part of what a node should run.
+    /// Adds an annotation to every pod. It is part of the pod template hash.
     #[must_use]
     pub fn pod_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.pod_annotations.insert(key.into(), value.into());
         self
     }
 
-    /// Reads the time from this clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: SharedClock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Asks sidecars through this client.
+    /// Sets the client for sidecars.
     #[must_use]
     pub fn sidecars(mut self, sidecars: Arc<dyn SidecarClient>) -> Self {
         self.sidecars = Some(sidecars);
         self
     }
 
-    /// Lets requests of hooks go to this host, beside the nodes of the fleet that has the hook.
+    /// Allows requests of hooks to this host, in addition to the nodes of the fleet that has the hook.
     #[must_use]
     pub fn hook_host(mut self, host: Host) -> Self {
         self.hook_rules.hosts.insert(host);
         self
     }
 
-    /// Asks this Prometheus what hooks query.
+    /// Sets the Prometheus server that hooks query.
     #[must_use]
     pub fn prometheus(mut self, url: PrometheusUrl) -> Self {
         self.hook_rules.prometheus = Some(url);
         self
     }
 
-    /// Asks the peers of hooks through this client.
+    /// Sets the client for the peers of hooks.
     #[must_use]
     pub fn hook_client(mut self, client: Arc<dyn HookClient>) -> Self {
         self.hook_client = Some(client);
         self
     }
 
-    /// The name of this replica, for events.
+    /// Sets the name of this replica, which its events report.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = instance.into();
         self
     }
 
-    /// Acts only while this replica holds the Lease.
+    /// Enables leader election: the operator acts only while this replica holds the Lease.
     #[must_use]
     pub fn elect(mut self, election: Election) -> Self {
         self.election = Some(election);
         self
     }
 
-    /// Runs another controller beside its own, while this replica leads.
+    /// Runs another controller next to the built-in ones, while this replica leads.
     #[must_use]
     pub fn with_controller(mut self, run: ExtraController) -> Self {
         self.extra_controllers.push(run);
         self
     }
 
-    /// Tells of rollouts, plans and tasks that ended, as spans.
+    /// Exports ended rollouts, plans and tasks as spans.
     #[must_use]
     pub fn traces(mut self, spans: Arc<dyn Spans>) -> Self {
         self.traces = Traces::to(spans);
         self
     }
 
-    /// What the operator will tell of itself while it runs.
+    /// A handle to the health and the metrics of the operator while it runs.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Runs until `shutdown` resolves; what is being reconciled then is finished first.
+    /// Runs until `shutdown` resolves. Reconciles that run then are finished first.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), OperatorError> {
         let recipes = self.recipes.iter().cloned();
         let registry = recipes.fold(Registry::builtin_recipes()?, Registry::with_recipe);
@@ -265,7 +265,7 @@ impl Operator {
             () = shutdown.clone() => return Ok(()),
         }
         let fence = candidate.fence();
-        // The lists come after the lease: what the leader before us wrote is in them.
+        // The caches are listed after the lease is acquired, so that they include the writes of the previous leader.
         let result = tokio::select! {
             biased;
             () = self.act(&registry, &peers, &fence, shutdown) => Ok(()),
@@ -341,7 +341,7 @@ impl Operator {
         }
         join_all(running).await;
         helpers.shutdown().await;
-        // What still waits to be told is told: an hour later somebody may ask why a pod went.
+        // Queued events are still sent: an hour later somebody may ask why a pod was deleted.
         let _ =
             tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
         tellers.shutdown().await;
@@ -395,7 +395,7 @@ impl Operator {
             let of_nodes = reconcile(Kind::StatefulNode);
             let nodes =
                 run_workqueue(nodes, concurrency, of_nodes, |_| Duration::ZERO, nodes_counted, shutdown);
-            // What is being asked when the rest has ended nobody waits for.
+            // Once the controllers have stopped, nobody waits for requests that run in the background.
             tokio::select! {
                 biased;
                 _ = async { tokio::join!(fleets, nodes) } => {}
@@ -407,16 +407,16 @@ impl Operator {
     }
 }
 
-/// How long a fleet is left alone after it was looked at. A look costs as much as there are nodes to look at, and each
-/// of them asks for one whenever it changes: when thousands come up at once, most looks would find what the one before
-/// them did. Some thirty times as long as a look takes, so that a node costs as much in a fleet of thousands: 200 ms at
-/// 1,000 nodes, of which a wave takes seconds. At a hundred, 20 ms: nodes may be rolled one at a time there, and the end
-/// of each, for which the next waits, comes later than that after its grant.
+/// How long a fleet is not reconciled again after a reconcile. A reconcile costs as much as the fleet has nodes, and
+/// each change of a node requests one: when thousands of nodes start at once, most reconciles would find the same state
+/// as the one before. The pause is some thirty times the duration of a reconcile, so that a node costs the same in a
+/// fleet of thousands: 200 ms at 1,000 nodes, where a wave takes seconds. At a hundred nodes it is 20 ms: nodes may be
+/// rolled one at a time there, and each takes longer than that from its grant to its end, for which the next one waits.
 fn fleet_rest(nodes: usize) -> Duration {
     Duration::from_millis(nodes as u64 / 5)
 }
 
-/// The ways to those whom the operator asks, beside the API server.
+/// The clients for what the operator sends requests to, in addition to the API server.
 struct Peers {
     sidecars: Arc<dyn SidecarClient>,
     hooks: Arc<dyn HookClient>,
@@ -429,7 +429,7 @@ struct Reconciler {
 }
 
 impl Reconciler {
-    /// Looks at an object, and answers how long after it is to be looked at again; none: it is gone.
+    /// Reconciles an object within a tracing span. Returns the requeue delay; `None` if the object is gone.
     async fn reconcile_traced(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
         let is_there = match self.kind {

@@ -428,7 +428,7 @@ fn an_arrow_that_points_up_is_found_whichever_way_it_is_written() {
         ("crates/engine/src/task.rs", "    let x = crate::cluster::Kind::Pod;", true),
         ("crates/core/src/api/crd.rs", "pub(crate) use crate::revision::hash;", true),
         ("src/main.rs", "windlass::controller::reconcile_fleet();", true),
-        ("src/tasks/replace_pod.rs", "use crate::planner::node::SetFact;", false),
+        ("src/tasks/replace_pod.rs", "use crate::planner::node::StatefulSetFact;", false),
         ("crates/core/src/planner/node/facts.rs", "use crate::api::Problem;", false),
         ("src/main.rs", "windlass::cli::run()", false),
         ("crates/engine/src/plan.rs", "use super::sentence::cut;", false),

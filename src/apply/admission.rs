@@ -1,18 +1,18 @@
-//! Whether the API server would admit an object, asked by a dry run.
+//! The result of a dry run: whether the API server would admit an object.
 
-/// What the API server, or what is known of it already, says of an object that would be made. That it could not be asked is
-/// an error beside this.
+/// Whether an object would be accepted, by a dry run or by what is already known. If the API server could not be asked,
+/// that is a separate error.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Admission<T = ()> {
-    /// It is taken.
+    /// The object is accepted.
     Admitted(T),
-    /// It is not, and why: a sentence for people.
+    /// The object is refused; a sentence for users says why.
     Refused(String),
 }
 
 impl<T> Admission<T> {
-    /// What is taken, with something else of it.
+    /// Converts the accepted value.
     pub fn map<U>(self, what: impl FnOnce(T) -> U) -> Admission<U> {
         match self {
             Self::Admitted(taken) => Admission::Admitted(what(taken)),

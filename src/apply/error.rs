@@ -1,4 +1,4 @@
-//! What can go wrong in a reconcile, one variant a step; the variant's name is the label in metrics.
+//! The errors of a reconcile, one variant per step; the variant's name is the label in metrics.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use thiserror::Error;
 
 use crate::cluster::ClusterError;
 
-/// A reconcile that could not be finished; it is tried again.
+/// An error that ended a reconcile; the reconcile is retried.
 #[derive(Debug, Error, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum ReconcileError {
-    /// Looking at something that no watch shows.
+    /// Reading an object that no watch shows.
     #[error("while observing: {0}")]
     Observe(#[source] ClusterError),
-    /// Asking the API server whether it would take what is wanted.
+    /// Asking the API server, in a dry run, whether it would accept the desired objects.
     #[error("while checking what is wanted: {0}")]
     Check(#[source] ClusterError),
     /// Storing a revision.
@@ -26,13 +26,13 @@ pub enum ReconcileError {
     /// Writing the status.
     #[error("while writing the status: {0}")]
     Persist(#[source] ClusterError),
-    /// A plan could not be made.
+    /// Making a plan, or running a step outside of one.
     #[error("while planning: {0}")]
     Plan(String),
 }
 
 impl ReconcileError {
-    /// The step, for metrics.
+    /// The failed step, as a metric label.
     #[must_use]
     pub fn step(&self) -> &'static str {
         self.into()
@@ -47,25 +47,25 @@ impl ReconcileError {
         }
     }
 
-    /// Whether the object only has to be observed again.
+    /// True if a write conflicted with another: observing the object again is enough.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.cluster().is_some_and(ClusterError::is_conflict)
     }
 
-    /// The server's sentence where it refuses the content for good.
+    /// The server's message, if it refuses the content permanently.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.cluster().and_then(ClusterError::refusal)
     }
 
-    /// That the server refuses to delete something, in a sentence.
+    /// A sentence, if the server refuses to delete an object.
     #[must_use]
     pub fn refused_delete(&self) -> Option<String> {
         self.cluster().and_then(ClusterError::refused_delete)
     }
 
-    /// What the server does not allow, for now, in a sentence.
+    /// A sentence, if the server does not allow the request now.
     #[must_use]
     pub fn denial(&self) -> Option<String> {
         let error = self.cluster().filter(|error| matches!(error, ClusterError::Forbidden { .. }))?;

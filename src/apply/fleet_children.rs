@@ -1,4 +1,4 @@
-//! Writes to a fleet's nodes that no plan is needed for: create, delete, and fields that apply at once.
+//! Writes to a fleet's nodes that need no plan: create, delete, and fields that apply at once.
 
 use std::sync::Arc;
 
@@ -22,30 +22,31 @@ use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{FleetFacts, RolloutTarget, leave, pins};
 use crate::render;
 
-/// How long a set may take to go before it is said what it waits for.
+/// How long the removal of a set may take before the status says what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);
 
-/// What came of removing nodes and sets.
+/// The result of removing nodes and sets.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Removed {
-    /// What a set that should be gone has waited for some time, in a sentence.
+    /// What a set whose removal takes too long waits for, in a sentence.
     pub waits_for: Option<String>,
-    /// Whether a node that leaves rests on something that is not as it was taken to be, or waits for what no watch shows.
+    /// True if a node that leaves depends on something that differs from what was assumed, or waits for something that
+    /// no watch shows.
     pub needs_requeue: bool,
 }
 
-/// Lets nodes beyond `replicas` go, from the highest ordinal, in every set; and sets whose time has come. `active`: whether
-/// a plan is.
+/// Removes nodes beyond `replicas`, from the highest ordinal, in every set, and sets whose time to be removed has come.
+/// `active`: true if a plan is active.
 pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Result<Removed, ReconcileError> {
     fleet.keep(leave::kept(facts, fleet.now)).await.map_err(ReconcileError::Children)?;
-    // Between the switch and the hooks that complete it the nodes in the wave are those that take traffic.
+    // Between the switch and the hooks that complete the promotion, the wave is about the nodes that now take traffic.
     let took_over = took_over(&fleet.fleet.status).map(|set| facts.activated(&set));
     let facts = took_over.as_ref().unwrap_or(facts);
     let why = format!("replicas is {}", facts.replicas);
     let may_go = |name: &NodeName| !fleet.keeps_claims(name.as_str());
     let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.paused);
-    // Other sets do not serve, and are in no wave.
+    // Other sets do not serve, so no wave limits them.
     let (mut leaves, mut others) = (leave::in_waves(facts), leave::together(others));
     for names in [&mut leaves.ask, &mut leaves.delete, &mut others.ask, &mut others.delete] {
         names.retain(may_go);
@@ -58,16 +59,17 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
             continue;
         };
-        // What carries traffic, or may, is not removed: the status says that it waits.
+        // A set that carries traffic, or may carry it, is not removed; the status reports that it waits.
         if facts.kept(retiring).is_some() {
             continue;
         }
-        // The nodes of a plan that failed stay until somebody has asked for something.
+        // The nodes of a failed plan stay until a person requests something.
         let failed = facts.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
         if failed && !active && retiring.unpromoted {
             continue;
         }
-        // While paused nothing of a rollout is done; entrants that were given up are no part of one any more.
+        // While the fleet is paused its rollout does nothing. Entrants that were given up are no longer part of a
+        // rollout.
         if facts.paused && (active || !retiring.unpromoted) {
             continue;
         }
@@ -82,8 +84,8 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
     Ok(Removed { waits_for, needs_requeue })
 }
 
-/// Looks for StatefulSets of sets that go which are known here although no watch shows them: one whose mark a hand took
-/// off was asked for by name. Answers whether any outlives its node, and is to be looked for again.
+/// Checks cached StatefulSets of sets that are being removed that no watch shows: a person removed the label of such a
+/// StatefulSet, and it was read by name. Returns true if any of them outlives its node and has to be checked again.
 pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
     if facts.sets.is_empty() && !facts.active_set_goes() {
         return Ok(false);
@@ -105,7 +107,7 @@ pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result
     Ok(left)
 }
 
-/// Creates the nodes of the active set that are wanted and do not exist, each at the revision that the wave allows.
+/// Creates the missing nodes of the active set, each at the revision that the wave allows.
 pub async fn create_missing(
     fleet: &FleetScope,
     facts: &FleetFacts,
@@ -119,7 +121,7 @@ pub async fn create_missing(
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 
-/// The operations that make a child's owner what the deletion policy says.
+/// The operations that bring a child's owner reference and owner annotation to what the deletion policy requires.
 #[must_use]
 pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
     let uid = &fleet.fleet.meta.uid;
@@ -146,13 +148,13 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
     ops
 }
 
-/// Brings what applies at once to every node: metadata, owner, and the fields that are no part of a
-/// revision.
+/// Applies to every node what needs no rollout: metadata, owner, and the fields that are not part of a revision.
 pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
-    // Once for all nodes: to find it out costs as much as there are.
+    // Once for all nodes: the cost of the facts grows with the number of nodes.
     let serving = fleet.facts().set.clone();
     let nodes = fleet.children();
-    // And for each node once for what it is: of a thousand that are rolled a handful change from one look to the next.
+    // Each node is checked once for each state of it: while a thousand nodes roll, only a handful change from one
+    // reconcile to the next.
     let uid = &fleet.fleet.meta.uid;
     let settled = fleet.memory.settled.get(uid).filter(|known| known.holds(&fleet.fleet, serving.as_str()));
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
@@ -180,7 +182,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
 
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
     let own = fleet.own_metadata(&node.meta.name);
-    // The owner annotation is set with the owner, below.
+    // The owner annotation is changed together with the owner reference, below.
     let own = TemplateMeta { labels: own.labels, ..TemplateMeta::default() };
     let wanted = &fleet.spec.template.metadata;
     let mut ops = metadata_ops(&node.meta, &metadata_change(&node.meta, wanted, &own));
@@ -202,7 +204,7 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Ve
     ops
 }
 
-/// The operations that take back the wish to halt from a node that is to serve.
+/// The operations that withdraw the request to halt from a node that serves or is to serve.
 fn unhalt_ops(
     fleet: &FleetScope,
     node: &ObservedNode,
@@ -218,10 +220,10 @@ fn unhalt_ops(
     vec![PatchOp::set("/spec/haltHeight", json!(0)), PatchOp::set("/spec/haltTaskID", json!(""))]
 }
 
-/// The operations that bring the fields that apply at once from one spec to another.
+/// The operations that bring the fields that apply at once from the live spec to the desired one.
 fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> {
     let StatefulNodeSpec {
-        // Part of a revision, or of a grant, or the node's own.
+        // Part of a revision or of a grant, or specific to the node.
         image: _,
         main_container: _,
         pod_template: _,
@@ -232,10 +234,10 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         halt_height: _,
         halt_task_id: _,
         removal_id: _,
-        // It depends on the node's set: above.
+        // These depend on the node's set: see `at_once_ops`.
         volume_claim_retention: _,
         watch_sidecar: _,
-        // At once.
+        // Applied at once.
         ports,
         service_annotations,
         sidecar,
@@ -261,7 +263,8 @@ fn set_or_remove(path: &str, is_nothing: bool, value: impl FnOnce() -> serde_jso
     if is_nothing { PatchOp::remove(path) } else { PatchOp::set(path, value()) }
 }
 
-/// How a sidecar is reached applies at once, and all of one that is no container of the pod.
+/// The operations for a sidecar. How it is reached applies at once, and so does everything about a sidecar that is not
+/// a container of the pod.
 fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp> {
     let mut ops = Vec::new();
     match (live, wanted) {
@@ -271,7 +274,7 @@ fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp>
             }
         }
         (Some(live), Some(wanted)) => {
-            // A node whose sidecar is yet to be injected is asked where it was until then.
+            // Until its sidecar is injected, a node's sidecar is queried at the old URL.
             if live.url != wanted.url && (live.is_injected() || !wanted.url.is_empty()) {
                 ops.push(PatchOp::set("/spec/sidecar/url", json!(wanted.url)));
             }
@@ -285,8 +288,8 @@ fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp>
     ops
 }
 
-/// After an abort nodes stay at what they run: those that were granted something else, by the plan that was aborted or
-/// by one that it superseded, and still run what they ran, are granted that, once.
+/// After an abort, nodes stay at what they run. A node that was granted something else, by the aborted plan or by one
+/// that it superseded, and that still runs what it ran before, is granted that, once.
 pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), ReconcileError> {
     for grant in pins(facts) {
         fleet.grant(&grant, GrantedBy::Abort).await.map_err(ReconcileError::Children)?;

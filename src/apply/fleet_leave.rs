@@ -1,4 +1,4 @@
-//! How nodes of a fleet leave: they are asked to, and deleted when their plan says that nothing else is to be waited for.
+//! Removes nodes from a fleet: a node is asked to leave first, and deleted once its plan waits for nothing else.
 
 use serde_json::json;
 
@@ -11,16 +11,18 @@ use crate::planner::fleet::leave::Leave;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 
 impl FleetScope {
-    /// Lets nodes of the set that serves go, those that rest on other nodes' serving only where the API server says that
-    /// these serve. Answers whether something is other than it was taken to be, or a claim is not let go of yet, so that
-    /// it has to be looked at again.
+    /// Removes nodes of the set that serves, if the API server confirms the assumptions: nodes that are assumed to be
+    /// down must be down, and before any other node is removed, the nodes that should serve must serve. Returns true if
+    /// something differs from what was assumed, or if a claim is not released yet, so that the fleet has to be
+    /// reconciled again.
     pub async fn remove_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         leave: Leave,
         why: &str,
     ) -> Result<bool, ClusterError> {
-        // Who was asked serves on until it is deleted, and whoever goes before it rests on that.
+        // A node that was asked to leave serves until it is deleted, and a node that is deleted before it depends on
+        // that.
         let serves_on = |c: &ChildFacts| ChildFacts { asked_to_leave: false, ..c.clone() };
         let asked_stay: Vec<ChildFacts> = facts.children.iter().map(serves_on).collect();
         let mut differs = false;
@@ -49,9 +51,9 @@ impl FleetScope {
         Ok(differs)
     }
 
-    /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every node that leaves passes
-    /// here. One whose claims are to stay is deleted only once these are not its own: they would go with it. Answers what
-    /// one of those waits for, in a sentence.
+    /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every removal of a node
+    /// goes through here. A node whose claims are kept is deleted only after it no longer owns them: garbage collection
+    /// would delete them with it. Returns what one of these nodes waits for, in a sentence.
     pub async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
         let (delete, kept) = self.without_kept(leave.delete).await?;
         each(delete, OnFailure::StopUnlessConflict, |name| async move { self.delete_node(&name, why).await })
@@ -61,7 +63,7 @@ impl FleetScope {
         Ok(kept)
     }
 
-    /// Takes back that nodes were asked to leave: they go on as they are.
+    /// Withdraws the requests that nodes leave: the nodes stay.
     pub async fn keep(&self, names: Vec<NodeName>) -> Result<(), ClusterError> {
         let clear = |name: NodeName| async move {
             self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await

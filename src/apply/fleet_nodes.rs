@@ -1,4 +1,4 @@
-//! How a fleet's nodes are made and removed. Whether they are is decided elsewhere.
+//! Creates and deletes a fleet's nodes. Other modules decide which nodes.
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,17 @@ use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
 
-/// Whether a node may be deleted.
+/// The result of checking whether a node may be deleted.
 enum Removable {
-    /// It may, by this name.
+    /// The node with this name may be deleted.
     Now(NodeName),
-    /// A claim that is to stay might go with it: why, in a sentence.
+    /// The node must wait: a claim that is to be kept might be deleted with it. The sentence says which.
     Kept(String),
 }
 
 impl FleetScope {
-    /// Creates the nodes of a set that are wanted and do not exist, each at the revision that is said for its
-    /// ordinal; those created are counted before the next is asked about.
+    /// Creates the missing nodes of a set, each at the revision that `revision_for` returns for its ordinal. The facts
+    /// that are passed to `revision_for` include the nodes chosen for the ordinals before.
     pub async fn create_nodes(
         &self,
         facts: &FleetFacts,
@@ -48,12 +48,13 @@ impl FleetScope {
             facts.children.push(child.clone());
             new.push(child);
         }
-        // A manifest is made when it is its turn: those of all nodes would be the fleet's template thousands of times.
+        // A manifest is built when its turn comes: the manifests of all nodes would be thousands of copies of the
+        // fleet's template.
         each(new, OnFailure::Stop, |child| async move {
             let Some(manifest) = self.manifest(&child) else { return Ok(()) };
             let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
                 Ok(created) => created,
-                // The watch will show whose it is.
+                // The watch will show who owns it.
                 Err(ClusterError::AlreadyExists { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
@@ -65,7 +66,7 @@ impl FleetScope {
         .map(drop)
     }
 
-    /// The manifest of a node that is to be as these facts say; `None` where its revision is gone.
+    /// The manifest of a new node with these facts; `None` if its revision is gone.
     fn manifest(&self, child: &ChildFacts) -> Option<Value> {
         let name = child.name.as_str();
         let mut spec = (*self.node_spec(child.spec_hash.as_ref()?)?).clone();
@@ -92,7 +93,7 @@ impl FleetScope {
         }))
     }
 
-    /// Deletes a node, if it is still there.
+    /// Deletes a node, if it still exists.
     pub async fn delete_node(&self, name: &NodeName, why: &str) -> Result<(), ClusterError> {
         let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str())) else {
             return Ok(());
@@ -106,8 +107,8 @@ impl FleetScope {
         Ok(())
     }
 
-    /// Lets the nodes of a set go together, those whose claims stay only once these are not theirs any more. Answers what
-    /// one of them waits for, in a sentence.
+    /// Removes all nodes of a set together. A node whose claims are kept is deleted only once it no longer owns them.
+    /// Returns what one of the nodes waits for, in a sentence.
     pub async fn remove_set(&self, set: &SetName, why: &str) -> Result<Option<String>, ClusterError> {
         let facts = self.facts();
         let children = if *set == facts.set {
@@ -118,7 +119,7 @@ impl FleetScope {
         self.let_go(together(children.iter()), why).await
     }
 
-    /// Of nodes that are to be deleted those that may be, and why one of the others is not, in a sentence.
+    /// Returns which of these nodes may be deleted, and why one of the others may not, in a sentence.
     pub(super) async fn without_kept(
         &self,
         delete: Vec<NodeName>,
@@ -135,7 +136,7 @@ impl FleetScope {
         Ok((free, kept))
     }
 
-    /// Whether a node may be deleted.
+    /// Checks whether a node may be deleted.
     async fn unless_kept(&self, name: NodeName) -> Result<Removable, ClusterError> {
         let node = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str()));
         let kept = match node {
@@ -145,7 +146,7 @@ impl FleetScope {
         Ok(kept.map_or(Removable::Now(name), Removable::Kept))
     }
 
-    /// Why a claim that is to stay might go with a node, in a sentence, if one might.
+    /// Why a claim that is to be kept might be deleted with a node, in a sentence, if one might.
     async fn kept_for(&self, node: &ObservedNode) -> Result<Option<String>, ClusterError> {
         let name = &node.meta.name;
         let stay = self.spec.template.spec.volume_claim_retention == ClaimRetention::Retain;
@@ -155,7 +156,7 @@ impl FleetScope {
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
         let seen = node.status.observed_generation == node.meta.generation
             && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
-        // What is owned by a node that goes is collected with it.
+        // Garbage collection deletes what a deleted node owns.
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
         let owned = |claim: &ObservedClaim| claim.meta.owners.iter().any(|o| o.uid == *uid);
         let owns = |claim: &str| {
@@ -171,11 +172,11 @@ impl FleetScope {
                 "node {name} is not removed before it has seen that its claims are to stay"
             )));
         }
-        // The watch shows claims by a label, which somebody may have taken off: they are asked for by their names.
+        // The watch selects claims by a label, which somebody may have removed, so they are read by name.
         for name in claim_names(node) {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
-            // A write that was not answered may still make it the node's.
+            // A write whose outcome is unknown may still make the node an owner of the claim.
             if owned(&live) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
                 return Ok(owns(&name));
             }

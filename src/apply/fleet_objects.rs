@@ -1,4 +1,4 @@
-//! A fleet's own objects: its revisions and its Service, and what the API server says of a template.
+//! A fleet's own objects, its revisions and its Service, and dry runs of its template.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::planner::fleet::sets::stage::has_switched;
 use crate::render::{self, FleetIdentity, NodeIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
 
-/// How soon a refusal is asked about again: a quota, a policy or a definition may have changed.
+/// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
 
-/// How soon a name that belongs to something else is asked for again: somebody may have freed it.
+/// How long a name that belongs to something else counts as taken: after that somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
-/// Asks the API server, in a dry run, whether it would take a StatefulSet. What it takes is asked once for each
-/// content.
+/// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
+/// again.
 pub async fn ask(
     memory: &Memory,
     cluster: &dyn Cluster,
@@ -45,7 +45,7 @@ pub async fn ask(
         Err(ClusterError::Refused { message, .. }) => {
             Err(format!("template: the API server refuses it: {message}"))
         }
-        // It may pass, and is asked again at the next look; meanwhile somebody should know.
+        // This may be temporary, so the next reconcile asks again. Meanwhile the user should see the reason.
         Err(ClusterError::Forbidden { message, .. }) => {
             return Ok(Admission::Refused(format!(
                 "template: the API server does not allow it now: {message}"
@@ -57,8 +57,8 @@ pub async fn ask(
     Ok(verdict.into())
 }
 
-/// The name of the revision of what is wanted, stored if it is new, or why it cannot be started.
-/// It is stored only after the API server has said that it would take what it renders to.
+/// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
+/// the API server has accepted, in a dry run, what it renders to.
 pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
@@ -82,7 +82,7 @@ async fn store(
     if let Some(whose) = known_revision(fleet, &name) {
         return Ok(whose.map(|()| name));
     }
-    // The same content is another revision under another build ID; who goes back to it has to know which.
+    // The same content under another build ID is another revision. A rollback to it has to know the build ID.
     let gives_the_name = |id: &Option<BuildId>| {
         data.rollout_hashes(field(id.as_ref()))
             .iter()
@@ -126,8 +126,8 @@ async fn store(
     }
 }
 
-/// What is known of a revision of this name, without asking: that it is stored, or, in a sentence, that it is not this
-/// fleet's. Nobody is handed what it says then, so that it is of no use.
+/// What is known of a revision with this name without a request: it is stored, or, in a sentence, it is not this
+/// fleet's. The content is not returned, so the content of another fleet's revision cannot be used.
 fn known_revision(fleet: &FleetScope, name: &RevisionName) -> Option<Admission> {
     let meta = &fleet.fleet.meta;
     if let Some(known) = fleet.view.revisions.get(&Key::new(&meta.namespace, name.as_str())) {
@@ -152,8 +152,9 @@ fn foreign_revision(name: &str) -> String {
     )
 }
 
-/// Stores the revisions again that nodes are still to run and that somebody deleted, as far as a node, or the template,
-/// holds what they said: what last completed, and where the rollout goes. Answers with a sentence where one cannot be.
+/// Recreates deleted revisions that nodes still have to run: the one that last completed, and the target of the
+/// rollout. The content comes from a node or the template, if one still holds it. Returns a sentence if a revision
+/// cannot be stored.
 pub async fn restore_revisions(fleet: &FleetScope) -> Result<Option<String>, ReconcileError> {
     let status = &fleet.fleet.status;
     let known = fleet.revisions();
@@ -179,8 +180,9 @@ fn next_number(fleet: &FleetScope) -> i64 {
     own_revisions(fleet).iter().map(|r| r.revision).max().unwrap_or_default() + 1
 }
 
-/// The number of a revision that is made again. What is wanted is the newest; any other came before it, where a number
-/// is free, and after it where none is: then what is wanted is older, and wanted again.
+/// The number of a recreated revision. The desired revision gets the highest number. Any other revision came before the
+/// desired one and gets a free number below it. If there is none, it gets the highest: the desired revision is then an
+/// older one that is desired again.
 fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
     let (kept, wanted) = (own_revisions(fleet), fleet.requested());
     let meta = &fleet.fleet.meta;
@@ -188,7 +190,7 @@ fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
     let wanted = wanted.map(|wanted| revision_name(&meta.name, &meta.uid, &wanted));
     let wanted = kept.iter().find(|r| wanted.as_ref() == Some(&r.name));
     let is_free = |number: &i64| kept.iter().all(|r| r.revision != *number);
-    // As many numbers as are taken may have to be passed over.
+    // At most as many numbers as there are revisions have to be skipped.
     let before = |wanted: i64| (1..wanted).rev().take(kept.len() + 1).find(is_free);
     wanted.and_then(|wanted| before(wanted.revision)).unwrap_or_else(|| next_number(fleet))
 }
@@ -210,14 +212,14 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError>
         metadata: fleet.spec.template.metadata.clone(),
     };
     let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
-    // The node that would own it does not exist, or is not this one.
+    // The identity has the fleet's UID: no node exists that could own this StatefulSet.
     manifest["metadata"]["ownerReferences"] = json!([]);
     let content = asked_of(&identity, spec, &hash);
     ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await
 }
 
-/// What a verdict is about: everything that a refusal may rest on, whose it is included, so that nobody is told of
-/// another's fault.
+/// The key of a verdict: everything that a refusal may depend on, including the fleet or node, so that nobody is shown
+/// a refusal that another one caused.
 #[must_use]
 pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
     let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
@@ -278,22 +280,23 @@ pub fn identity(fleet: &FleetScope) -> FleetIdentity {
     }
 }
 
-/// Brings the fleet's Service to what the spec says. Answers with a sentence where its name belongs to
-/// something else.
+/// Brings the fleet's Service to what the spec says. Returns a sentence if the Service's name belongs to something
+/// else, or if the API server refuses the Service.
 pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     let key = meta.key();
     let known = fleet.view.services.get(&key);
     let Some(wanted) = &fleet.spec.service else {
-        // It was taken out of the spec: what we made goes, what others made stays.
+        // `service` was removed from the spec: our own Service is deleted, anything else stays.
         if let Some(service) = known.filter(|s| fleet.owns(&s.meta) && !s.meta.terminating) {
             let target = Target::of(Kind::Service, &service.meta);
             fleet.cluster.delete(target).await.map_err(ReconcileError::Children)?;
         }
         return Ok(None);
     };
-    // Between the write that moves traffic and the one that says so the Service is ahead of the status: it says where it was
-    // moved to, and the plan says that it was, should a hand turn it or take it away meanwhile.
+    // Between the write that moves traffic and the status write that records it, the Service is ahead of the status.
+    // The Service's annotation names the set that it was moved to. If a person changes or deletes the Service
+    // meanwhile, the plan still records that traffic was moved.
     let is_moved = |set: &SetName| known.as_ref().is_some_and(|service| is_switched(service, set));
     let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
     let moved_to = entrant.filter(|set| is_moved(set) || has_moved_traffic(fleet));
@@ -347,13 +350,13 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     Ok(None)
 }
 
-/// Whether the plan says that it has moved the fleet's traffic to the new set. Read only amid a promotion.
+/// True if the plan records that it has moved the fleet's traffic to the new set. Used only during a promotion.
 fn has_moved_traffic(fleet: &FleetScope) -> bool {
     let plan = fleet.fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     plan.is_some_and(|plan| has_switched(&plan))
 }
 
-/// That the name of the fleet's Service belongs to something else, in a sentence.
+/// The sentence for a fleet's Service whose name belongs to something else.
 #[must_use]
 pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     format!(
@@ -364,7 +367,8 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     )
 }
 
-/// The sentence that says who owns the object of a name, if that was asked not long ago. Watches show Windlass's own objects only.
+/// The sentence that says who owns the object of a name, if that was asked recently. Watches show only Windlass's own
+/// objects.
 #[must_use]
 pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
     let (asked, sentence) = memory.foreign.get(uid)?;

@@ -1,10 +1,11 @@
-//! Checks a wave against the API server itself. A cache may lag while a node goes down. So before a write that takes down
-//! nodes that serve, the fleet's pods are read from the API server. If they differ from what the decision assumed, it is not
-//! carried out and the reconcile starts again: the read has updated the cache, and the nodes' own controller corrects their
-//! statuses.
+//! Checks a wave against the API server itself. A cache may lag while a node goes down. So before a write that takes
+//! down nodes that serve, the fleet's pods are read from the API server. If they differ from what the decision assumed,
+//! it is not carried out and the reconcile starts again: the read has updated the cache, and the nodes' own controller
+//! corrects their statuses.
 //!
-//! One read is for a wave, not for each of its grants, which may be a hundred in a second: it stands for as long as it takes
-//! to read as many pods again at a bounded pace ([`LivePods::stands`]), and what was heard of a pod after it counts more.
+//! One read serves a wave, not each of its grants, of which there may be a hundred per second. The read stays valid for
+//! as long as it would take to read that many pods again at a bounded rate ([`LivePods::stands`]), and newer watch
+//! events about a pod take precedence over it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +18,13 @@ use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
-/// The requeue delay when the pods differ from what was assumed. The nodes hear of the read at once, and their change usually
-/// brings about a reconcile before that.
+/// The requeue delay if the pods differ from what was assumed. The read updates the cache, so the nodes' own reconciles
+/// usually change their statuses and requeue the fleet earlier.
 pub const REQUEUE_STALE_PODS: Duration = Duration::from_secs(2);
 
 impl FleetScope {
-    /// Gives these grants. Those that are safe only while other nodes serve are given only if the API server says that these do.
-    /// Returns a sentence that says what differs from the assumption, if something does.
+    /// Writes these grants. Grants that are safe only if the nodes are as assumed are written only if the API server
+    /// confirms it. Returns a sentence that says what differs from the assumption, if something does.
     pub async fn grant_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
@@ -44,8 +45,9 @@ impl FleetScope {
         Ok(differs)
     }
 
-    /// Asks the API server itself whether nodes are as a decision takes them to be, before it lets those of `taken` go:
-    /// each that counts as serving has its pod, Ready, and each that is taken as down is. `None`: all is so.
+    /// Checks with the API server that nodes are as a decision assumes, before nodes of `taken` are taken down: each
+    /// node that counts as serving has the same pod, Ready, and each node of `taken` that counts as disrupted has not
+    /// become Ready unnoticed. `None` means that all of this is true.
     pub async fn find_stale_pods(
         &self,
         children: &[ChildFacts],
@@ -83,7 +85,7 @@ impl FleetScope {
     async fn read_pods(&self, children: &[ChildFacts]) -> Result<LivePods, ClusterError> {
         let meta = &self.fleet.meta;
         let (namespace, names) = (&meta.namespace, || children.iter().map(|child| child.name.pod()));
-        // The read tells the cache, so that what was known is looked up first.
+        // The read updates the cache, so what was known before is collected first.
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
         let known =
             known.map(|pod| (pod.meta.name.clone(), (pod.meta.uid.clone(), is_ready(&pod)))).collect();
@@ -91,7 +93,7 @@ impl FleetScope {
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
         live.extend(listed);
-        // A pod whose label was taken off is no other pod for that.
+        // A pod whose label was removed is not in the list but is still the same pod: it is read by name.
         let unlisted: Vec<String> = names().filter(|name| !live.has(name)).collect();
         let ask = |name: String| async move { self.cluster.live_pod(namespace, &name).await };
         let found: Vec<Option<LivePod>> = each(unlisted, OnFailure::Stop, ask).await?;

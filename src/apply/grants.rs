@@ -1,4 +1,4 @@
-//! Grants: a revision is written into a node together with the leave to move to it.
+//! Grants: one patch writes a revision into a node's spec and permits the node to move to it.
 
 use serde_json::json;
 
@@ -14,15 +14,15 @@ use crate::planner::fleet::Grant;
 use crate::render::MetadataChange;
 
 impl FleetScope {
-    /// Gives these grants, some at the same time: each is a write of its own, and none rests on another. One
-    /// that fails does not cut others short: what was written has to be known before anything else is decided.
+    /// Writes these grants, several at the same time. Each is a separate patch, and none depends on another. If one
+    /// fails, the others continue: the outcome of every write has to be known before anything else is decided.
     pub async fn grant_all(&self, grants: Vec<Grant>, by: GrantedBy<'_>) -> Result<(), ClusterError> {
         let grant = |grant: Grant| async move { self.grant(&grant, by).await };
         each(grants, OnFailure::DoAll, grant).await.map(drop)
     }
 
-    /// Writes a revision into a node and grants it, in one guarded write. A node that changed in the
-    /// meantime is left for the next reconcile, which its change brings about.
+    /// Writes a revision into a node's spec and grants it, in one guarded patch. If the node has changed in the
+    /// meantime, nothing is written; the change triggers the next reconcile.
     pub async fn grant(&self, grant: &Grant, by: GrantedBy<'_>) -> Result<(), ClusterError> {
         let key = crate::cluster::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
         let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
@@ -31,7 +31,7 @@ impl FleetScope {
         let mut spec = (*spec).clone();
         spec.granted_hash = grant.hash.to_string();
         spec.grant_id = GrantId::of(by, node.meta.generation).into();
-        // What is said to this node alone stays.
+        // The fields that are specific to this node are kept.
         if let Ok(live) = &node.spec {
             spec.suspend = live.suspend;
             spec.halt_height = live.halt_height;
@@ -50,7 +50,7 @@ impl FleetScope {
     }
 }
 
-/// The operations that tell a node of a restart; none when it knows.
+/// The operations that write a restart into a node's annotations; none if the node already has it.
 fn restart_ops(meta: &Meta, restart: Option<&RestartTime>) -> Vec<PatchOp> {
     let is_told = |restart: &&RestartTime| meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart.as_str());
     let Some(restart) = restart.filter(|restart| !is_told(restart)) else { return Vec::new() };

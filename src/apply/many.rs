@@ -1,25 +1,26 @@
-//! How many objects are read or written at once, and what one that fails means for the others.
+//! Runs requests for many objects concurrently. The caller chooses what a failure means for the others.
 
 use futures::stream::{self, StreamExt};
 
 use crate::cluster::ClusterError;
 
-/// How many requests are under way at the same time.
+/// How many requests run at the same time.
 const AT_ONCE: usize = 16;
 
-/// What a failure of one means for the others.
+/// What the failure of one request means for the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnFailure {
-    /// None is begun any more, and those under way are given up.
+    /// No further request is started, and those under way are dropped.
     Stop,
-    /// As [`OnFailure::Stop`], but an object that changed in the meantime holds up no other. That one did is the answer in the
-    /// end, so that it is looked at again: what was refused as a conflict need not announce itself.
+    /// Like [`OnFailure::Stop`], but a conflict does not stop the others. It is still returned at the end, so that the
+    /// object is reconciled again: no watch event need follow a conflict.
     StopUnlessConflict,
-    /// All are done: what was written has to be known before anything else is decided. The first failure is the answer.
+    /// All requests run to the end: the outcome of every write has to be known before anything else is decided. The
+    /// first error is returned.
     DoAll,
 }
 
-/// Does something to each of many objects, some at the same time, and answers what came of each, in their order.
+/// Runs `act` on each of many objects, some at the same time, and returns the results in the order of the objects.
 pub async fn each<T, R, F>(
     items: impl IntoIterator<Item = T>,
     on_failure: OnFailure,
@@ -72,7 +73,8 @@ mod tests {
         ClusterError::Refused { object: "b".to_owned(), message: "no".to_owned() }
     }
 
-    /// How many of a hundred were begun where the second fails so, and whether the answer is a conflict.
+    /// How many of a hundred requests were started if the second fails with this error, and whether the result is a
+    /// conflict.
     async fn begun(on_failure: OnFailure, failure: fn() -> ClusterError) -> (usize, bool) {
         let begun = AtomicUsize::new(0);
         let answer = each(0..100, on_failure, |number| {

@@ -1,5 +1,5 @@
-//! The writes to the child objects of fleets and nodes. Each write is guarded, and is made only where something differs. The
-//! planner decided what is written.
+//! The writes to the child objects of fleets and nodes. Each write is guarded by UID and resourceVersion, and is made
+//! only if something differs. The planner decides what is written.
 
 mod admission;
 mod error;

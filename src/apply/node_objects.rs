@@ -1,5 +1,5 @@
-//! A node's child objects beside its plan: what applies at once, and what has to be asked of the API
-//! server because no watch shows it.
+//! A node's child objects, apart from its plan: what applies at once, and what has to be read from the API server
+//! because no watch shows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
-use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedSet};
+use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
@@ -28,8 +28,8 @@ use crate::render::{self, MetadataChange};
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon the cause is looked up again.
 const ASK_WHY: Duration = Duration::from_secs(15);
-/// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are created
-/// at once, a StatefulSet is created some time after its plan.
+/// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are
+/// created at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 /// How soon a terminating object without our label is read again.
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
@@ -40,8 +40,8 @@ const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
-/// Finds out what the StatefulSet's template is where its generation is not one that we wrote: a dry run of
-/// our own patch shows whether it would change anything.
+/// Finds out what the StatefulSet's template is, if Windlass did not write its current generation: a dry run of our own
+/// patch shows whether the patch would change anything.
 pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
     let Some(set) = scope.set().filter(|s| s.meta.is_controlled_by(&node.meta.uid)) else { return Ok(()) };
     if scope.template(node, &set).is_some() {
@@ -52,8 +52,8 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     let is_ours = if written_otherwise {
         false
     } else {
-        // What it says that its pods are made for is not compared. One that an earlier version of Windlass wrote says
-        // nothing of it, and is not rewritten to: that would be another revision.
+        // The annotations that say what the pods are made for are taken from the live template, so they never differ. A
+        // StatefulSet of an earlier version of Windlass has none, and adding them would create another revision.
         let (identity, made_for) = (scope.identity(node), set.made_for.as_deref());
         let template = render::stateful_set_template(&identity, &rendered.template, made_for);
         let ops = vec![PatchOp::set("/spec/template", template)];
@@ -69,8 +69,8 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     Ok(())
 }
 
-/// Finds out why a node whose StatefulSet should have made a pod has none: its events say, which are watched, or something
-/// else has the pod's name, which no watch shows. Answers with when to ask again.
+/// Finds out why a node has no pod although its StatefulSet should have created one. Either the StatefulSet's events,
+/// which are watched, say why, or something else has the pod's name, which no watch shows. Returns when to check again.
 pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
     let is_due = || {
@@ -84,7 +84,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     };
     let since = node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing).map(|p| p.since);
     let known = memory.get(uid);
-    // What was said before this process began goes on being said until it is known to be otherwise.
+    // A problem that was reported before this process started is still reported until more is known.
     let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec)
         || (known.is_none() && since.is_some());
     let mut known = known.unwrap_or_else(|| NoPod {
@@ -104,7 +104,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
             Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
         }
     }
-    // Not at once: a pod that is replaced is refused for a moment where a quota is counted late.
+    // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
     if known.asked.is_some() {
         let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
         known.why = told.map(|told| in_short(&told.note).to_owned());
@@ -113,8 +113,8 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     Some(if left.is_zero() { ASK_WHY } else { left })
 }
 
-/// Whether the name of the node's pod belongs to something else, in a sentence.
-async fn foreign_pod(scope: &NodeScope, set: &ObservedSet) -> Result<Option<String>, ClusterError> {
+/// Returns a sentence if the name of the node's pod belongs to something else.
+async fn foreign_pod(scope: &NodeScope, set: &ObservedStatefulSet) -> Result<Option<String>, ClusterError> {
     let name = pod_name(&scope.key.name);
     let found = scope.cluster.get(Kind::Pod, &scope.key.namespace, &name).await?;
     let Some(pod) = found.map(|pod| Meta::read(&pod)).filter(|pod| !pod.terminating) else { return Ok(None) };
@@ -124,12 +124,12 @@ async fn foreign_pod(scope: &NodeScope, set: &ObservedSet) -> Result<Option<Stri
     })
 }
 
-/// What the API server said, without what the StatefulSet controller puts before it.
+/// The API server's message, without the prefix of the StatefulSet controller.
 fn in_short(note: &str) -> &str {
     note.split_once(" failed error: ").map_or(note, |(_, said)| said)
 }
 
-/// The metadata of what is known under the names of the node's child objects and is wanted.
+/// The metadata of the cached StatefulSet and Service with the node's name, if `is_wanted` accepts it.
 fn known_children(scope: &NodeScope, is_wanted: impl Fn(&Meta) -> bool) -> [(Kind, Option<Meta>); 2] {
     let chosen = |meta: &Meta| is_wanted(meta).then(|| meta.clone());
     [
@@ -138,7 +138,7 @@ fn known_children(scope: &NodeScope, is_wanted: impl Fn(&Meta) -> bool) -> [(Kin
     ]
 }
 
-/// Whether the names of the node's child objects belong to something else; a sentence if so.
+/// Returns a sentence if a name of the node's child objects belongs to something else.
 pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
     for (kind, meta) in known_children(scope, |_| true) {
         let whose = match meta {
@@ -162,10 +162,11 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     }
 }
 
-/// The StatefulSet and the Service of an earlier node of this name that are in the cache without our label. Watches select by
-/// that label, so nothing will say when these are gone. They got into the cache because they were asked for by name.
+/// The cached StatefulSet and Service with the node's name that lack our label, and that terminate or belong to an
+/// earlier node of this name. They are in the cache because they were read by name. Watches select by the label, so no
+/// event will report that they are gone.
 fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
-    // Each look asks, and next to none has any.
+    // Every reconcile calls this, and hardly any node has unlabelled objects.
     let unlabelled = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
     let goes = |kind: Kind, meta: &Meta| {
         meta.terminating || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
@@ -174,7 +175,7 @@ fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
     unlabelled.filter(|(kind, meta)| goes(*kind, meta)).collect()
 }
 
-/// Asks the API server for each unlabelled object again, and forgets those that are gone.
+/// Reads each unlabelled object again, and removes it from the cache if it is gone.
 pub async fn forget_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
     for (kind, meta) in unlabelled(scope, node) {
         let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
@@ -186,23 +187,23 @@ pub async fn forget_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Result
     Ok(())
 }
 
-/// When to ask for unlabelled objects again; `None` if there are none.
+/// When to read unlabelled objects again; `None` if there are none.
 #[must_use]
 pub fn await_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
     (!unlabelled(scope, node).is_empty()).then_some(ASK_FOR_UNLABELLED)
 }
 
-/// True if the name was found free within the last [`ASK_FOR_NAME`]. If something took it since, the create is refused. A claim
-/// that appeared since is adopted by the StatefulSet controller; no check could rule that out.
+/// True if the name was found free within the last [`ASK_FOR_NAME`]. If something took it since, the create is refused.
+/// A claim that appeared since is adopted by the StatefulSet controller; no check could rule that out.
 fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
     let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
     asked.is_some_and(|asked| monotonic().duration_since(asked) < ASK_FOR_NAME)
 }
 
-/// Returns a sentence if a PVC with this node's name exists and has neither the node's label nor the node as its owner. The
-/// StatefulSet controller would mount it as it is, with whatever data it holds.
+/// Returns a sentence if a PVC with the name of one of this node's claims exists and has neither a node's label nor the
+/// node as its owner. The StatefulSet controller would mount it as it is, with whatever data it holds.
 async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, ReconcileError> {
-    // One that has run took its claims long ago: without its label a claim is still its own.
+    // A node that was ever Ready took its claims long ago: a claim without the label is still the node's own.
     if node.status.first_ready_at.is_some() || is_free(scope, node, Kind::PersistentVolumeClaim) {
         return Ok(None);
     }
@@ -230,9 +231,9 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
     Ok(None)
 }
 
-/// Returns a sentence if a PVC of this node is also another node's. A claim's name is made of its template's and
-/// the node's, so that `a-e` of node `e-0` and `a` of node `e-e-0` meet: two nodes would run on one volume, and it would
-/// go with the first of them.
+/// Returns a sentence if a PVC of this node is also another node's. A claim's name is the template's name followed by
+/// the node's, so claim `a-e` of node `e-0` and claim `a` of node `e-e-0` have the same name: two nodes would run on
+/// one volume, and the volume would be deleted with the first of them.
 fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     let own = claim_names(node);
     if own.is_empty() {
@@ -246,7 +247,7 @@ fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
             return Some(is_of_another(name, &other));
         }
     }
-    // Neither may have a claim yet: the older one makes it.
+    // If neither node has the claim yet, the older one gets it.
     let age = |node: &ObservedNode| (node.meta.created_at, node.meta.uid.clone());
     let mut older = own.iter().flat_map(|claim| sharers(scope, namespace, claim)).filter(|other| {
         other.meta.name != node.meta.name
@@ -259,8 +260,8 @@ fn shared_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     Some(is_of_another(&name, &other.meta.name))
 }
 
-/// The nodes whose names a claim's name may end in: one of these has the claim, or none has. There are a handful,
-/// however many nodes there are.
+/// The nodes that could have a claim of this name, because it ends in their names. There are only a handful, however
+/// many nodes exist.
 fn sharers(scope: &NodeScope, namespace: &str, claim: &str) -> Vec<Arc<ObservedNode>> {
     let ends = claim.match_indices('-').map(|(at, _)| &claim[at + 1..]);
     let names = ends.filter_map(|end| end.strip_suffix("-0"));
@@ -274,16 +275,16 @@ fn is_of_another(claim: &str, other: &str) -> String {
     )
 }
 
-/// What came of applying what applies at once.
+/// The result of applying what applies at once.
 #[derive(Default)]
 pub struct AppliedAtOnce {
-    /// Why the Service or a claim cannot be what the spec says, in a sentence.
+    /// Why the Service or a claim cannot match the spec, in a sentence.
     pub refused: Option<String>,
-    /// When what could only not be applied now is tried again, if no event comes first.
+    /// When to retry what could not be applied yet, if no event comes first.
     pub again: Option<Duration>,
 }
 
-/// Applies what applies at once to the node's StatefulSet and Service.
+/// Applies changes that need no rollout to the node's StatefulSet and Service.
 pub async fn apply_at_once(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -324,12 +325,12 @@ async fn apply_to_set(
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-    set: &ObservedSet,
+    set: &ObservedStatefulSet,
 ) -> Result<(), ReconcileError> {
     let identity = scope.identity(node);
     let template = facts.live().map(|live| &live.template);
     let mut own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
-    // A StatefulSet without a recorded hash is recorded as what it was found to be.
+    // A StatefulSet without a recorded hash gets the hash that its template was found to have.
     if let (Some(Template::At(hash)), None) = (template, set.stamp()) {
         own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string());
     }
@@ -341,7 +342,7 @@ async fn apply_to_set(
     if set.update_strategy != "OnDelete" {
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
     }
-    // What admission makes of our own write stays: only what was written since is put back.
+    // What admission makes of our own write is kept: only later changes are reverted.
     let recorded = node.status.stateful_set.as_ref();
     let is_ours = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == set.meta.generation);
     if !is_ours {
@@ -350,7 +351,7 @@ async fn apply_to_set(
     if ops.is_empty() {
         return Ok(());
     }
-    // Admission may move the template with this write, and with it the revision.
+    // Admission may change the template with this write, and with it the revision.
     if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
         scope.memory.learn_revision(&set.meta.uid, &set.update_revision);
     }
@@ -362,7 +363,8 @@ async fn apply_to_set(
     Ok(())
 }
 
-/// Makes the node's claims go with it, or stay, as the spec says. Answers with a sentence where one is another node's.
+/// Adds the node as an owner of its claims, or removes it, so that they are deleted with the node or kept, as the spec
+/// says. Returns a sentence if a claim is another node's.
 pub async fn apply_to_claims(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -383,7 +385,7 @@ pub async fn apply_to_claims(
         let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
         let op = match (spec.volume_claim_retention, owned_at) {
             (ClaimRetention::Delete, None) => {
-                // Not a controlling one: the claim goes with the node object, and nobody adopts it.
+                // Not a controller reference: the claim is deleted with the node, and no controller adopts it.
                 let owner = json!({
                     "apiVersion": Kind::StatefulNode.api_version(),
                     "kind": Kind::StatefulNode.name(),
@@ -407,15 +409,15 @@ pub async fn apply_to_claims(
     Ok(shared)
 }
 
-/// Gives a claim that the node owns the label back by which it is known, and takes the owner away in the same write where
-/// it is to stay: without the label no watch shows it, and it would go with its node.
+/// Restores the node's label on a claim that the node owns, and in the same patch removes the owner if the claim is to
+/// be kept: without the label no watch shows the claim, and it would be deleted with the node.
 async fn take_back(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     key: &Key,
 ) -> Result<(), ReconcileError> {
-    // Before there was time for a pod there need not be a claim.
+    // A new node that has not had time for a pod may have no claims yet.
     let is_new = node.meta.created_at.is_none_or(|at| at + TIME_FOR_CLAIMS > scope.now);
     if scope.pod().is_none() && is_new {
         return Ok(());
@@ -447,7 +449,7 @@ async fn take_back(
     Ok(())
 }
 
-/// Asks the API server, in a dry run, whether it would take the node's StatefulSet.
+/// Asks the API server, in a dry run, whether it would accept the node's StatefulSet.
 pub async fn verdict(
     scope: &NodeScope,
     node: &ObservedNode,

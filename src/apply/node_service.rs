@@ -1,4 +1,4 @@
-//! A node's headless Service is there and says what the spec says.
+//! Creates and updates a node's headless Service.
 
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use crate::api::TemplateMeta;
@@ -11,7 +11,8 @@ use crate::render;
 /// Why a node's Service could not be updated.
 #[derive(Debug)]
 pub enum NotApplied {
-    /// The Service has changed since it was read: a plan waits for the watch event; without a plan it is retried soon.
+    /// The Service has changed since it was read. In a plan the task waits with a requeue; without a plan the reconcile
+    /// is retried.
     Conflict(ClusterError),
     /// Anything else.
     Failed(TaskError),
@@ -29,8 +30,8 @@ impl From<ClusterError> for NotApplied {
     }
 }
 
-/// Brings the node's Service to what its spec says. A Service is not part of a rollout: what differs
-/// applies at once, within a plan and outside of one.
+/// Brings the node's Service to what its spec says. A Service is not part of a rollout: differences are applied at
+/// once, with or without a plan.
 pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, NotApplied> {
     let spec = spec_of(node)?;
     let identity = scope.identity(node);

@@ -1,15 +1,15 @@
-//! JSON patches of what a node and a fleet consist of: whole fields, and only those that differ.
+//! JSON patches for the objects of nodes and fleets: whole fields, and only those that differ.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::api::TemplateMeta;
-use crate::cluster::observed::{Meta, ObservedService, ObservedSet};
+use crate::cluster::observed::{Meta, ObservedService, ObservedStatefulSet};
 use crate::cluster::{Kind, PatchOp, Target, port::pointer_key};
 use crate::render::{self, MetadataChange};
 
-/// The operations of a JSON patch that make a change of labels and annotations.
+/// The JSON patch operations for a change of labels and annotations.
 #[must_use]
 pub fn metadata_ops(meta: &Meta, change: &MetadataChange) -> Vec<PatchOp> {
     let mut ops = Vec::new();
@@ -33,13 +33,13 @@ pub fn metadata_ops(meta: &Meta, change: &MetadataChange) -> Vec<PatchOp> {
     ops
 }
 
-/// The change that brings an existing child's metadata to what is wanted.
+/// The change that brings the metadata of an existing child to the desired state.
 #[must_use]
 pub fn metadata_change(meta: &Meta, wanted: &TemplateMeta, own: &TemplateMeta) -> MetadataChange {
     render::metadata_change(wanted, own, &meta.labels, &meta.annotations)
 }
 
-/// The operations that bring a node's live Service to what its spec says; none when it is so already.
+/// The operations that bring a live Service to its desired spec; none if it already has it.
 #[must_use]
 pub fn service_ops(service: &ObservedService, wanted: &Value) -> Vec<PatchOp> {
     let (mut ops, spec) = (Vec::new(), service.spec.value());
@@ -59,7 +59,7 @@ pub fn service_ops(service: &ObservedService, wanted: &Value) -> Vec<PatchOp> {
     ops
 }
 
-/// Ports with what the API server fills in, and without what it adds.
+/// Ports with the API server's defaults filled in, and without the fields that it adds.
 fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let with_defaults = |port: &Value| {
@@ -76,15 +76,16 @@ fn ports(list: &Value) -> Vec<BTreeMap<&'static str, Value>> {
     list.iter().map(with_defaults).collect()
 }
 
-/// A guarded write to the node's StatefulSet.
+/// The target of a guarded write to a node's StatefulSet.
 #[must_use]
-pub fn set_target(set: &ObservedSet) -> Target {
+pub fn set_target(set: &ObservedStatefulSet) -> Target {
     Target::of(Kind::StatefulSet, &set.meta)
 }
 
-/// The patch that sets a StatefulSet's `revisionHistoryLimit` and `persistentVolumeClaimRetentionPolicy` to Windlass's own.
+/// The patch that sets a StatefulSet's `revisionHistoryLimit` and `persistentVolumeClaimRetentionPolicy` to Windlass's
+/// own.
 #[must_use]
-pub fn retention_ops(set: &ObservedSet) -> Vec<PatchOp> {
+pub fn retention_ops(set: &ObservedStatefulSet) -> Vec<PatchOp> {
     let mut ops = Vec::new();
     if set.revision_history_limit.is_some_and(|limit| limit != render::REVISION_HISTORY_LIMIT) {
         ops.push(PatchOp::set("/spec/revisionHistoryLimit", json!(render::REVISION_HISTORY_LIMIT)));

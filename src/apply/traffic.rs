@@ -10,14 +10,14 @@ use crate::cluster::observed::ObservedService;
 use crate::observe::is_switched;
 use crate::render::{MetadataChange, fleet_selector};
 
-/// Whether a fleet's Service selects this set and nothing else, by our own write.
+/// True if a fleet's Service selects this set and nothing else, and a promotion has moved it there.
 #[must_use]
 pub fn is_at(service: &ObservedService, set: &SetName) -> bool {
     service.spec.value()["selector"] == json!(fleet_selector(&service.meta.name, set))
         && is_switched(service, set)
 }
 
-/// The operations that move it there, in one write.
+/// The operations that move the Service to a set, in one patch.
 #[must_use]
 pub fn move_to(service: &ObservedService, set: &SetName) -> Vec<PatchOp> {
     let moved = MetadataChange {

@@ -1,5 +1,5 @@
-//! A watch cache of one kind that is never older than our own last write: watch events and the
-//! answers to our own writes go into the same map, and the newer resourceVersion wins.
+//! A watch cache of one kind that is never older than our own last write: watch events and the responses to our own
+//! writes go into the same map, and the higher resourceVersion wins.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,16 +10,16 @@ use super::raw::Sent;
 
 struct Inner<T> {
     objects: BTreeMap<Key, Arc<T>>,
-    /// The same by what they belong to.
+    /// The same objects, by what they belong to.
     index: Index<T>,
-    /// UIDs that we know to be deleted, until the watch says so too.
+    /// UIDs of objects that our own requests found deleted, until a watch or a relist confirms that.
     gone: HashSet<String>,
     /// Deletions that the watch reported.
     past: Past,
-    /// What a relist has named so far.
+    /// What a running relist has listed so far.
     relist: Option<Relist>,
     ready: bool,
-    /// How often anything changed.
+    /// The number of changes.
     changes: u64,
 }
 
@@ -31,7 +31,7 @@ impl<T: Observed> Inner<T> {
         self.index.replace(old.as_ref(), Some(&object), self.changes);
     }
 
-    /// Whether an object with these metadata is newer than what is known. A relist that runs takes it as named.
+    /// True if an object with this metadata is newer than the cached one. A running relist counts it as listed.
     fn admits(&mut self, meta: &Meta) -> bool {
         let key = meta.key();
         if self.past.is_past(meta) {
@@ -66,8 +66,8 @@ impl<T: Observed> Inner<T> {
 /// How many reported deletions are remembered.
 const PAST_LIMIT: usize = 20_000;
 
-/// The last deletions that a watch reported, and their versions: the answer to a write of ours may come after the
-/// report that the object went, and would bring it back for good.
+/// The last deletions that a watch reported, with their resourceVersions: the response to a write of ours may arrive
+/// after the deletion event, and would bring the object back for good.
 #[derive(Default)]
 struct Past {
     versions: HashMap<Arc<str>, u64>,
@@ -90,7 +90,8 @@ impl Past {
         }
     }
 
-    /// Whether this is from before its deletion. What only left the watch's selection may come back.
+    /// True if this version is from before the object's deletion. An object that only left the watch's selector may
+    /// come back.
     fn is_past(&self, meta: &Meta) -> bool {
         self.versions.get(meta.uid.as_str()).is_some_and(|gone_at| meta.version() < *gone_at)
     }
@@ -99,11 +100,11 @@ impl Past {
 #[derive(Default)]
 struct Relist {
     keys: HashSet<Key>,
-    /// Those of `Inner::gone` that the list still named: their deletion is yet to be reported.
+    /// The UIDs of `Inner::gone` that the list still contained: their deletion is yet to be reported.
     still_leaving: HashSet<String>,
 }
 
-/// The objects of one kind, as last seen or as last written by us.
+/// The objects of one kind, as last seen by a watch or as last written by us.
 pub struct Cache<T> {
     inner: RwLock<Inner<T>>,
 }
@@ -130,7 +131,7 @@ impl<T: Observed> Cache<T> {
         self.read().objects.get(key).cloned()
     }
 
-    /// Every object in a namespace for which `wanted` holds, by name.
+    /// The objects of a namespace for which `wanted` is true, sorted by name.
     #[must_use]
     pub fn list(&self, namespace: &str, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let from = Key::new(namespace, "");
@@ -139,45 +140,45 @@ impl<T: Observed> Cache<T> {
         range.filter(|(_, object)| wanted(object)).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Every object of a namespace that belongs to this group ([`Observed::groups`]), by name.
+    /// The objects of a namespace that belong to this group ([`Observed::groups`]), sorted by name.
     #[must_use]
     pub fn group(&self, namespace: &str, group: &str) -> Vec<Arc<T>> {
         self.read().index.members(&Key::new(namespace, group))
     }
 
-    /// How many objects of a namespace belong to this group.
+    /// The number of objects of a namespace that belong to this group.
     #[must_use]
     pub fn group_size(&self, namespace: &str, group: &str) -> usize {
         self.read().index.count(&Key::new(namespace, group))
     }
 
-    /// Two numbers of which one is another after each change of an object of this group, and after any object came,
-    /// went, or moved from one group to another.
+    /// Two numbers. At least one of them differs after a change of an object of this group, and after any object was
+    /// added, removed, or moved to another group.
     #[must_use]
     pub fn group_changes(&self, namespace: &str, group: &str) -> (u64, u64) {
         self.read().index.changes(&Key::new(namespace, group))
     }
 
-    /// Every object for which `wanted` holds.
+    /// The objects of all namespaces for which `wanted` is true.
     #[must_use]
     pub fn list_all(&self, wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         self.read().objects.values().filter(|object| wanted(object)).cloned().collect()
     }
 
-    /// A number that is another one after each change of anything in here.
+    /// A number that changes with each change of any object.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.read().changes
     }
 
-    /// Whether the first list is in.
+    /// True if the first list is complete.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.read().ready
     }
 
-    /// Reads an object as the API server sent it, of which the metadata are read, resting on what is known of it as far as
-    /// that holds.
+    /// Parses an object as the API server sent it, of which the metadata is already parsed. If the cached object has
+    /// the same generation, the parts that cannot have changed since are taken from it.
     #[must_use]
     pub fn read_object(&self, object: &impl Sent, meta: Meta) -> T {
         let known = self.get(&meta.key()).filter(|known| known.meta().uid == meta.uid);
@@ -187,8 +188,8 @@ impl<T: Observed> Cache<T> {
         }
     }
 
-    /// Takes in an object, from a watch or from the answer to a write, unless what is known is newer.
-    /// Answers whether anything changed on which a decision may rest.
+    /// Stores an object from a watch or a response, unless the cached one is newer. Returns true if anything changed
+    /// that a decision may depend on.
     pub fn observe(&self, mut object: T) -> bool {
         let mut inner = self.write();
         if !inner.admits(object.meta()) {
@@ -200,16 +201,16 @@ impl<T: Observed> Cache<T> {
         is_news
     }
 
-    /// The same of an object as it was sent, which is read only if it is newer than what is known.
+    /// Like [`Self::observe`], for an object as it was sent, which is parsed only if it is newer than the cached one.
     pub fn take_in(&self, object: &impl Sent, meta: &Meta) -> bool {
         if !self.write().admits(meta) {
             return false;
         }
-        // Read without the lock.
+        // Parsed without the lock.
         self.observe(self.read_object(object, meta.clone()))
     }
 
-    /// Takes in a deletion that a watch reported, with the metadata of the object as it last was.
+    /// Removes an object whose deletion a watch reported. `last` is the metadata of its last version.
     pub fn forget(&self, last: &Meta) {
         let (key, uid) = (&last.key(), last.uid.as_str());
         let mut inner = self.write();
@@ -221,7 +222,7 @@ impl<T: Observed> Cache<T> {
         }
     }
 
-    /// Takes in that our own delete removed the object at once, before the watch says so.
+    /// Removes an object that our own request has deleted, or has found to be gone, before the watch reports it.
     pub fn deleted(&self, key: &Key, uid: &str) {
         let mut inner = self.write();
         if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
@@ -230,13 +231,13 @@ impl<T: Observed> Cache<T> {
         }
     }
 
-    /// A relist begins.
+    /// Starts a relist.
     pub fn begin_relist(&self) {
         self.write().relist = Some(Relist::default());
     }
 
-    /// A relist is complete: what it did not name is gone. What we wrote while it ran counts as named.
-    /// Answers with the keys that went.
+    /// Completes a relist: objects that it did not list are gone, except those that we wrote while it ran. Returns the
+    /// keys of the objects that are gone.
     pub fn end_relist(&self) -> Vec<Key> {
         let mut inner = self.write();
         let relist = inner.relist.take().unwrap_or_default();

@@ -1,13 +1,14 @@
-//! How Windlass speaks with an API server: nothing waits for ever, and no write is sent twice.
+//! How Windlass talks to an API server: no request waits forever, and no write is sent twice.
 //!
-//! [`connect`] makes the connections of the shipped program. [`GuardedClient`] is put around any client, that of an embedding
-//! program and that of a simulated cluster too, so that all of them keep the same rules:
+//! [`connect`] makes the connections of the shipped program. [`GuardedClient`] wraps any client, including that of an
+//! embedding program and that of a simulated cluster, so that the same rules apply to all of them:
 //!
-//! - An answer begins within [`REQUEST_TIMEOUT`], and its body, unless it is a watch, does not stand still for longer.
-//! - A write goes out once. kube-rs' own layer sends a request again after 429, 503 and 504. The first may have been
-//!   carried out by then; the second is refused with a conflict, and the write would count as one that was not made.
-//!   What came of a write that was not answered is seen by looking.
-//! - A write that the replica may not make any more, or whose time is up, does not leave the process, wherever it waited.
+//! - A response begins within [`REQUEST_TIMEOUT`], and its body, unless it is a watch, does not pause for longer.
+//! - A write is sent once. The retry layer of kube-rs sends a request again after 429, 503 and 504. The first request
+//!   may have been carried out by then; the second is refused with a conflict, and the write would count as not made.
+//!   The outcome of a write without a response is found by reading.
+//! - A write that the replica may not make any more, or that has timed out, does not leave the process, wherever it
+//!   waited.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,25 +32,26 @@ use super::request;
 use crate::clock::monotonic;
 use crate::metrics::Metrics;
 
-/// How long a request may take before it counts as lost, and how long the body of an answer may stand still.
+/// How long a request may wait for its response, and how long the body of a response may pause.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer that is no watch may take in all: the API server itself gives up then.
+/// How long a response that is not a watch may take as a whole: the API server itself gives up then.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long it may take to connect.
+/// The time-out of a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may bring nothing before it is closed, idle ones included: longer than the longest silence
-/// of a watch whose other side lives ([`super::watch`]).
+/// How long a connection may be silent before it is closed, including idle ones: longer than the longest silence of a
+/// watch whose other side is alive ([`super::watch`]).
 const SILENCE: Duration = Duration::from_secs(29);
-/// After how much silence the other machine is asked for a sign, how often then, and how often in vain.
+/// TCP keepalive: the silence before the first probe, the interval of probes, and the number of unanswered probes.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEPALIVE_TIMES: u32 = 3;
-/// How much of an answer is taken off a connection at once, in bytes. Each connection keeps a buffer as large as it ever
-/// needed, and there are dozens: hyper's own limit is 400 KB, and the buffers were half of what the operator held.
+/// How much of a response is read from a connection at once, in bytes. Each connection keeps a buffer as large as it
+/// ever needed, and there are dozens of connections: with hyper's own limit of 400 KB the buffers were half of the
+/// operator's memory.
 const BUFFER: usize = 32 << 10;
 
-/// A client for a cluster, whose connections are closed when their other side is gone, and which sends no request twice.
-/// It goes through the proxy that the kubeconfig or the environment names.
+/// Creates a client for a cluster that closes connections whose other side is gone, and that sends no request twice. It
+/// uses the proxy of the kubeconfig or of the environment.
 pub fn connect(config: Config) -> kube::Result<Client> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -57,8 +59,8 @@ pub fn connect(config: Config) -> kube::Result<Client> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TIMES));
-    // What was not acknowledged by then is thrown away. Otherwise the kernel might deliver a write long after it was given
-    // up here, and after another replica has taken over.
+    // Unacknowledged data is dropped by then. Otherwise the kernel might deliver a write long after its time-out, when
+    // another replica has taken over.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(REQUEST_TIMEOUT));
     let way = Route::of(&config, tcp)?;
@@ -76,7 +78,7 @@ pub fn connect(config: Config) -> kube::Result<Client> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// What a request that was not answered in time, or not sent, came to.
+/// Why a request was not answered in time, or not sent.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 enum Unanswered {
     #[error("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs())]
@@ -90,18 +92,18 @@ enum Unanswered {
 type May = Arc<dyn Fn() -> bool + Send + Sync>;
 type Ear = Arc<dyn Fn(Sign) + Send + Sync>;
 
-/// What is heard of an API server.
+/// A sign of life from an API server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sign {
-    /// That it carries a request out: the answer begins.
+    /// It carries out a request: the response begins.
     Begun,
-    /// A piece of that answer.
+    /// A part of that response.
     Progress,
-    /// That it is there, and carries the request not out.
+    /// It refuses a request: it is alive, but does not carry the request out.
     Refusal,
 }
 
-/// A client that keeps the rules of this module.
+/// A client that applies the rules of this module.
 pub struct GuardedClient {
     client: Client,
     may_write: May,
@@ -110,34 +112,34 @@ pub struct GuardedClient {
 }
 
 impl GuardedClient {
-    /// Puts the rules around a client.
+    /// Wraps a client.
     #[must_use]
     pub fn new(client: &Client) -> Self {
         Self { client: client.clone(), may_write: Arc::new(|| true), ear: None, metrics: None }
     }
 
-    /// Sends no write while this answers no.
+    /// Sends no write while this function returns false.
     #[must_use]
     pub fn fenced(mut self, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.may_write = Arc::new(may_write);
         self
     }
 
-    /// Tells whenever something is heard of the API server: how an answer begins, and each piece of it.
+    /// Calls this function for each sign of life: when a response begins, and for each part of it.
     #[must_use]
     pub fn heard_by(mut self, ear: impl Fn(Sign) + Send + Sync + 'static) -> Self {
         self.ear = Some(Arc::new(ear));
         self
     }
 
-    /// Counts requests there, if anywhere.
+    /// Counts requests in these metrics, if any.
     #[must_use]
     pub fn counted(mut self, metrics: impl Into<Option<Metrics>>) -> Self {
         self.metrics = metrics.into();
         self
     }
 
-    /// The client.
+    /// Builds the client.
     #[must_use]
     pub fn client(self) -> Client {
         let namespace = self.client.default_namespace().to_owned();
@@ -186,7 +188,7 @@ async fn ask(
     Ok(response.map(|body| Limited { body, ear, sign, until, timer: None }))
 }
 
-/// The same request with a body that cannot be copied: what would send it again has to let it be.
+/// The same request with a body that cannot be cloned, so that no layer can send it again.
 async fn sent_once(bodies: &Client, request: Request<Body>) -> kube::Result<Request<Body>> {
     let (parts, body) = request.into_parts();
     let body = bodies.send(Request::new(body)).await?.into_body();
@@ -207,8 +209,8 @@ fn bodies_sent_once(may_write: May) -> Client {
     Client::new(service, "")
 }
 
-/// The body of a write. It is asked for when the connection is there and the request goes out: a process that was stopped
-/// meanwhile asks anew whether it may.
+/// The body of a write. It is polled when the connection is established and the request goes out, and checks then
+/// whether the write is still allowed: the process may have been suspended in between.
 struct WriteBody {
     bytes: Option<Bytes>,
     may: May,
@@ -239,13 +241,13 @@ impl http_body::Body for WriteBody {
     }
 }
 
-/// The body of an answer, which is given up when it stands still.
+/// The body of a response. It fails if it pauses for too long.
 struct Limited {
     body: Body,
     ear: Option<Ear>,
-    /// What each piece of it is a sign of.
+    /// The sign of life that each part of the body is.
     sign: Sign,
-    /// When it has to be over; none for a watch, of which the watcher itself knows how long it may be silent.
+    /// When the body has to be complete; `None` for a watch, whose watcher knows how long it may be silent.
     until: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }

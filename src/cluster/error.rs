@@ -1,4 +1,4 @@
-//! What can go wrong at the port, told apart by what can be done about it.
+//! The errors of the port, distinguished by what the caller can do about them.
 
 use std::time::Duration;
 
@@ -6,68 +6,68 @@ use thiserror::Error;
 
 use crate::engine::TaskError;
 
-/// A request to the API server that did not do what it was to do.
+/// A request to the API server that failed.
 #[derive(Clone, Debug, Error)]
 pub enum ClusterError {
-    /// The object changed, or is another one, since it was observed (409, or a failed precondition).
-    /// The remedy is always to observe and decide again.
+    /// The object has changed since it was observed, or is another object now (409, or a failed precondition). The
+    /// remedy is always to observe and decide again.
     #[error("{object} changed since it was read: {message}")]
     Conflict {
-        /// Which object.
+        /// The object.
         object: String,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
     /// A create found the name taken (409 AlreadyExists).
     #[error("{object} exists already")]
     AlreadyExists {
-        /// Which object.
+        /// The object.
         object: String,
     },
     /// The object is gone (404).
     #[error("{object} does not exist")]
     NotFound {
-        /// Which object.
+        /// The object.
         object: String,
     },
-    /// The server refuses the content and will go on refusing it (400, 413, 422).
+    /// The server refuses the content permanently (400, 413, 422, and 500 for a patch that does not fit the schema).
     #[error("the API server refuses {object}: {message}")]
     Refused {
-        /// Which object.
+        /// The object.
         object: String,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// The server does not allow it, for now (403): a right, a quota or a policy is in the way.
+    /// The server forbids the request for now (403), because of a missing permission, a quota or a policy.
     #[error("{object}: {message}")]
     Forbidden {
-        /// Which object.
+        /// The object.
         object: String,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// The server refuses for good to delete it: what goes is as it should be, only that it goes is not allowed.
+    /// The server permanently refuses the delete of the object. The object itself is valid.
     #[error("the API server refuses the delete of {object}: {message}")]
     DeleteRefused {
-        /// Which object.
+        /// The object.
         object: String,
-        /// The server's sentence.
+        /// The server's message.
         message: String,
     },
-    /// Anything that may pass by itself.
+    /// Any error that may be temporary.
     #[error("{object}: {message}")]
     Transient {
-        /// Which object.
+        /// The object.
         object: String,
         /// What happened.
         message: String,
-        /// How long the server asked to wait.
+        /// How long the server asked the client to wait.
         retry_after: Option<Duration>,
     },
 }
 
 impl ClusterError {
-    /// Reads an error of kube-rs about `object` (for example `StatefulSet shop/db-0`).
+    /// Converts an error of kube-rs about `object` (for example `StatefulSet shop/db-0`).
     #[must_use]
     pub fn from_kube(object: String, error: kube::Error) -> Self {
         let kube::Error::Api(status) = error else {
@@ -85,7 +85,7 @@ impl ClusterError {
             404 if names_an_object(&status) => Self::NotFound { object },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { object },
             409 => Self::Conflict { object, message },
-            // A JSON patch whose test failed was decided on something that is no longer so.
+            // A failed test of a JSON patch: the patch was decided on an outdated state.
             422 if message.contains("testing value") || message.contains("test failed") => {
                 Self::Conflict { object, message }
             }
@@ -97,13 +97,13 @@ impl ClusterError {
         }
     }
 
-    /// Whether observing again is all that has to be done.
+    /// True if the remedy is to observe and decide again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }
 
-    /// The same of a request that was to delete the object.
+    /// The same error, for a request to delete the object.
     #[must_use]
     pub fn of_delete(self) -> Self {
         match self {
@@ -115,13 +115,13 @@ impl ClusterError {
         }
     }
 
-    /// That the server refuses to delete an object, and whose rule that is, in a sentence.
+    /// The refusal of a delete in one sentence, with the server's reason; `None` for any other error.
     #[must_use]
     pub fn refused_delete(&self) -> Option<String> {
         matches!(self, Self::DeleteRefused { .. }).then(|| self.to_string())
     }
 
-    /// The server's sentence where it refuses the content for good.
+    /// The server's message if it permanently refuses the request.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         match self {
@@ -131,7 +131,7 @@ impl ClusterError {
     }
 }
 
-/// Whether a 404 is about an object, and not about a path that is not served just now.
+/// True if a 404 is about an object, and not about a path that is not served at the moment.
 fn names_an_object(status: &kube::core::Status) -> bool {
     status.reason == "NotFound" && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! How stale the caches may be: for how long the watch of each kind has heard nothing from the API server.
+//! How stale the caches may be: how long ago the watch of each kind had its last sign of life from the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 use super::{Kind, client::Sign};
 use crate::clock::monotonic;
 
-/// After how long without news what a person is shown is said to be old. A watch that is well is begun anew before that, and
-/// says so, although nothing changed.
+/// The age from which data that is shown to a person is marked as old. A healthy watch is restarted before that, which
+/// counts as a sign of life even if nothing has changed.
 #[cfg(feature = "cli")]
 pub const SILENT: Duration = Duration::from_secs(28);
 
-/// Three times for each watched kind: the last sign of life of its watch (an event, a bookmark, a page of a list, a watch
-/// that was started), the last response of the API server, refusals included, and the last time at which the store was
-/// known to be current. A refusal makes the store old but not this process unhealthy; after a 410 Gone the store is current
-/// only once everything was listed again.
+/// Three times for each watched kind: the last sign of life of its watch (an event, a bookmark, a page of a list, a
+/// watch that was started), the last response of the API server, refusals included, and the last time at which the
+/// store was known to be current. A refusal makes the store old but not this process unhealthy; after a 410 Gone the
+/// store is current only once everything was listed again.
 #[derive(Debug, Default)]
 pub struct Freshness {
     last: Mutex<BTreeMap<Kind, Last>>,
@@ -36,14 +36,14 @@ struct Last {
 }
 
 impl Freshness {
-    /// A kind is watched from now on; nothing was heard yet.
+    /// Starts to track a kind. Nothing has been received yet.
     pub fn listen(&self, kind: Kind) {
         let now = monotonic();
         let last = Last { news: now, answer: now, current_at: now, previous_current_at: now, is_lost: false };
         self.last().entry(kind).or_insert(last);
     }
 
-    /// Something was heard. What no decision rests on is not watched in this sense, and may fall silent.
+    /// Records a sign of life. Kinds that are not tracked, because no decision depends on them, are ignored.
     pub fn heard(&self, kind: Kind, sign: Sign) {
         if let Some(last) = self.last().get_mut(&kind) {
             last.answer = monotonic();
@@ -60,8 +60,8 @@ impl Freshness {
         }
     }
 
-    /// What is known of a kind cannot be followed any further, and is listed anew: what the answer said that told of it was
-    /// no news.
+    /// Records that the watch cannot continue and everything is listed again. The response that reported this does not
+    /// make the store current.
     pub fn lost(&self, kind: Kind) {
         if let Some(last) = self.last().get_mut(&kind).filter(|last| !last.is_lost) {
             last.current_at = last.previous_current_at;
@@ -69,7 +69,7 @@ impl Freshness {
         }
     }
 
-    /// All of a kind was listed.
+    /// Records that everything was listed.
     pub fn found(&self, kind: Kind) {
         if let Some(last) = self.last().get_mut(&kind) {
             last.current_at = monotonic();
@@ -77,20 +77,20 @@ impl Freshness {
         }
     }
 
-    /// For how long nothing was heard but refusals, by kind.
+    /// For each kind, the time since the last sign of life, refusals excluded.
     #[must_use]
     pub fn ages(&self) -> Vec<(Kind, Duration)> {
         self.since(|last| last.news)
     }
 
-    /// For how long nobody knows whether what is known is still so, of the kind of which that is longest.
+    /// The longest time, over all kinds, since a store was known to be current.
     #[cfg(feature = "cli")]
     #[must_use]
     pub fn outdated(&self) -> Duration {
         self.since(|last| last.current_at).into_iter().map(|(_, age)| age).max().unwrap_or_default()
     }
 
-    /// For how long nothing was heard at all, no refusal either, by kind.
+    /// For each kind, the time since the last response, refusals included.
     #[must_use]
     pub fn silences(&self) -> Vec<(Kind, Duration)> {
         self.since(|last| last.answer)

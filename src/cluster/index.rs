@@ -1,4 +1,4 @@
-//! An index over a cache: the objects of one fleet, or one owner, are found without a walk over all others.
+//! An index of a cache: finds the objects of one fleet or one owner without a scan of all others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,22 +6,22 @@ use std::sync::Arc;
 use super::Key;
 use super::observed::Observed;
 
-/// The objects of a cache by what they belong to.
+/// The objects of a cache, grouped by what they belong to.
 pub(super) struct Index<T> {
     groups: HashMap<Key, Group<T>>,
-    /// How often an object came, went, or moved from one group to another.
+    /// How often an object was added, removed, or moved to another group.
     moves: u64,
 }
 
 struct Group<T> {
-    /// By name. Most groups have one or two: what belongs to one node.
+    /// Sorted by name. Most groups have one or two members: the objects of one node.
     members: Vec<Arc<T>>,
-    /// The count of changes of the whole cache when one of these last changed.
+    /// The change count of the whole cache when a member last changed.
     changed_at: u64,
 }
 
 impl<T: Observed> Group<T> {
-    /// Where the member with this name is, or would be.
+    /// The position of the member with this name, or the position to insert it at.
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.members.binary_search_by(|member| member.meta().name.as_str().cmp(name))
     }
@@ -34,7 +34,7 @@ impl<T> Default for Index<T> {
 }
 
 impl<T: Observed> Index<T> {
-    /// Takes in what an object was and what it is; `change` is the cache's count of changes, this one included.
+    /// Replaces an object in its groups. `change` is the change count of the cache, this change included.
     pub fn replace(&mut self, old: Option<&Arc<T>>, new: Option<&Arc<T>>, change: u64) {
         let (before, after) = (groups_of(old), groups_of(new));
         if before != after {
@@ -73,18 +73,20 @@ impl<T: Observed> Index<T> {
         self.groups.get(group).map(|group| group.members.clone()).unwrap_or_default()
     }
 
-    /// How many members a group has.
+    /// The number of members of a group.
     pub fn count(&self, group: &Key) -> usize {
         self.groups.get(group).map_or(0, |group| group.members.len())
     }
 
-    /// Two numbers of which one is another after each change of a member, and of who is a member of what.
+    /// Two numbers. At least one of them differs after a change of a member, and after any object of the cache was
+    /// added, removed, or moved to another group.
     pub fn changes(&self, group: &Key) -> (u64, u64) {
         (self.groups.get(group).map_or(0, |group| group.changed_at), self.moves)
     }
 }
 
-/// The groups of an object. One that has none is still of one, so that it is noticed when it comes.
+/// The groups of an object. An object without a group is put into the group with the empty name, so that its addition
+/// counts as a move.
 fn groups_of<T: Observed>(object: Option<&Arc<T>>) -> Vec<Key> {
     let Some(object) = object else { return Vec::new() };
     let namespace = &object.meta().namespace;

@@ -11,7 +11,8 @@ pub enum Kind {
     NodeDeployment,
     /// `windlass.dev` StatefulNode.
     StatefulNode,
-    /// `windlass.dev` WorkerDeployment: whose Jobs of hooks are made; all else of it is another controller's.
+    /// `windlass.dev` WorkerDeployment. Only the Jobs of its hooks are made here; everything else is done by another
+    /// controller.
     WorkerDeployment,
     /// `apps` StatefulSet.
     StatefulSet,
@@ -21,11 +22,11 @@ pub enum Kind {
     Service,
     /// Core Pod.
     Pod,
-    /// `batch` Job: never watched, read by name where a hook has one.
+    /// `batch` Job. Never watched; read by name if a hook has one.
     Job,
     /// Core PersistentVolumeClaim.
     PersistentVolumeClaim,
-    /// Core Secret: never watched, read by name where a sidecar's token is needed.
+    /// Core Secret. Never watched; read by name if a sidecar needs a token.
     Secret,
     /// `events.k8s.io` Event.
     Event,
@@ -67,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// What kube-rs needs to know to speak of this kind.
+    /// The description of the kind for kube-rs.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.group_version();

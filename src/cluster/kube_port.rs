@@ -1,4 +1,4 @@
-//! The port on a real API server, through kube-rs.
+//! The port to a real API server, through kube-rs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,31 +22,32 @@ use crate::api::made_up_names::without_made_up_names;
 use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
 use crate::clock::monotonic;
 
-/// How many names are asked for at a time.
+/// The page size of a list of names.
 const NAMES_PAGE: u32 = 1_000;
-/// How many pages a list may have.
+/// The maximum number of pages of a list.
 const MAX_PAGES: usize = 1_000;
 
-/// How soon after an object was made it is not made again without a look at its owner. A watch is rarely later.
+/// If an object has to be created again within this time, its owner is read first. A watch rarely lags by more than
+/// this.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// The port on a real API server. Answers of writes go into the view at once.
+/// The port to a real API server. Responses to writes are stored in the view at once.
 pub struct KubeCluster {
     client: Client,
     view: Arc<View>,
-    /// What was made for an owner, and when.
+    /// By object that has an owner: when it was last created.
     made: Remembered<(Kind, Key), Instant>,
     may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl KubeCluster {
-    /// A port that writes through this client and tells this view.
+    /// Creates a port that uses this client and updates this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
         Self { client, view, made: Remembered::default(), may_write: Box::new(|| true) }
     }
 
-    /// Refuses writes, before they are sent, while this answers no: the replica does not lead.
+    /// Refuses writes before they are sent while this function returns false: the replica does not lead.
     #[must_use]
     pub fn fenced(mut self, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.may_write = Box::new(may_write);
@@ -68,7 +69,7 @@ impl KubeCluster {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
-    /// A write to this object; if its outcome is not known afterwards, the view is told so.
+    /// Sends a write to this object. If its outcome is unknown afterwards, the view records a doubt.
     async fn doubting<T>(
         &self,
         target: &Target,
@@ -94,7 +95,7 @@ impl Cluster for KubeCluster {
         let meta = Meta::read(&manifest);
         self.check_owner(kind, &meta).await?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        // Strictly: a field that the server does not know would be dropped without a word.
+        // Strict validation: otherwise the server would silently drop a field that it does not know.
         let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
         if meta.controller().is_some() {
@@ -114,7 +115,7 @@ impl Cluster for KubeCluster {
         let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
         let answer = within(&described, strict(&api, &params, &manifest, &self.client)).await;
         answer.map(drop).map_err(|error| match error {
-            // The server names what it made up; a sentence that differs each time would be news each time.
+            // The message has the generated name, which would make it a new message each time.
             ClusterError::Refused { object, message } => {
                 ClusterError::Refused { object, message: without_made_up_names(&message, prefix) }
             }
@@ -186,7 +187,8 @@ impl Cluster for KubeCluster {
         let mut pods = Vec::new();
         let mut from = None;
         for _ in 0..MAX_PAGES {
-            // No resourceVersion is named: the answer is as new as any write that was acknowledged before it.
+            // Without a resourceVersion the list is a consistent read: it includes every write that was acknowledged
+            // before.
             let page = ListParams {
                 label_selector: Some(format!("{LABEL_DEPLOYMENT}={fleet}")),
                 limit: Some(PAGE),
@@ -265,7 +267,8 @@ impl KubeCluster {
         Ok(())
     }
 
-    /// A fleet or a node, as the API server has it now. Its rights let the operator list these, not get them.
+    /// Reads a fleet or a node from the API server, by a list: the operator's role allows list on these kinds, but not
+    /// get.
     async fn owner(&self, kind: Kind, key: &Key) -> Result<Option<Value>, ClusterError> {
         let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
         let described = format!("{} {key}", kind.name());
@@ -273,7 +276,7 @@ impl KubeCluster {
         Ok(found.items.first().map(RawObject::value))
     }
 
-    /// Where a manifest goes, and what it is called in sentences.
+    /// The API for a manifest, and the name of its object in messages.
     fn place(&self, kind: Kind, manifest: &Value) -> (Api<RawObject>, String) {
         let namespace = manifest["metadata"]["namespace"].as_str().unwrap_or_default();
         let name = &manifest["metadata"]["name"];
@@ -292,7 +295,7 @@ impl KubeCluster {
         if part == Part::Main && !dry_run {
             ops.extend(without_managers(target.kind));
         }
-        // Replacing the version, rather than testing it, makes the server compare it: stale is a 409.
+        // The resourceVersion is set, not tested, so that the server compares it: a stale one gets 409 Conflict.
         let guard = PatchOp::set("/metadata/resourceVersion", json!(target.resource_version));
         let operations = std::iter::once(guard).chain(ops).map(PatchOp::into_operation).collect();
         let patch: Patch<()> = match operations {
@@ -321,9 +324,9 @@ impl KubeCluster {
         answer
     }
 
-    /// Looks at what a patch was refused for. What the server says is gone is gone, however late its watch is. A child
-    /// that lost the label by which it is watched is known only from our own requests: no watch will ever show that it
-    /// is another one by now.
+    /// Updates the view after a refused patch. After 404 the object is gone, however late the watch is. After a
+    /// conflict, a StatefulSet or a Service is read: if it has lost the label by which it is watched, no watch would
+    /// ever show its new version.
     async fn look_again(&self, target: &Target, error: &ClusterError) {
         match error {
             ClusterError::Conflict { .. } if matches!(target.kind, Kind::StatefulSet | Kind::Service) => {
@@ -340,16 +343,18 @@ impl KubeCluster {
     }
 }
 
-/// The operation that takes away what the API server keeps about who wrote which field, of the kinds that belong to Windlass
-/// alone. It is half of a StatefulSet and half of the work of a write to one: it has every variable of a pod template, and is
-/// compared and put together anew at each write, the StatefulSet controller's included. Where it was taken away once, nothing
-/// of it is kept any more, until somebody applies from the server's side. Nobody here asks for it: no write is an apply.
+/// The operation that removes the managed fields, for kinds that belong to Windlass alone. They are half of the size of
+/// a StatefulSet and half of the work of a write to one: they list every variable of a pod template, and are compared
+/// and merged at each write, also at those of the StatefulSet controller. Once they are removed, the API server does
+/// not track them again until somebody uses server-side apply. Windlass does not need them, because none of its writes
+/// is an apply.
 fn without_managers(kind: Kind) -> Option<PatchOp> {
     let reset = || PatchOp::set("/metadata/managedFields", json!([{}]));
     matches!(kind, Kind::StatefulNode | Kind::StatefulSet).then(reset)
 }
 
-/// Tells the view of a write whose answer did not come, be it that its time was up and it is dropped.
+/// Records a doubt in the view when it is dropped before the write is settled: no response came, or the request timed
+/// out and its future was dropped.
 struct Doubt<'a> {
     view: &'a View,
     target: &'a Target,
@@ -365,12 +370,12 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// Whether an error says that nothing was changed. A server's own error may come after the write.
+/// True if an error proves that nothing was changed. A server error may come after the write.
 fn was_not_carried_out(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
 }
 
-/// A create with strict field validation, which kube-rs' own `create` has no parameter for.
+/// A create with strict field validation, for which the `create` of kube-rs has no parameter.
 pub(crate) async fn strict(
     api: &Api<RawObject>,
     params: &PostParams,

@@ -1,4 +1,4 @@
-//! A fleet's pods as the API server itself listed them, and for how long that list counts.
+//! A fleet's pods as the API server itself listed them, and how long that list is valid.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,35 +9,36 @@ use super::LivePod;
 use super::observed::ObservedPod;
 use crate::clock::monotonic;
 
-/// For how long a read stands, for each pod that it shows, and at the most: a fleet of five is read at each grant, one
-/// of a thousand every ten seconds. What is heard meanwhile counts, and a watch that is silent is noticed by then.
+/// How long a list is valid: this long for each of its pods, up to [`READ_AT_LEAST_EVERY`]. A fleet of five is read at
+/// each grant, one of a thousand every ten seconds. Watch events since the list take precedence, and a silent watch is
+/// noticed within that time.
 const READ_EACH: Duration = Duration::from_millis(10);
 const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
 
-/// A fleet's pods as the API server itself said they were at one time, by name.
+/// A fleet's pods as the API server itself listed them at one time, by name.
 #[derive(Debug)]
 pub struct LivePods {
     read_at: Instant,
-    /// How long it took.
+    /// How long the list took.
     took: Duration,
     pods: BTreeMap<String, LivePod>,
-    /// The newest version of any: what is newer was heard after the read.
+    /// The highest resourceVersion in the list: higher ones were seen after the list.
     newest: u64,
-    /// What was known of them before: the UID, and whether they were Ready.
+    /// What the cache had before the list.
     known: KnownPods,
 }
 
-/// By a pod's name: its UID, and whether it was Ready.
+/// By pod name: the UID, and true if the pod was Ready.
 pub type KnownPods = BTreeMap<String, (String, bool)>;
 
 impl LivePods {
-    /// A read that begins now; this is what is known of the pods before it.
+    /// Starts a read. `known` is what the cache has before it.
     #[must_use]
     pub fn of(known: KnownPods) -> Self {
         Self { read_at: monotonic(), took: Duration::ZERO, pods: BTreeMap::new(), newest: 0, known }
     }
 
-    /// Takes in what was read.
+    /// Adds a page of the list.
     pub fn extend(&mut self, pods: impl IntoIterator<Item = LivePod>) {
         for pod in pods {
             self.newest = self.newest.max(pod.version);
@@ -45,30 +46,30 @@ impl LivePods {
         }
     }
 
-    /// All is read.
+    /// Completes the read.
     #[must_use]
     pub fn done(mut self) -> Self {
         self.took = monotonic().duration_since(self.read_at);
         self
     }
 
-    /// Whether a pod was shown.
+    /// True if the list has this pod.
     #[must_use]
     pub fn has(&self, pod: &str) -> bool {
         self.pods.contains_key(pod)
     }
 
-    /// Whether it need not be read again yet.
+    /// True if the list is still valid and need not be read again.
     #[must_use]
     pub fn stands(&self) -> bool {
         let pods = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
         let stands = READ_EACH.saturating_mul(pods).min(READ_AT_LEAST_EVERY);
-        // One that took long was dear, or the server is busy: no more than half of the time is spent with reading.
+        // A slow list is expensive, or the server is busy: at most half of the time is spent with lists.
         monotonic().duration_since(self.read_at) < stands.max(self.took * 2)
     }
 
-    /// Whether the pod of a node that counts as serving is there, Ready, and no other one than was known. What was
-    /// heard of it since the read counts more.
+    /// True if the pod of a node that counts as serving exists, is Ready, and is the pod that was known before. `heard`
+    /// is the cached pod, which takes precedence if it is newer than the list.
     #[must_use]
     pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
         if let Some(newer) = heard.filter(|heard| self.is_older_than(heard)) {
@@ -76,19 +77,19 @@ impl LivePods {
         }
         let known = self.known.get(pod);
         if heard.is_none() && known.is_some() {
-            // It was heard to go since.
+            // A watch has reported its deletion since.
             return false;
         }
         self.pods.get(pod).is_some_and(|pod| pod.ready && known.is_none_or(|(uid, _)| *uid == pod.uid))
     }
 
-    /// Whether what was heard of a pod is newer than what the read showed of it.
+    /// True if the cached pod is newer than the listed one.
     fn is_older_than(&self, heard: &ObservedPod) -> bool {
         let shown = self.pods.get(&heard.meta.name).map_or(self.newest, |pod| pod.version);
         heard.meta.version() > shown
     }
 
-    /// Whether the pod of a node that is taken as down is Ready, and nobody here knew.
+    /// True if the pod of a node that counts as down is Ready, and the cache did not know it.
     #[must_use]
     pub fn has_come_up(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
         if heard.is_some_and(|heard| self.is_older_than(heard)) {
@@ -100,7 +101,7 @@ impl LivePods {
     }
 }
 
-/// Whether a pod is Ready, and stays.
+/// True if a pod is Ready and is not being deleted.
 #[must_use]
 pub fn is_ready(pod: &ObservedPod) -> bool {
     pod.ready.as_ref().is_some_and(|condition| condition.holds) && !pod.meta.terminating
@@ -148,7 +149,7 @@ mod tests {
             version,
             ready: true,
         };
-        // Another pod was read later.
+        // The other pod has a higher version.
         live.extend([pod("db-1-0", 10), pod("db-2-0", 30)]);
         assert!(live.serves("db-1-0", Some(&heard(10, "True"))));
         assert!(live.serves("db-1-0", Some(&heard(9, "False"))), "that is older");

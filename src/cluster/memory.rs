@@ -1,5 +1,5 @@
-//! What this process has learned and need not ask again. Nothing here is needed for correctness: a process
-//! that starts with an empty memory asks once more.
+//! What this process has learned and need not ask again. Nothing here is needed for correctness: a process that starts
+//! with an empty memory asks once more.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,44 +16,44 @@ use super::{Key, Kind};
 use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
 
-/// What was found out about a StatefulSet's template at one generation.
+/// The result of a check of a StatefulSet's template, at one generation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CheckedTemplate {
-    /// The generation that was looked at.
+    /// The generation that was checked.
     pub generation: i64,
-    /// What it is.
+    /// The result.
     pub found: FoundTemplate,
 }
 
-/// What a template was found to be.
+/// The result of a check of a template.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FoundTemplate {
-    /// What this version renders, with this pod template hash.
+    /// The template that this version renders, with this pod template hash.
     Rendered(PodTemplateHash),
-    /// Something else than what has this hash. It is compared again with another one.
+    /// Not the template with this hash. It is checked again for another hash.
     OtherThan(PodTemplateHash),
 }
 
-/// What a node's spec renders to, at one generation and under one restart.
+/// The result of rendering a node's spec, at one generation and with one restart.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RenderedSpec {
     /// The generation of the spec.
     pub generation: i64,
-    /// The restart that is obeyed.
+    /// The restart that applies.
     pub restart: Option<RestartTime>,
-    /// What it renders to: one in memory for all nodes of one content.
+    /// The result. Nodes with the same content share it in memory.
     pub found: Arc<TemplateHashes>,
 }
 
-/// What a spec renders to: the pod template hash of the newest algorithm, those of earlier ones, and the main container's
-/// image.
+/// The pod template hash of a rendered spec by the newest algorithm, those by earlier algorithms, and the main
+/// container's image.
 pub type TemplateHashes = ((PodTemplateHash, Vec<PodTemplateHash>), String);
 
-/// How many fleets' pods are read at the same time. Such a read is a list that no cache of the API server answers, and of a
-/// large fleet it is many megabytes, here as there.
+/// How many fleets' pods are listed at the same time. The API server does not serve such a list from its cache, and
+/// that of a large fleet takes many megabytes on both sides.
 const READS_AT_ONCE: usize = 4;
 
-/// Whose turn it is to read.
+/// Limits the number of concurrent lists.
 #[derive(Debug)]
 pub struct Turns(Semaphore);
 
@@ -64,67 +64,68 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Waits for a turn, which lasts until what this answers with is dropped.
+    /// Waits for a permit, which is held until it is dropped.
     pub async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        // It is never closed.
+        // The semaphore is never closed.
         self.0.acquire().await.ok()
     }
 }
 
-/// What a fleet reads of the plan of one of its nodes.
+/// What a fleet needs to know about the plan of one of its nodes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ReadPlan {
-    /// Whether it may replace the pod, and is active.
+    /// True if the plan is active and may replace the pod.
     pub rolling: bool,
-    /// Whether the node leaves by it, and it is active.
+    /// True if the plan is active and removes the node.
     pub leaves: bool,
-    /// The wish that the node leaves, where the plan waits for nothing but that.
+    /// The removal that the plan waits for, if it waits for nothing else.
     pub awaited_removal: Option<RemovalId>,
-    /// The hook that it is at.
+    /// The current hook.
     pub at_hook: Option<Box<AtHook>>,
 }
 
-/// Progress of a node's plan that is not yet written.
+/// Progress of a node's plan that is not written yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unsaved {
-    /// Since when there is any.
+    /// Since when there is unwritten progress.
     pub first: Instant,
-    /// Since when the plan waits for what it waits for now.
+    /// Since when the plan has waited for `waits_for`.
     pub since: Instant,
-    /// What that is, in a sentence.
+    /// What the plan waits for, in one sentence.
     pub waits_for: String,
 }
 
-/// That a node has no pod although its StatefulSet should make one.
+/// A node without a pod, although its StatefulSet should create one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NoPod {
-    /// Since when, on this process's clock.
+    /// Since when, by this process's monotonic clock.
     pub since: Instant,
-    /// Since when, as far as is known; what was told before is of another pod.
+    /// Since when, by the wall clock, as far as is known. Earlier events are about another pod.
     pub noticed: DateTime<Utc>,
-    /// When it was last asked what has the pod's name.
+    /// When the object with the pod's name was last read.
     pub asked: Option<Instant>,
-    /// What its StatefulSet's events say.
+    /// The reason from the StatefulSet's events.
     pub why: Option<String>,
-    /// What has the pod's name and is not the node's, in a sentence.
+    /// The object that has the pod's name and is not the node's, in one sentence.
     pub taken: Option<String>,
 }
 
-/// Why a set of nodes that is to be made has no name.
+/// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nameless {
-    /// Why, in a sentence.
+    /// The reason, in one sentence.
     pub sentence: String,
-    /// When it was last asked which names are taken.
+    /// When names were last listed.
     pub asked: Instant,
-    /// Since when that is not answered; `None` where it is.
+    /// Since when lists have failed; `None` if the last list succeeded.
     pub unanswered_since: Option<Instant>,
 }
 
-/// How many contents are remembered: two of a rollout, for a few fleets that roll at the same time.
+/// The number of contents that are remembered: two for each rollout, for a few fleets that roll at the same time.
 const MAX_CONTENTS: usize = 16;
 
-/// What was found of the content of specs, which is the same in thousands of nodes: of all but what is said to one node.
+/// Results that depend on the content of a spec only, that is, on the fields that are the same in all nodes of a
+/// revision. Thousands of nodes share an entry.
 pub struct ByContent<V> {
     known: Mutex<VecDeque<(Arc<StatefulNodeSpec>, String, V)>>,
 }
@@ -136,7 +137,7 @@ impl<V> Default for ByContent<V> {
 }
 
 impl<V: Clone> ByContent<V> {
-    /// What was found of this content with what is beside it, or is found now.
+    /// Returns the result for this content and the text `beside`, which is computed if it is not remembered.
     pub fn of<E>(
         &self,
         spec: &Arc<StatefulNodeSpec>,
@@ -160,7 +161,7 @@ impl<V: Clone> ByContent<V> {
     }
 }
 
-/// Whether two specs are certainly of one content. Templates that are equal are one in memory.
+/// True if two specs certainly have the same content. Equal templates are shared in memory.
 fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
     let StatefulNodeSpec {
         image,
@@ -172,7 +173,7 @@ fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
         service_annotations,
         sidecar,
         progress_deadline_seconds,
-        // Said to one node.
+        // Fields for a single node.
         suspend: _,
         granted_hash: _,
         grant_id: _,
@@ -192,28 +193,29 @@ fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
         && *progress_deadline_seconds == b.progress_deadline_seconds
 }
 
-/// How many revisions of a StatefulSet are remembered: each but the last was overtaken before a status was written.
+/// The number of revisions that are remembered for a StatefulSet: all but the last were replaced before a status was
+/// written.
 const MAX_REVISIONS: usize = 4;
 
-/// Nodes of a fleet about which nothing was to be done, or said.
+/// Nodes of a fleet for which a check found nothing to do and nothing to report.
 pub struct Settled {
-    /// The fleet as it was then.
+    /// The fleet at the time of the check.
     fleet: Arc<ObservedFleet>,
-    /// What else that rests on.
+    /// What else the check depended on.
     beside: String,
-    /// The nodes as they were then, in the order of where they are in memory. As long as they are held nothing else is there.
+    /// The nodes at the time of the check, sorted by address. The references keep the addresses from being reused.
     nodes: Vec<Arc<ObservedNode>>,
 }
 
 impl Settled {
-    /// These nodes, under this fleet.
+    /// Records these nodes of this fleet.
     #[must_use]
     pub fn new(fleet: Arc<ObservedFleet>, beside: String, mut nodes: Vec<Arc<ObservedNode>>) -> Self {
         nodes.sort_unstable_by_key(Arc::as_ptr);
         Self { fleet, beside, nodes }
     }
 
-    /// Whether nothing that applies at once has become another since, of the fleet or of what is beside it.
+    /// True if nothing has changed since that applies at once, neither in the fleet nor in `beside`.
     #[must_use]
     pub fn holds(&self, fleet: &ObservedFleet, beside: &str) -> bool {
         let (now, then) = (&fleet.status, &self.fleet.status);
@@ -228,7 +230,7 @@ impl Settled {
             && now.volume_claim_retention == then.volume_claim_retention
     }
 
-    /// Whether the node was among them, and is what it was.
+    /// True if the node is one of them and has not changed.
     #[must_use]
     pub fn has(&self, node: &Arc<ObservedNode>) -> bool {
         self.nodes.binary_search_by_key(&Arc::as_ptr(node), Arc::as_ptr).is_ok()
@@ -242,14 +244,14 @@ impl Memory {
         format!("{} {key}", kind.name())
     }
 
-    /// Whether an object's status was last written no longer ago than this.
+    /// True if an object's status was written within this time.
     #[must_use]
     pub fn was_saved_within(&self, uid: &str, time: Duration) -> bool {
         self.saved_at.get(uid).is_some_and(|at| monotonic().duration_since(at) < time)
     }
 
-    /// Remembers the revision that a StatefulSet gives to pods of a template of ours. The ones before it stay known: the
-    /// pod that comes may be of one of them.
+    /// Remembers the revision that a StatefulSet gives to pods of a template of ours. Earlier revisions stay known,
+    /// because the next pod may have one of them.
     pub fn learn_revision(&self, set_uid: &str, revision: &str) {
         let mut known = self.revisions.get(set_uid).unwrap_or_default();
         if revision.is_empty() || known.last().is_some_and(|last| last == revision) {
@@ -261,7 +263,7 @@ impl Memory {
         self.revisions.put(set_uid, known);
     }
 
-    /// For how long the revision of this pod, which is asked about, has not been known.
+    /// How long the revision of this pod has been unknown, counted from the first call.
     #[must_use]
     pub fn revision_unknown_for(&self, pod_uid: &str) -> Duration {
         let now = monotonic();
@@ -272,7 +274,7 @@ impl Memory {
         now.duration_since(since)
     }
 
-    /// For how long a node has been seen to say that it is Ready since this time, which is ahead of our clock.
+    /// How long a node has been observed to be Ready since this time, which is ahead of our clock.
     #[must_use]
     pub fn ready_ahead_for(&self, node_uid: &str, since: DateTime<Utc>) -> Duration {
         let now = monotonic();
@@ -284,68 +286,70 @@ impl Memory {
         now.duration_since(seen_at)
     }
 
-    /// Whether the last look at an object failed.
+    /// True if the last reconcile of an object failed.
     #[must_use]
     pub fn has_failed(&self, kind: Kind, key: &Key) -> bool {
         self.failures.get(&Self::failure_key(kind, key)).is_some()
     }
 }
 
-/// What this process has learned.
+/// What this process has learned and need not ask again.
 #[derive(Default)]
 pub struct Memory {
-    /// By a StatefulSet's UID: what its template was found to be.
+    /// By StatefulSet UID: the result of the check of its template.
     pub templates: Remembered<str, CheckedTemplate>,
-    /// By a StatefulSet's UID: the last revisions that it gave to pods of a template of ours before a write of ours that may
-    /// have moved them, and that the node's status may not yet speak of; the oldest first.
+    /// By StatefulSet UID, oldest first: the last revisions that it gave to pods of a template of ours, before a write
+    /// of ours that may have changed them. The node's status may not have them yet.
     pub revisions: Remembered<str, Vec<String>>,
-    /// By a pod's UID: since when it is there, says that it was made for what is wanted, and is of a revision that is not known.
+    /// By pod UID: since when the pod has been observed with an unknown revision, although it says that it was made for
+    /// the granted hash.
     pub unknown_revisions: Remembered<str, Instant>,
-    /// By an object's UID and a build ID: the generation, and the rollout hash of what its spec then held.
+    /// By object UID and build ID: a generation, and the rollout hash of the spec at that generation.
     pub spec_hashes: Remembered<(String, Option<BuildId>), (i64, RolloutHash)>,
-    /// By a node's UID: the resourceVersion, and what its plan said then.
+    /// By node UID: a resourceVersion, and the node's plan at that version.
     pub plans: Remembered<str, (String, ReadPlan)>,
-    /// By the content of a node's spec and a build ID: its rollout hashes, the newest first.
+    /// By content of a node's spec and build ID: the rollout hashes, newest algorithm first.
     pub rollout_hashes: ByContent<(RolloutHash, Vec<RolloutHash>)>,
-    /// By the content of a node's spec and a restart: the pod template hashes, the newest first, and the main image.
+    /// By content of a node's spec and restart: the pod template hashes, newest algorithm first, and the main
+    /// container's image.
     pub template_hashes: ByContent<Arc<TemplateHashes>>,
-    /// By a node's UID: what its spec was last found to render to.
+    /// By node UID: the last result of rendering its spec.
     pub rendered: Remembered<str, RenderedSpec>,
-    /// By rollout hash and restart: the pod template hashes, the newest first, and the main image that it renders to.
+    /// By rollout hash and restart: the pod template hashes, newest algorithm first, and the main container's image.
     pub renderings: Remembered<(RolloutHash, Option<RestartTime>), TemplateHashes>,
-    /// By pod template hash and claims: the server's verdict on a dry run, an error is its sentence, and
-    /// when it was asked.
+    /// By pod template hash and claims, or by generation of a fleet's hooks: when the API server was last asked by a
+    /// dry run, and its verdict. The error is the reason, in one sentence.
     pub verdicts: Remembered<str, (Instant, Result<(), String>)>,
-    /// By the UID of a node or fleet, for a revision with its name: when the name of its Service, or of the revision,
-    /// was found to belong to something else, and to what.
+    /// By UID of a node or a fleet, with the revision's name for a revision: when the name of its Service, or of the
+    /// revision, was found to belong to another object, and to which.
     pub foreign: Remembered<str, (Instant, String)>,
-    /// By a node's UID and a kind: when the names of its objects of that kind were last found to be free.
+    /// By node UID and kind: when the names of its objects of that kind were last found to be free.
     pub free: Remembered<(String, Kind), Instant>,
-    /// By a node's UID and a claim's name: the node's generation, and when the claim was asked for that no watch shows.
+    /// By node UID and claim name: the node's generation, and when a claim that no watch shows was last asked for.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
-    /// By a node's UID: since when it says that it is Ready, which is ahead of our clock, and when that was first seen.
+    /// By node UID: since when it has been Ready, by a clock that is ahead of ours, and when that was first observed.
     pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
-    /// By a node's UID: that it has no pod, and why.
+    /// By node UID: the missing pod, and why it is missing.
     pub no_pod: Remembered<str, NoPod>,
-    /// By a node's UID: since when its status has something to say that is not yet written.
+    /// By node UID: the progress that its status does not have yet.
     pub unsaved_since: Remembered<str, Unsaved>,
-    /// By an object's UID: when its status was last written.
+    /// By object UID: when its status was last written.
     pub saved_at: Remembered<str, Instant>,
-    /// By an object's key: how often in a row its reconcile failed.
+    /// By object key ([`Memory::failure_key`]): the number of failed reconciles in a row.
     pub failures: Remembered<str, u32>,
-    /// By a fleet's UID: the nodes that have all that applies at once, while that set serves.
+    /// By fleet UID: the nodes that already have everything that applies at once, while the same set serves.
     pub settled: Remembered<str, Arc<Settled>>,
-    /// By a fleet's UID: the nodes whose claims are as its spec says, at that state of the claims.
+    /// By fleet UID: the nodes whose claims already follow the fleet's spec, for one state of the claims.
     pub released: Remembered<str, Arc<Settled>>,
-    /// By a fleet's UID: what the API server itself last said of its pods.
+    /// By fleet UID: the last list of its pods from the API server itself.
     pub live_pods: Remembered<str, Arc<LivePods>>,
-    /// Whose turn it is to read them.
+    /// Limits the concurrent lists of pods.
     pub turns: Turns,
-    /// By a fleet's UID and target: when no name was found for its new set, and why.
+    /// By fleet UID and target: why no name was found for its new set, and when.
     pub nameless: Remembered<(String, String), Nameless>,
-    /// By cause: what an event was already due for, and whether it was sent.
+    /// By event name: the events that were due before, and true if the event was sent.
     pub told: Remembered<str, bool>,
-    /// By a fleet's UID: when as many plans of its nodes may be told of again as may be told of at once.
+    /// By fleet UID: when the full burst of plan events is available again.
     pub plans_told: Remembered<str, Instant>,
 }
 

@@ -1,5 +1,5 @@
-//! The one port through which tasks and controllers touch Kubernetes: what is read comes from watch
-//! caches that include our own writes, what is written is guarded by a resourceVersion or a UID.
+//! The only port through which tasks and controllers access Kubernetes. Reads come from watch caches that include our
+//! own writes; writes are guarded by a resourceVersion or a UID.
 
 pub mod cache;
 pub mod client;

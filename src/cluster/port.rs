@@ -1,5 +1,5 @@
-//! The port itself: every write of the controllers goes through these few calls. The election writes its Lease, and the
-//! command line what its user asks for, beside it.
+//! The port itself: every write of the controllers is one of these few calls. Only leader election, which writes its
+//! Lease, and the command line, which writes what its user asks for, do not use the port.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 use super::raw::{Parts, Sent};
 use super::{ClusterError, Kind, observed::Meta};
 
-/// The object that a write is about, as it was observed.
+/// The target of a write, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its UID.
+    /// The UID.
     pub uid: String,
     /// The resourceVersion that the write was decided on.
     pub resource_version: String,
 }
 
 impl Target {
-    /// The object with this metadata.
+    /// The target with this metadata.
     #[must_use]
     pub fn of(kind: Kind, meta: &Meta) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Target {
         }
     }
 
-    /// How a sentence calls it.
+    /// The name of the target in messages.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{} {}/{}", self.kind.name(), self.namespace, self.name)
@@ -50,21 +50,21 @@ impl Target {
 pub enum Part {
     /// The object without its status.
     Main,
-    /// Its status.
+    /// The status.
     Status,
 }
 
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PatchOp {
-    /// Sets a field, whether it is there or not.
+    /// Sets a field, which may exist or not.
     Set {
         /// A JSON pointer.
         path: String,
-        /// What it becomes, whole.
+        /// The whole new value.
         value: Value,
     },
-    /// Removes a field that is there.
+    /// Removes an existing field.
     Remove {
         /// A JSON pointer.
         path: String,
@@ -93,7 +93,7 @@ impl PatchOp {
         }
     }
 
-    /// The same for a client to send, or why its path is no JSON pointer.
+    /// The operation for the client; the error is why its path is no JSON pointer.
     pub(super) fn into_operation(self) -> Result<PatchOperation, String> {
         let pointer = |path: String| PointerBuf::parse(path).map_err(|error| error.to_string());
         Ok(match self {
@@ -109,12 +109,12 @@ pub fn pointer_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EventNote {
-    /// The sentence.
+    /// The note.
     pub note: String,
-    /// When it was last said.
+    /// When the event was last observed.
     pub at: DateTime<Utc>,
 }
 
@@ -125,7 +125,8 @@ impl EventNote {
         let time = |t: &Value| t.as_str()?.parse::<DateTime<Utc>>().ok();
         let said =
             [&event["series"]["lastObservedTime"], &event["deprecatedLastTimestamp"], &event["eventTime"]];
-        // When it was sent tells nothing of what happened first: events are sent one after another, and later than they happened.
+        // The creation time is only a fallback: events are sent one after another, later than they occur, so it does
+        // not give their order.
         let at = said.into_iter().filter_map(time).max();
         let at = at.or_else(|| time(&event["deprecatedFirstTimestamp"]));
         let at = at.or_else(|| time(&event["metadata"]["creationTimestamp"]))?;
@@ -133,16 +134,16 @@ impl EventNote {
     }
 }
 
-/// A pod as the API server itself says it is: what a wave rests on.
+/// A pod as the API server itself returned it. Waves depend on it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LivePod {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Its resourceVersion, as a number: what is newer has a larger one.
+    /// The resourceVersion as a number: newer versions are higher.
     pub version: u64,
-    /// Whether it is Ready, and not being deleted.
+    /// True if the pod is Ready and is not being deleted.
     pub ready: bool,
 }
 
@@ -153,7 +154,7 @@ impl LivePod {
         Self::of(pod, &Meta::read(pod))
     }
 
-    /// The same of a pod whose metadata are read.
+    /// Like [`Self::read`], for a pod whose metadata is already parsed.
     #[must_use]
     pub(super) fn of(pod: &impl Sent, meta: &Meta) -> Self {
         let pod = pod.parts(CONDITIONS);
@@ -168,55 +169,56 @@ impl LivePod {
     }
 }
 
-/// By what objects are chosen, in the API server's own notation.
+/// A selector, in the API server's own notation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Selector {
-    /// Their labels.
+    /// A label selector.
     Labels(String),
-    /// Their fields.
+    /// A field selector.
     Fields(String),
 }
 
 const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", Parts::All)]))]);
 
-/// Everything that Windlass asks of a Kubernetes API server beside watching: writes, and the few reads that may not come from
-/// the stores in [`super::View`].
+/// Everything that Windlass requests from a Kubernetes API server, except watches: the writes, and the few reads that
+/// may not come from the stores in [`super::View`].
 ///
-/// A write's answer is in the view when the call returns, so that nobody acts on less than it knows.
+/// The view has the result of a write when the call returns, so that nobody acts on an older state.
 #[cfg_attr(test, mockall::automock)]
 #[async_trait]
 pub trait Cluster: Send + Sync {
-    /// Creates an object from its manifest; answers with what was stored.
+    /// Creates an object from its manifest. Returns the stored object.
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
 
-    /// Asks what a create would do, with strict field validation; nothing is stored. The name is
-    /// made up by the server, so that an object that is there already is no obstacle.
+    /// Dry-runs a create with strict field validation. The server generates the name, so that an existing object of the
+    /// same name does not matter.
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError>;
 
-    /// Patches an object that is still at the target's resourceVersion; answers with what was stored.
+    /// Patches an object if it is still at the target's resourceVersion. Returns the stored object.
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError>;
 
-    /// Asks what a patch would do; nothing is stored.
+    /// Dry-runs a patch. Returns the object that it would store.
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError>;
 
-    /// Deletes the object with the target's UID, its dependents in the background.
+    /// Deletes the object with the target's UID, with background propagation.
     async fn delete(&self, target: Target) -> Result<(), ClusterError>;
 
-    /// Reads an object from the API server itself, for names whose owner is not known from a watch.
+    /// Reads an object from the API server itself, for names whose holder no watch may show.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
 
-    /// The names of all objects of a kind in a namespace, from the API server itself: those that no watch shows too.
+    /// The names of all objects of a kind in a namespace, from the API server itself, including objects that no watch
+    /// shows.
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError>;
 
-    /// The pods that carry a fleet's label, from the API server itself and as they are now: a consistent read. What it
-    /// shows is in the view when the call returns.
+    /// The pods with a fleet's label, from the API server itself, by a consistent read. The view has them when the call
+    /// returns.
     async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError>;
 
-    /// One pod by its name, from the API server itself and as it is now; what it shows is in the view when the call
-    /// returns, also that there is none.
+    /// One pod by its name, from the API server itself, as it is now. The view has the result when the call returns,
+    /// also if the pod does not exist.
     async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError>;
 
-    /// Objects of a kind that a selector chooses, from the API server itself. Of very many it answers with some: they are to
-    /// be told of, not decided on.
+    /// The objects of a kind that a selector matches, from the API server itself, limited to one page: the result is
+    /// for messages, and no decision may depend on it.
     async fn selected(&self, kind: Kind, namespace: &str, by: Selector) -> Result<Vec<Value>, ClusterError>;
 }

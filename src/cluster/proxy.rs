@@ -1,4 +1,4 @@
-//! The way to an API server: straight, or through the proxy that a kubeconfig's `proxy-url` or `HTTPS_PROXY` names.
+//! The route to an API server: direct, or through the proxy that a kubeconfig's `proxy-url` or `HTTPS_PROXY` names.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,17 +12,17 @@ use kube::Config;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt};
 
-/// Connections to an API server.
+/// A connector to an API server.
 #[derive(Clone)]
 pub(super) enum Route {
     Straight(HttpConnector),
-    /// By CONNECT.
+    /// Through an HTTP proxy, by CONNECT.
     Http(Tunnel<HttpConnector>),
     Socks(SocksV5<HttpConnector>),
 }
 
 impl Route {
-    /// The way to the cluster of this configuration; an error names a proxy of a kind that is not known.
+    /// The route to the cluster of this configuration. The error names a proxy of an unsupported kind.
     pub fn of(config: &Config, tcp: HttpConnector) -> kube::Result<Self> {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let Some(proxy) = proxy(config, env) else { return Ok(Self::Straight(tcp)) };
@@ -47,8 +47,9 @@ impl Route {
     }
 }
 
-/// The proxy on the way to a cluster, if any. One of the kubeconfig's own always is; one of the environment is not where
-/// `NO_PROXY` names the API server, nor to this machine, as in every client of Kubernetes. kube-rs puts both into one field.
+/// The proxy for a cluster, if any. The kubeconfig's own proxy is always used. As in every Kubernetes client, the
+/// environment's proxy is not used for this machine, nor if `NO_PROXY` has the API server. kube-rs puts both proxies
+/// into one field.
 fn proxy(config: &Config, env: impl Fn(&str) -> Option<String>) -> Option<Intercept> {
     let either = |upper: &str, lower: &str| env(upper).or_else(|| env(lower));
     let url = config.proxy_url.as_ref()?;
@@ -75,7 +76,7 @@ impl Service<Uri> for Route {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // Each connection is asked for by a copy, which is made ready then.
+        // Each connection uses a clone, which is made ready by `oneshot`.
         Poll::Ready(Ok(()))
     }
 
@@ -92,7 +93,7 @@ impl Service<Uri> for Route {
 mod tests {
     use super::*;
 
-    /// A cluster, the proxy that kube-rs found for it, what the environment says, and the proxy that is gone through.
+    /// A cluster, the proxy that kube-rs found for it, the environment, and the proxy that is used.
     type Case =
         (&'static str, Option<&'static str>, &'static [(&'static str, &'static str)], Option<&'static str>);
 

@@ -1,7 +1,7 @@
-//! An object as the API server sends it: its text, of which only what is needed is read. Most of what a watch shows is the
-//! echo of our own writes, of which the metadata already say that nothing is new; and of a pod or a node whose spec is
-//! known, templates, variables and who wrote which field are nine tenths. To make a tree of all that, and to throw it away,
-//! was most of what an operator did.
+//! An object as the API server sends it: as text, of which only the needed parts are parsed. Most watch events are the
+//! echo of our own writes, and their metadata already shows that they are not new. Of a pod or a node whose spec is
+//! known, nine tenths are templates, environment variables and managed fields. To parse all of that into a tree and
+//! discard it was most of the operator's work.
 
 use std::borrow::Cow;
 
@@ -15,36 +15,36 @@ use serde_json::{Map, Value};
 use super::observed::{LAST_APPLIED, Meta};
 pub use super::parts::Parts;
 
-/// An object as text, with its metadata read.
+/// An object as text, with its metadata parsed.
 #[derive(Clone, Debug)]
 pub struct RawObject {
-    /// As much as kube-rs asks for: name, namespace and resourceVersion.
+    /// The part that kube-rs reads: name, namespace and resourceVersion.
     metadata: ObjectMeta,
     seen: Meta,
     text: Box<str>,
 }
 
 impl RawObject {
-    /// Its metadata.
+    /// The parsed metadata.
     #[must_use]
     pub fn seen(&self) -> &Meta {
         &self.seen
     }
 
-    /// Whether somebody has asked for its deletion.
+    /// True if the object has a deletion timestamp.
     #[must_use]
     pub fn is_terminating(&self) -> bool {
         self.seen.terminating
     }
 
-    /// The whole object, without who wrote which field and kubectl's copy of it.
+    /// The whole object, without managed fields and without kubectl's last-applied annotation.
     #[must_use]
     pub fn value(&self) -> Value {
         self.read(WHOLE)
     }
 
     fn read(&self, parts: Parts) -> Value {
-        // That it is JSON was seen when it came.
+        // The text was checked to be JSON when it was received.
         read(&self.text, parts).unwrap_or_default()
     }
 }
@@ -68,11 +68,12 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-/// By this name `serde_json` hands JSON over as it is, for its own `RawValue`. That type reads from nothing else, and serde
-/// reads what it has put aside where the API server, or a proxy, names an event's object before its type.
+/// The name of the newtype under which `serde_json` passes JSON through unparsed, for its own `RawValue`. `RawValue`
+/// itself cannot be used: it accepts no other deserializer, and serde deserializes from buffered content if the API
+/// server or a proxy sends an event's `object` before its `type`.
 const AS_TEXT: &str = "$serde_json::private::RawValue";
 
-/// Reads JSON as text: as it came, or, from what does not hand it over, written anew.
+/// Reads JSON as text: unchanged if the deserializer passes it through, and serialized again otherwise.
 struct Text;
 
 impl<'de> Visitor<'de> for Text {
@@ -98,9 +99,9 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
-/// An object as the caches take it in: as text, or as the value that somebody asked for.
+/// An object as the caches receive it: as text, or as a value.
 pub trait Sent {
-    /// At least these parts of it.
+    /// At least these parts of the object.
     fn parts(&self, parts: Parts) -> Cow<'_, Value>;
 }
 
@@ -116,8 +117,8 @@ impl Sent for Value {
     }
 }
 
-/// An object's metadata as far as anybody looks at them: who wrote which field, and kubectl's copy of the whole, are as
-/// much as all the rest.
+/// The parts of the metadata that are used. Managed fields and kubectl's last-applied annotation are as large as
+/// everything else.
 const METADATA_PARTS: Parts = Parts::But(&[
     ("managedFields", Parts::Nothing),
     ("annotations", Parts::But(&[(LAST_APPLIED, Parts::Nothing)])),

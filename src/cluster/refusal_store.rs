@@ -1,4 +1,4 @@
-//! What was last said of StatefulSets that could not make their pods: a store with bounds. `refusals.rs` fills it.
+//! A bounded store of the last event about each StatefulSet that could not create its pod. `refusals.rs` fills it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 use super::port::EventNote;
 use crate::clock::monotonic;
 
-/// How long what was said is kept; the API server keeps events for as long.
+/// How long an event is kept. The API server keeps events equally long.
 const KEPT: Duration = Duration::from_hours(1);
-/// How often, at most, it is gone through for what need not be kept.
+/// The minimum interval between sweeps of outdated entries.
 const SWEEP: Duration = Duration::from_mins(1);
-/// Of how many StatefulSets something is kept.
+/// The maximum number of StatefulSets with an entry.
 const MAX_ENTRIES: usize = 20_000;
-/// How long a sentence is kept to be, in bytes: some name every rule of a policy.
+/// The maximum length of a note, in bytes: some notes list every rule of a policy.
 const MAX_NOTE: usize = 2_048;
 
-/// What was last said of each StatefulSet that could not make its pod.
+/// The last event about each StatefulSet that could not create its pod.
 #[derive(Default)]
 pub struct Refusals {
     said: Mutex<Said>,
@@ -33,13 +33,13 @@ struct Said {
 }
 
 impl Refusals {
-    /// What was last said of the StatefulSet with this UID.
+    /// The last event about the StatefulSet with this UID.
     #[must_use]
     pub fn last(&self, uid: &str) -> Option<EventNote> {
         self.said().by_uid.get(uid).map(|(told, _)| told.clone())
     }
 
-    /// Takes in what was said of a StatefulSet, unless something newer is known. Answers whether it is news.
+    /// Stores an event about a StatefulSet, unless a newer one is known. Returns true if the event is new.
     pub fn note(&self, uid: &str, mut told: EventNote) -> bool {
         cut(&mut told.note);
         let mut said = self.said();
@@ -53,7 +53,7 @@ impl Refusals {
         true
     }
 
-    /// Whether the first list is in, or is not to be had.
+    /// True if the first list is complete, or unavailable.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
@@ -63,14 +63,15 @@ impl Refusals {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets what is old, and what is of StatefulSets that are not among these UIDs; not more often than need be.
+    /// Removes old entries, and entries of StatefulSets that are not among these UIDs. Does nothing within the
+    /// interval.
     pub(super) fn sweep(&self, existing: impl FnOnce() -> HashSet<String>) {
         let now = monotonic();
         let mut said = self.said();
         if said.swept.is_some_and(|last| now.duration_since(last) < SWEEP) {
             return;
         }
-        // What was said a moment ago may be of one that its watch is yet to show.
+        // A recent event may be about a StatefulSet that the watch has not shown yet.
         let lately = |at: &Instant| now.duration_since(*at) < SWEEP;
         let there = existing();
         said.by_uid
@@ -82,13 +83,13 @@ impl Refusals {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Of how many StatefulSets something is kept.
+    /// The number of StatefulSets with an entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.said().by_uid.len()
     }
 
-    /// Whether nothing is kept.
+    /// True if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,7 +1,7 @@
-//! Why StatefulSets have no pod: their controller says so in events and nowhere else. One watch of just those events is
-//! for all nodes; to list a namespace's events for each node that waits is a scan of etcd each time.
+//! Why StatefulSets have no pod: their controller reports that only in events. One watch of these events serves all
+//! nodes; a list of a namespace's events for each waiting node would be a scan of etcd each time.
 //!
-//! Nothing rests on it but words: where events may not be watched a node is named as one that has no pod all the same.
+//! Only messages depend on it: if events may not be watched, a node without a pod is still reported as one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,30 +21,32 @@ use super::watch::{Attempts, renewed_after};
 use super::{Kind, View, port::EventNote};
 use crate::clock::monotonic;
 
-/// The events that matter: the StatefulSet controller's, of pods and claims that the API server would not take.
+/// The events that matter: those of the StatefulSet controller about pods and claims that the API server refused.
 pub const SELECTOR: &str = "regarding.kind=StatefulSet,reason=FailedCreate";
 
-/// After so many lists that failed it goes without.
+/// After this many failed lists the watch starts without one.
 const ENOUGH: u32 = 3;
-/// After so many failures in a row, some minutes, a watch begins from now.
+/// After this many failures in a row, which is some minutes, a watch starts from the current resourceVersion.
 const LOST: u32 = 6;
-/// After so long nobody waits for the first list any more, whatever became of it.
+/// After this time the first list counts as complete, even if it is not.
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
-/// How many events are listed at once.
+/// The page size of the list.
 const PAGE: u32 = 500;
-/// How much longer than the caches' its waits are: up to some minutes, for nothing rests on it but words.
+/// The factor by which the backoff is longer than that of the caches, up to some minutes: only messages depend on this
+/// watch.
 const SLOWER: u32 = 4;
-/// How much longer than it should a watch may last before its other side counts as gone.
+/// How much longer than its timeout a watch may be silent before its other side counts as gone.
 const MARGIN: Duration = Duration::from_secs(5);
-/// A watch that brings nothing and is over sooner counts as one that failed.
+/// A watch without events that ends within this time counts as failed.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Watches those events, for ever. Tells namespace and name of each StatefulSet of which something newer was said.
+/// Watches these events forever. Reports the namespace and the name of each StatefulSet with a new event.
 ///
-/// The API server keeps no cache of events: a list with a selector reads all of them in etcd, and no bookmark says how far
-/// a watch has come in which nothing happens. Its resourceVersion is thrown away within minutes, and kube-rs' watcher
-/// would list again each time. So they are listed once; after that a watch that has lost its place begins from now. What
-/// was said in between is said again: the StatefulSet controller goes on trying.
+/// The API server has no watch cache for events: a list with a selector reads all of them from etcd, and no bookmarks
+/// update the resourceVersion of a quiet watch. That resourceVersion is compacted within minutes, and the watcher of
+/// kube-rs would list again each time. So events are listed once, and after that a watch whose resourceVersion is gone
+/// starts from the current one. The StatefulSet controller keeps trying, so events that were missed in between are
+/// repeated.
 pub async fn watch(api: Api<RawObject>, view: Arc<View>, tell: impl Fn(Meta)) {
     let settles = view.clone();
     let settle = async move {
@@ -57,7 +59,7 @@ pub async fn watch(api: Api<RawObject>, view: Arc<View>, tell: impl Fn(Meta)) {
     tokio::join!(settle, watch.run());
 }
 
-/// What goes wrong with a watch.
+/// Why a watch failed.
 #[derive(Debug, Error)]
 enum Trouble {
     #[error(transparent)]
@@ -86,13 +88,13 @@ struct Watch<F> {
     view: Arc<View>,
     tell: F,
     attempts: Attempts,
-    /// Whether what was said before is known, or not to be had.
+    /// True if earlier events are known, or unavailable.
     is_listed: bool,
-    /// How many lists came to nothing.
+    /// The number of failed lists.
     lists: u32,
-    /// Where the next watch begins.
+    /// The resourceVersion from which the next watch starts.
     version: Option<String>,
-    /// Whether it was said that a right is missing.
+    /// True if the missing permission was logged.
     is_told: bool,
 }
 
@@ -103,12 +105,12 @@ impl<F: Fn(Meta)> Watch<F> {
             let went_well = self.attempts.failures() == 0;
             let wait = self.attempts.failed();
             let is_gone = trouble.code() == 410;
-            // What brings the same failure again and again may be the place itself.
+            // Repeated failures may be caused by the resourceVersion itself.
             if is_gone || self.attempts.failures() >= LOST {
                 self.version = None;
             }
             if is_gone && went_well {
-                // That is how each watch ends in which nothing happened for minutes.
+                // Every watch without events for some minutes ends like this.
                 continue;
             }
             self.say(&trouble);
@@ -116,7 +118,7 @@ impl<F: Fn(Meta)> Watch<F> {
         }
     }
 
-    /// One watch, and what it needs before.
+    /// One watch, and the requests that it needs before.
     async fn round(&mut self) -> Result<(), Trouble> {
         if !self.is_listed {
             self.list_once().await?;
@@ -129,7 +131,7 @@ impl<F: Fn(Meta)> Watch<F> {
         self.watch_from(&version).await
     }
 
-    /// What was said before this process began. That it may not be known costs nothing, and is tried again.
+    /// Lists the events from before this process began. A failure does no harm, and is retried.
     async fn list_once(&mut self) -> Result<(), Trouble> {
         let listed = timeout(SETTLED_AFTER, self.list()).await.unwrap_or(Err(Trouble::Late));
         let is_forbidden = listed.as_ref().is_err_and(|trouble| trouble.code() == 403);
@@ -156,7 +158,7 @@ impl<F: Fn(Meta)> Watch<F> {
         }
     }
 
-    /// The resourceVersion of now: that of a list of one event, whichever it is.
+    /// The current resourceVersion, from a list of any one event.
     async fn newest(&self) -> Result<String, Trouble> {
         let list = self.api.list(&ListParams::default().limit(1)).await?;
         list.metadata.resource_version.filter(is_version).ok_or(Trouble::NoVersion)
@@ -174,7 +176,7 @@ impl<F: Fn(Meta)> Watch<F> {
                     self.take(&event.value());
                     event.meta().resource_version.clone()
                 }
-                // That an event is forgotten says nothing of the pod.
+                // The deletion of an event says nothing about the pod.
                 WatchEvent::Deleted(event) => event.meta().resource_version.clone(),
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
                 WatchEvent::Error(status) => return Err(Trouble::Ended(status)),
@@ -208,7 +210,7 @@ impl<F: Fn(Meta)> Watch<F> {
             warn!(%error, "the watch of events failed and is tried again");
             return;
         }
-        // Once: until somebody changes the rights nothing but words is missing.
+        // Logged once: until somebody changes the permissions, only messages are missing.
         if !std::mem::replace(&mut self.is_told, true) {
             warn!(
                 %error,
@@ -219,7 +221,7 @@ impl<F: Fn(Meta)> Watch<F> {
     }
 }
 
-/// Forgets what need not be kept of StatefulSets; not more often than need be.
+/// Sweeps the store of refusals, at most once per interval.
 pub(super) fn sweep(view: &View) {
     view.refusals.sweep(|| {
         let there = view.stateful_sets.list_all(|_| true);
@@ -227,13 +229,13 @@ pub(super) fn sweep(view: &View) {
     });
 }
 
-/// The StatefulSet that an event is about: its UID, and as much of its metadata.
+/// The StatefulSet that an event is about: its UID, and its namespace and name as metadata.
 fn about(event: &Value) -> (String, Meta) {
     let text = |field: &str| event["regarding"][field].as_str().unwrap_or_default().to_owned();
     (text("uid"), Meta { namespace: text("namespace"), name: text("name"), ..Meta::default() })
 }
 
-#[allow(clippy::ptr_arg, reason = "what an Option's filter hands over")]
+#[allow(clippy::ptr_arg, reason = "the argument type of Option::filter")]
 fn is_version(version: &String) -> bool {
     !version.is_empty()
 }

@@ -1,22 +1,22 @@
-//! A bounded map that does without its keys.
+//! A bounded map that does not store its keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many entries a map may have before it is emptied: a bound, not a limit that is met in practice.
+/// The number of entries at which the map is emptied. It bounds the memory, and is not reached in practice.
 const MAX_ENTRIES: usize = 200_000;
 
-/// A bounded map behind a lock. It holds 128 bits of each key, by two hash functions that this process chose at random, and
-/// not the key: most are UIDs of nodes, and there may be dozens of entries for each.
+/// A bounded map behind a lock. It stores 128 bits of each key, from two hash functions that this process chose at
+/// random, and not the key itself: most keys are UIDs of nodes, and there may be dozens of entries for each node.
 pub struct Remembered<K: ?Sized, V> {
     hashers: [RandomState; 2],
     map: Mutex<HashMap<Digest, V>>,
     key: PhantomData<fn(&K)>,
 }
 
-/// What stands for a key.
+/// The two hashes of a key.
 type Digest = (u64, u64);
 
 impl<K: ?Sized, V> Default for Remembered<K, V> {
@@ -27,12 +27,12 @@ impl<K: ?Sized, V> Default for Remembered<K, V> {
 }
 
 impl<K: Hash + ?Sized, V: Clone> Remembered<K, V> {
-    /// What is remembered under a key.
+    /// The value of a key.
     pub fn get(&self, key: &K) -> Option<V> {
         self.lock().get(&self.digest(key)).cloned()
     }
 
-    /// Remembers.
+    /// Sets the value of a key.
     pub fn put(&self, key: &K, value: V) {
         let digest = self.digest(key);
         let mut map = self.lock();
@@ -42,7 +42,7 @@ impl<K: Hash + ?Sized, V: Clone> Remembered<K, V> {
         map.insert(digest, value);
     }
 
-    /// Forgets; answers with what was remembered.
+    /// Removes a key. Returns its value.
     pub fn take(&self, key: &K) -> Option<V> {
         self.lock().remove(&self.digest(key))
     }

@@ -1,8 +1,8 @@
-//! What a request to an API server asks for, in the words of Kubernetes: its verb and its resource, for counting.
+//! The Kubernetes verb and resource of a request to an API server, for metrics.
 
 use http::{Method, Request};
 
-/// The verb that the API server will see in a request.
+/// The verb of a request, as the API server determines it.
 pub fn verb<B>(request: &Request<B>) -> &'static str {
     let query = request.uri().query().unwrap_or_default();
     let is_watch = query.split('&').any(|part| part == "watch=true" || part == "watch=1");
@@ -19,7 +19,8 @@ pub fn verb<B>(request: &Request<B>) -> &'static str {
     }
 }
 
-/// The resource, in the plural, with its subresource: `statefulnodes/status`. What is none is `other`.
+/// The resource of a request, in the plural and with its subresource: `statefulnodes/status`. A path without a resource
+/// gives `other`.
 pub fn resource<B>(request: &Request<B>) -> String {
     match parts(request.uri().path()).as_slice() {
         [resource, _, subresource, ..] => format!("{resource}/{subresource}"),
@@ -29,13 +30,13 @@ pub fn resource<B>(request: &Request<B>) -> String {
 }
 
 fn has_name(path: &str) -> bool {
-    // What is no resource is something that there is one of.
+    // A path without a resource counts as one with a name: it is read with get.
     parts(path).len() != 1
 }
 
 /// The resource, the name and the subresource of a path, as far as it has them.
 fn parts(path: &str) -> Vec<&str> {
-    // A server may be below a path of its own.
+    // The API server may be behind a path prefix.
     let after = |prefix: &str, skip: usize| {
         let (_, rest) = path.split_once(prefix)?;
         Some(rest.split('/').filter(|part| !part.is_empty()).skip(skip).collect::<Vec<_>>())

@@ -16,7 +16,7 @@ use super::{
     freshness::Freshness,
     observed::{
         Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
-        ObservedSet,
+        ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -33,7 +33,7 @@ pub struct View {
     /// Nodes.
     pub nodes: Cache<ObservedNode>,
     /// StatefulSets that Windlass manages.
-    pub stateful_sets: Cache<ObservedSet>,
+    pub stateful_sets: Cache<ObservedStatefulSet>,
     /// Pods of nodes.
     pub pods: Cache<ObservedPod>,
     /// Services that Windlass manages.
@@ -42,7 +42,7 @@ pub struct View {
     pub claims: Cache<ObservedClaim>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
-    /// How old what is known may be.
+    /// How fresh the caches are.
     pub freshness: Freshness,
     /// Why StatefulSets have no pod.
     pub refusals: Refusals,
@@ -51,31 +51,31 @@ pub struct View {
     doubts: Mutex<Doubts>,
 }
 
-/// Writes whose outcome is not known.
+/// Writes with an unknown outcome.
 #[derive(Default)]
 struct Doubts {
     /// By object: the resourceVersion that the write was decided on, and when it was sent.
     open: HashMap<(Kind, Key), (String, Instant)>,
-    /// How many there ever were.
+    /// The number of such writes so far.
     count: u64,
 }
 
-/// An object that is known better than before, and not from a watch.
+/// An object that changed according to a response to our own request, and not to a watch.
 pub type Changed = (Kind, Meta);
 
 impl View {
-    /// Has the requests of its watches counted there.
+    /// Counts the requests of the watches in these metrics.
     pub fn count_requests(&self, metrics: Metrics) {
-        // The first counts; an operator has one.
+        // Only the first call has an effect. An operator has one set of metrics.
         let _ = self.metrics.set(metrics);
     }
 
-    /// Where the requests of its watches are counted, if anywhere.
+    /// The metrics that count the requests of the watches, if any.
     pub(super) fn metrics(&self) -> Option<&Metrics> {
         self.metrics.get()
     }
 
-    /// Whether the first list of every kind is in; that of events, unless it is not to be had.
+    /// True if the first list of every kind is complete. The list of events may also be unavailable.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.fleets.is_ready()
@@ -88,7 +88,7 @@ impl View {
             && self.refusals.is_settled()
     }
 
-    /// A number that is another one after each change of anything in here.
+    /// A number that changes with each change of any object.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.fleets.changes()
@@ -100,13 +100,13 @@ impl View {
             + self.revisions.changes()
     }
 
-    /// Takes in an object that a write was answered with. What is new in it is told to whoever asked for
-    /// news, now: the watch will show the same later, and is then no news any more.
+    /// Stores an object from a response. If it is new, the subscriber is notified now: when the watch shows the same
+    /// object later, it is no longer new.
     pub fn observe(&self, kind: Kind, object: &Value) {
         self.take_in(kind, object, Meta::read(object));
     }
 
-    /// The same of an object of which only what is needed is read.
+    /// Like [`Self::observe`], for an object of which only the needed parts are parsed.
     pub fn observe_raw(&self, kind: Kind, object: &RawObject) {
         self.take_in(kind, object, object.seen().clone());
     }
@@ -128,7 +128,7 @@ impl View {
         }
     }
 
-    /// Takes in that a write to an object, decided on this resourceVersion, may or may not have been carried out.
+    /// Records that a write to an object, decided on this resourceVersion, may or may not have been carried out.
     pub fn doubt(&self, kind: Kind, key: Key, version: &str) {
         let mut doubts = self.doubts();
         doubts.count += 1;
@@ -136,8 +136,8 @@ impl View {
         doubts.open.insert((kind, key), (version.to_owned(), monotonic()));
     }
 
-    /// Whether the object may have been changed by a write of ours that nobody has seen yet: no other may rest on
-    /// what is known of it. It ends when another version of it is seen.
+    /// True if a write of ours with an unknown outcome may have changed the object: no other write may be decided on
+    /// the cached version. The doubt ends when another version is seen.
     #[must_use]
     pub fn is_in_doubt(&self, kind: Kind, meta: &Meta) -> bool {
         let doubts = self.doubts();
@@ -148,13 +148,13 @@ impl View {
         open.is_some_and(|(version, since)| *version == meta.resource_version && since.elapsed() < DOUBT)
     }
 
-    /// Whether there may be any such object.
+    /// True if any object may be in doubt.
     #[must_use]
     pub fn has_doubts(&self) -> bool {
         !self.doubts().open.is_empty()
     }
 
-    /// How many writes there were whose outcome was not known when they ended.
+    /// How many writes have ended with an unknown outcome.
     #[must_use]
     pub fn doubts_so_far(&self) -> u64 {
         self.doubts().count
@@ -164,12 +164,12 @@ impl View {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks to be told of what did not come from a watch. The first to ask is told.
+    /// Subscribes to changes that do not come from a watch. Only the first subscriber is notified.
     pub fn notify(&self, news: UnboundedSender<Changed>) {
         let _ = self.news.set(news);
     }
 
-    /// Takes in that our own delete removed an object at once.
+    /// Removes an object that our own request has deleted, or has found to be gone.
     pub fn deleted(&self, kind: Kind, key: &Key, uid: &str) {
         match kind {
             Kind::NodeDeployment => self.fleets.deleted(key, uid),
@@ -183,7 +183,7 @@ impl View {
         }
     }
 
-    /// Takes in that an object is gone that no watch shows any more, and tells it as news.
+    /// Removes an object whose deletion no watch shows, and notifies the subscriber.
     pub fn vanished(&self, kind: Kind, meta: &Meta) {
         self.deleted(kind, &meta.key(), &meta.uid);
         if let Some(news) = self.news.get() {
@@ -191,7 +191,7 @@ impl View {
         }
     }
 
-    /// A view that can be shared.
+    /// Creates an empty view that can be shared.
     #[must_use]
     pub fn shared() -> Arc<Self> {
         Arc::new(Self::default())

@@ -1,4 +1,4 @@
-//! Feeds the caches from watches, and says which objects a change is about.
+//! Feeds the caches from watches, and reports which objects changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,22 @@ use super::{
 };
 use crate::{clock::monotonic, engine::backoff};
 
-/// How many objects are listed at once: the text of all of them is in memory while they are read, and several kinds are
-/// listed at the same time.
+/// The page size of lists: the text of a whole page is in memory while it is parsed, and several kinds are listed at
+/// the same time.
 pub(super) const PAGE: u32 = 100;
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Namespaces {
-    /// All of them.
+    /// All namespaces.
     All,
-    /// One of them.
+    /// One namespace.
     Namespace(String),
 }
 
 impl Namespaces {
-    /// The API of a kind within this scope, for a watch; what is heard through it keeps its cache fresh.
+    /// The API of a kind in these namespaces, for a watch. Responses to its requests are signs of life for the kind's
+    /// cache.
     #[must_use]
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {
         let view = view.clone();
@@ -46,10 +47,10 @@ impl Namespaces {
     }
 }
 
-/// Watches a kind and keeps its cache. Yields the metadata of each object that changed, was found again by a
-/// relist, or went; the cache has already taken the change in. What was known before, from the answer to a write
-/// of ours, is not yielded again, nor what changes nothing that is read of the object. Of an object that a relist did
-/// not find any more only the name is known.
+/// Watches a kind and updates its cache. Yields the metadata of each object that changed, was listed again by a relist,
+/// or was deleted; the cache already has the change. Changes that the cache had before, from the response to a write of
+/// ours, are not yielded again, and neither are changes that affect nothing that is read of the object. For an object
+/// that a relist no longer lists, only the namespace and the name are known.
 pub fn watch<T: Observed>(
     api: Api<RawObject>,
     selector: Option<&str>,
@@ -61,7 +62,7 @@ pub fn watch<T: Observed>(
     watch_with(api, config, kind, view, cache)
 }
 
-/// The same of one object only, by its name, where one is given.
+/// Like [`watch`], with a field selector instead of a label selector.
 pub fn watch_named<T: Observed>(
     api: Api<RawObject>,
     fields: Option<&str>,
@@ -90,8 +91,8 @@ fn watch_with<T: Observed>(
     paced(events.boxed(), kind).flat_map(move |event| stream::iter(take(&view, cache(&view), event))).boxed()
 }
 
-/// Tells whether what is known can be followed: after some refusals it is all to be listed anew, and until that is done the
-/// answers of the API server do not make it true.
+/// Records whether the watch can continue. After some errors everything is listed again; until that is complete,
+/// responses of the API server do not make the cache current.
 fn follow(view: &View, kind: Kind, event: &watcher::Result<Event<RawObject>>) {
     match event {
         Ok(Event::Init) => view.freshness.lost(kind),
@@ -101,9 +102,9 @@ fn follow(view: &View, kind: Kind, event: &watcher::Result<Event<RawObject>>) {
     }
 }
 
-/// What a watcher brings, whose next attempt waits longer after each that failed. kube-rs' own backoff begins anew with
-/// whatever is no error, and each attempt to list begins with such an event: a list that is refused for ever would be
-/// asked for every second.
+/// The events of a watcher, with a backoff between its attempts. kube-rs' own backoff is reset by every item that is
+/// not an error, and each attempt to list begins with such an item: a list that is always refused would be requested
+/// every second.
 fn paced<T: Send + 'static>(
     events: BoxStream<'static, watcher::Result<Event<T>>>,
     kind: Kind,
@@ -122,7 +123,8 @@ fn paced<T: Send + 'static>(
                     warn!(kind = kind.name(), %error, "a watch failed and is tried again");
                     let is_refused = is_refusal(&error);
                     if is_refused && !attempts.was_refused {
-                        // It answers again: that it is not ready yet, or has forgotten what was, says nothing about later.
+                        // The API server answers again: that it is not ready yet, or has compacted the resourceVersion,
+                        // says nothing about later attempts.
                         attempts.went_well();
                     }
                     attempts.was_refused = is_refused;
@@ -134,7 +136,7 @@ fn paced<T: Send + 'static>(
     })
 }
 
-/// Whether the API server answered that it will not: a right, a kind that it does not have, too many requests.
+/// True if the API server refused the request: a missing permission, an unknown kind, too many requests.
 fn is_refusal(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed};
     let code = match error {
@@ -151,7 +153,7 @@ fn take<T: Observed>(view: &View, cache: &Cache<T>, event: Event<RawObject>) -> 
     match event {
         Event::Apply(object) => {
             let meta = object.seen();
-            // A doubt ends with another version of the object, whatever else that says.
+            // A doubt ends with another version of the object, even if nothing else changed.
             let is_news = cache.take_in(&object, meta) || view.has_doubts();
             if is_news { vec![meta.clone()] } else { Vec::new() }
         }
@@ -177,55 +179,56 @@ fn named_only(key: Key) -> Meta {
     Meta { namespace: key.namespace, name: key.name, ..Meta::default() }
 }
 
-/// After how many seconds the API server is to end a watch, so that it is begun anew, from where it was. A watch that
-/// brings nothing says nothing of its other side; kube-rs gives one up that is silent for 5 s longer. Spread by kind, so
-/// that not all are begun at once.
+/// The timeout of a watch in seconds, after which the API server ends it and it is restarted from where it was. A watch
+/// without events does not show whether its other side is alive; kube-rs gives up a watch that is silent for 5 s longer
+/// than this. The timeout is spread by kind, so that not all watches restart at once.
 pub(super) fn renewed_after(kind: Kind) -> u32 {
     18 + kind as u32 % 5
 }
 
-/// The longest wait before a watch is tried again whose other side is not there, or not well: an outage ends by itself, and
-/// nothing is done before the watch is back.
+/// The maximum backoff if the API server does not respond, or responds with an error of its own: an outage ends by
+/// itself, and nothing is reconciled before the watch is back.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// The longest wait after a refusal: it costs the API server something each time, and ends when a person does something.
+/// The maximum backoff after a refusal: each attempt costs the API server something, and the refusal ends only when a
+/// person changes something.
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(30);
-/// After so long without a failure the waits are short again, also where nothing came that says that all is well: a watch
-/// of what does not change is silent.
+/// After this time without a failure the backoff is reset, even without an event: a watch of objects that do not change
+/// is silent.
 const CALM: Duration = Duration::from_mins(2);
 
-/// The waits between attempts: longer each time, and spread by what is watched rather than by chance, so that a
-/// run can be replayed.
+/// The exponential backoff between attempts. Its jitter is derived from what is watched, not random, so that a run can
+/// be replayed.
 pub(super) struct Attempts {
     id: String,
     count: u32,
     slower: u32,
     waited_until: Option<Instant>,
-    /// Whether what failed last was refused, rather than not answered.
+    /// True if the last failure was a refusal, and not a missing response.
     was_refused: bool,
 }
 
 impl Attempts {
-    /// Those of what is watched: from 0.5 s up to a minute.
+    /// The backoff for what is watched: from 0.5 s up to a minute.
     pub fn of(id: String) -> Self {
         Self { id, count: 0, slower: 1, waited_until: None, was_refused: false }
     }
 
-    /// Waits so many times as long.
+    /// Multiplies each backoff by this factor.
     pub fn slower(self, times: u32) -> Self {
         Self { slower: times, ..self }
     }
 
-    /// One brought what it was made for: the next wait is short.
+    /// Resets the backoff after a successful attempt.
     pub fn went_well(&mut self) {
         self.count = 0;
     }
 
-    /// How many have failed in a row.
+    /// The number of failures in a row.
     pub fn failures(&self) -> u32 {
         self.count
     }
 
-    /// One more failed: how long to wait now.
+    /// Records a failure. Returns how long to wait before the next attempt.
     pub fn failed(&mut self) -> Duration {
         let now = monotonic();
         if self.waited_until.is_some_and(|until| now.saturating_duration_since(until) > CALM) {

@@ -1,4 +1,4 @@
-//! What every reconcile works with.
+//! What every reconcile works with: the stores, the ports, and what the operator was configured with.
 
 use std::sync::Arc;
 
@@ -21,41 +21,41 @@ use crate::sidecar::SidecarClient;
 use crate::tasks::{FleetScope, NodeScope};
 use crate::traces::Traces;
 
-/// What every reconcile works with.
+/// The dependencies of every reconcile.
 #[derive(Clone)]
 pub struct Context {
-    /// What is known of the cluster.
+    /// The stores of all watched kinds.
     pub view: Arc<View>,
-    /// The port to change it.
+    /// The port to the API server.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process has learned.
+    /// What this process has learned and need not ask again.
     pub memory: Arc<Memory>,
     /// Task types and recipes.
     pub registry: Arc<Registry>,
-    /// What users' own tasks were given.
+    /// The values that the embedding program provides to its own task types.
     pub env: Env,
-    /// What an embedding platform adds to pods.
+    /// What the embedding program adds to every pod.
     pub options: Arc<RenderOptions>,
-    /// The way to sidecars.
+    /// The client for sidecars.
     pub sidecars: Arc<dyn SidecarClient>,
-    /// Those who ask them beside the reconciles.
+    /// Sends requests to sidecars in the background.
     pub askers: Arc<Askers>,
-    /// What the operator was told of hooks when it was started.
+    /// What hooks may do, as configured at start-up.
     pub hook_rules: Arc<HookRules>,
-    /// Those who ask the peers of hooks beside the reconciles.
+    /// Sends requests to the peers of hooks in the background.
     pub hook_askers: Arc<HookAskers>,
-    /// The time.
+    /// The clock.
     pub clock: SharedClock,
-    /// Where events go.
+    /// The event recorder.
     pub events: Events,
-    /// Where it is counted what ended.
+    /// The metrics that count ended plans and tasks.
     pub metrics: Metrics,
-    /// Where it is told what ended, with its time.
+    /// Exports ended plans and tasks as spans.
     pub traces: Traces,
 }
 
 impl Context {
-    /// What the tasks of a node are handed.
+    /// The scope that the tasks of a node work with.
     #[must_use]
     pub fn node_scope(&self, key: &Key, node: &ObservedNode, now: DateTime<Utc>) -> NodeScope {
         let has_sidecar = node.spec.as_ref().is_ok_and(|s| s.sidecar.is_some());
@@ -74,7 +74,7 @@ impl Context {
         }
     }
 
-    /// What the tasks of a fleet are handed; `None` where its spec cannot be read.
+    /// The scope that the tasks of a fleet work with; `None` if its spec cannot be read.
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
         let (view, cluster, memory) = (self.view.clone(), self.cluster.clone(), self.memory.clone());

@@ -1,13 +1,13 @@
-//! What ended between two statuses of an object.
+//! Compares two statuses of an object and finds the plans and tasks that ended in between.
 
 use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, StatefulNodeStatus};
 use crate::engine::{Plan, TaskRecord, TaskState};
 
-/// A status with a plan.
+/// A status that has a plan and a history.
 pub trait Recorded {
-    /// The plan, if there is one.
+    /// The current plan, if there is one.
     fn plan(&self) -> Option<&RawPlan>;
-    /// The plans that ended.
+    /// The plans that ended, from `status.history`.
     fn history(&self) -> &[HistoryEntry];
 }
 
@@ -31,41 +31,41 @@ impl Recorded for StatefulNodeStatus {
     }
 }
 
-/// The plan that a status is written with, beside the same plan as it was stored.
+/// The plan in the status that is about to be written, and what was finished in the stored one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress<'a> {
-    /// As it is written.
+    /// The plan that is written.
     pub plan: Option<&'a Plan>,
-    /// The IDs of the tasks that were over before.
+    /// The IDs of the tasks that were already over in the stored plan.
     pub finished_tasks: &'a [String],
 }
 
-/// The IDs of a plan's tasks that are over.
+/// The IDs of the tasks of a plan that are over.
 pub fn tasks_over(plan: &Plan) -> Vec<String> {
     plan.tasks.iter().filter(|task| is_over(task)).map(|task| task.id.clone()).collect()
 }
 
-/// What ended between two statuses, and the plan that began.
+/// The plans and tasks that ended between two statuses, and whether a plan began.
 #[derive(Debug, Default)]
 pub struct Ended<'a> {
-    /// Plans.
+    /// The plans that ended.
     pub plans: Vec<&'a HistoryEntry>,
-    /// Tasks, of the plan that the later status has.
+    /// The tasks that ended, all of [`Ended::plan`].
     pub tasks: Vec<&'a TaskRecord>,
-    /// That plan.
+    /// The plan in the later status.
     pub plan: Option<&'a Plan>,
-    /// Whether the earlier status did not have it.
+    /// True if the earlier status does not have this plan.
     pub began: bool,
 }
 
 impl<'a> Ended<'a> {
-    /// Compares two statuses, the second of which was written over the first.
+    /// Compares a status with the one that replaced it.
     pub fn between(before: &impl Recorded, after: &'a impl Recorded, progress: Progress<'a>) -> Self {
         let Progress { plan, finished_tasks } = progress;
         let is_new =
             |entry: &&HistoryEntry| !before.history().iter().any(|known| known.plan_id == entry.plan_id);
         let tasks = plan.iter().flat_map(|plan| &plan.tasks);
-        // Only one of which nothing is over may be new; the plan before is not read for any other.
+        // A plan with a finished task cannot be new. The check avoids parsing the earlier plan in most reconciles.
         let may_be_new = |plan: &&Plan| plan.is_active() && !plan.tasks.iter().any(is_over);
         let known = |plan: &Plan| {
             let before = before.plan().and_then(|before| before.parse().ok());

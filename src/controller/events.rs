@@ -1,9 +1,10 @@
-//! Events (`events.k8s.io/v1`), each at most once for its cause: its name is made from the cause, so that
-//! a second one finds the name taken, whoever sends it. History is the record; an event may be lost.
+//! The event recorder (`events.k8s.io/v1`). Each event is sent at most once for its cause: its name is derived from the
+//! cause, so a duplicate gets 409 AlreadyExists, whichever process sends it. Events may be lost; `status.history` is
+//! the durable record.
 //!
-//! What nodes do as they should is told when the cluster is quiet: two events a node would otherwise compete with
-//! the very writes that a wave waits for. And of a fleet of hundreds only a part of it is told: nobody reads two thousand
-//! events that say that all is well, and each costs the API server as much as a pod's delete.
+//! Normal events of nodes wait until the cluster is quiet: otherwise two events per node would compete with the very
+//! writes that a wave waits for. In a large fleet only some of them are sent at all: nobody reads two thousand events
+//! that report success, and each costs the API server as much as the delete of a pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +22,22 @@ use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Memory, View};
 use crate::revision::hash::hex;
 
-/// How many events may wait to be sent; beyond it they are dropped, and the log says so.
+/// The capacity of each queue of events. Further events are dropped with a log entry.
 const QUEUE: usize = 4096;
-/// The longest note that the API server takes, in bytes.
+/// The maximum length of a note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
-/// How long nothing may have changed before an event that can wait is sent.
+/// How long nothing may have changed before a deferred event is sent.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long an event that can wait waits at most for that.
+/// The maximum time that a deferred event waits for [`QUIET`].
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of how many plans of one fleet's nodes it is told at once that they began and were completed, and how soon after them
-/// of one more.
+/// The burst and the refill interval of the rate limit on the events of node plans, for each fleet: events are sent for
+/// this many plans at once, then for one more plan in each interval.
 const PLANS_TOLD: u32 = 30;
 const PLAN_TOLD_EVERY: Duration = Duration::from_secs(4);
-/// The component that events come from.
+/// The reporting controller of the events.
 const REPORTER: &str = "windlass.dev/operator";
 
-/// Where events go.
+/// The event recorder. Cloning it is cheap; all clones share the queues.
 #[derive(Clone)]
 pub struct Events {
     prompt: mpsc::Sender<Waiting>,
@@ -46,48 +47,49 @@ pub struct Events {
     instance: Arc<str>,
 }
 
-/// An event to be sent, and since when it waits.
+/// A queued event, and when it was queued.
 struct Waiting {
     event: Value,
     since: Instant,
 }
 
-/// Whether an event is about trouble.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventType {
-    /// All is well.
+    /// Something went as it should.
     Normal,
-    /// Somebody should look.
+    /// A person should look.
     Warning,
 }
 
 /// An event about an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Event {
-    /// Whether it is about trouble.
+    /// Normal or Warning.
     pub type_: EventType,
-    /// Its reason.
+    /// The reason.
     pub reason: Reason,
-    /// What tells it from others of its reason: the same cause is told only once.
+    /// Distinguishes it from other events of the same reason about the same object: each cause is sent only once.
     pub cause: String,
-    /// A sentence.
+    /// The note: one sentence.
     pub note: String,
 }
 
 impl Event {
-    /// That something was done as it should be.
+    /// A Normal event.
     pub fn normal(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { type_: EventType::Normal, reason, cause: cause.into(), note: note.into() }
     }
 
-    /// That somebody should look.
+    /// A Warning event.
     pub fn warning(reason: Reason, cause: impl Into<String>, note: impl Into<String>) -> Self {
         Self { type_: EventType::Warning, reason, cause: cause.into(), note: note.into() }
     }
 }
 
 impl Events {
-    /// A sender, and the task that sends until every sender is gone and all is sent.
+    /// The recorder, and the future that sends the events. It completes once all clones of the recorder are dropped and
+    /// the queues are empty.
     pub fn new(
         cluster: Arc<dyn Cluster>,
         view: Arc<View>,
@@ -123,9 +125,9 @@ impl Events {
         self.send(kind, about, event.type_, event.reason, &event.cause, &event.note);
     }
 
-    /// Sends an event about an object. `cause` tells it from others of the same reason; the same cause is
-    /// told only once.
-    #[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "unit tests alone look at the closed set"))]
+    /// Sends an event about an object. `cause` distinguishes it from other events of the same reason; each cause is
+    /// sent only once.
+    #[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "only unit tests check the reason"))]
     pub fn send(&self, kind: Kind, about: &Meta, type_: EventType, reason: Reason, cause: &str, note: &str) {
         #[cfg(test)]
         assert!(
@@ -174,12 +176,13 @@ impl Events {
         }
     }
 
-    /// Whether the course of a node's plan is told: if its beginning was, or there is room among those of its fleet.
+    /// True if the events of a node's plan are sent: if its `PlanStarted` was sent, or if the rate limit of its fleet
+    /// allows another plan.
     fn is_told_of(&self, node: &Meta, plan_id: &str) -> bool {
         self.memory.told.get(&name(node, "PlanStarted", plan_id)).unwrap_or_else(|| {
             let now = monotonic();
             let fleet = node.owner_uid().unwrap_or(&node.uid);
-            // When there would be room for all of them again.
+            // The time at which the full burst is available again.
             let full = self.memory.plans_told.get(fleet).map_or(now, |at| at.max(now));
             let has_room = full.duration_since(now) <= PLAN_TOLD_EVERY * (PLANS_TOLD - 1);
             if has_room {
@@ -190,7 +193,7 @@ impl Events {
     }
 }
 
-/// The name of an event: the same for the same cause.
+/// The name of an event. The same cause always gives the same name.
 fn name(about: &Meta, reason: &str, cause: &str) -> String {
     let digest = Sha256::digest(format!("{}/{reason}/{cause}", about.uid));
     format!("{}.{}", about.name, hex(&digest[..8]))
@@ -203,8 +206,8 @@ async fn post(cluster: &dyn Cluster, event: Value) {
     }
 }
 
-/// Waits until nothing has changed for a while, or until the deadline. Answers with how often something had
-/// changed by then, if it became quiet.
+/// Waits until nothing has changed for [`QUIET`], or until the deadline. Returns the change count of the view if it
+/// became quiet.
 async fn until_quiet(view: &View, deadline: Instant) -> Option<u64> {
     let mut seen = view.changes();
     while monotonic() < deadline {
@@ -250,7 +253,7 @@ mod tests {
             self.events.send(kind, &Meta { uid: "u".into(), ..Meta::default() }, type_, reason, "", "");
         }
 
-        /// What is sent within a time in which something changes every 50 ms.
+        /// The reasons of the events that are sent within this time, while something changes every 50 ms.
         async fn sent_while_busy(&mut self, milliseconds: u64) -> Vec<String> {
             for _ in 0..milliseconds / 50 {
                 self.view.pods.begin_relist();
@@ -308,7 +311,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let told: Vec<String> = std::iter::from_fn(|| stage.sent.try_recv().ok()).collect();
         let of = |reason: &str| told.iter().filter(|told| *told == reason).count();
-        // Another fleet's are counted apart, and after eight seconds there was room for two more.
+        // Another fleet has its own limit, and in eight seconds the limit of the first one allows two more.
         assert_eq!((of("PlanStarted"), of("PlanComplete")), (30 + 1 + 2, 30));
     }
 

@@ -1,4 +1,5 @@
-//! What the hooks of a fleet's plans and of its nodes' have in common: whose they are, and what their tasks are handed.
+//! What the hooks of a fleet's plans and of its nodes' plans have in common: the fleet that they belong to, and the
+//! scope that their tasks work with.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::planner::hooks::hook_of;
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner};
 
 impl Context {
-    /// The fleet that a node belongs to, if it does and the fleet is there. Its hooks are read of the fleet itself: a copy in
-    /// each node's spec would cost a write each.
+    /// The fleet that a node belongs to, if it belongs to one and the fleet exists. Hooks are read from the fleet
+    /// itself: a copy in the spec of each node would cost a write per node.
     pub(super) fn fleet_of(&self, node: &Meta) -> Option<Arc<ObservedFleet>> {
         let (name, uid) = match node.controller() {
             Some(owner) if owner.kind == Kind::NodeDeployment.name() => {
@@ -29,7 +30,8 @@ impl Context {
         self.view.fleets.get(&Key::new(&node.namespace, name)).filter(|fleet| fleet.meta.uid == uid)
     }
 
-    /// What a plan's hooks are handed, but for what is of this very point.
+    /// The scope of a plan's hooks, without what depends on the current hook point: callers fill in `about`, `skip` and
+    /// `hold`.
     pub(super) fn hook_scope(
         &self,
         owner: JobOwner,
@@ -53,8 +55,9 @@ impl Context {
     }
 }
 
-/// The rollout hashes that a fleet comes from and goes to; where it goes nowhere, what it is at and what is wanted. On the way
-/// back to what last completed it comes from what the rollout before went to.
+/// The rollout hashes that a fleet moves from and to. Without a rollout, these are the last completed hash and the
+/// requested hash. If a rollout back to the last completed hash superseded another one, the fleet moves from the target
+/// of the superseded rollout.
 pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) {
     let rollout = status.rollout.as_ref();
     let from = rollout.map(|rollout| rollout.from_hash.clone()).filter(|hash| !hash.is_empty());
@@ -69,20 +72,20 @@ pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) 
     }
 }
 
-/// Whether a plan has tasks that carry out hooks.
+/// True if a plan has tasks that carry out hooks.
 pub(super) fn has_hooks(plan: &Plan) -> bool {
     plan.tasks.iter().any(|task| hook_of(task).is_some())
 }
 
-/// What the failure that a plan holds for leads to by the list; Hold where the hook is not in it any more.
+/// The `onFailure` policy of the failed hook that the plan is held by; Hold if the hook is no longer in the list.
 pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
     let task = held_by(plan)?;
     let hook = hooks.iter().find(|hook| Some(hook.name.as_str()) == hook_of(task));
     Some(hook.map(Hook::on_failure).unwrap_or_default())
 }
 
-/// Goes on without a hook that failed, where its failure is to be passed over. What is said of that is the fleet's, also of a
-/// node's hook.
+/// Skips the failed hook that the plan is held by, if the hook's policy is Continue. Returns the event to record on the
+/// fleet, also for a hook of a node.
 pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> Option<Event> {
     if on_failure(plan, hooks) != Some(OnHookFailure::Continue) {
         return None;
@@ -95,8 +98,8 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
     Some(Event::warning(Reason::HookFailed, at.tried(), note))
 }
 
-/// Whether a plan's hook is somewhere else than the persisted plan says: it has begun, or remembers something. That is
-/// written at once, since its clock and its peers rest on it.
+/// True if the state of the plan's current hook differs from the persisted plan: it has begun, or its progress has
+/// changed. Such a change is written at once, because the hook's deadline and its peers depend on it.
 pub(super) fn has_moved(plan: &Plan, stored: Option<&RawPlan>) -> bool {
     let Some(task) = plan.current_task().filter(|task| hook_of(task).is_some()) else { return false };
     let said = |task: &TaskRecord| {

@@ -1,5 +1,5 @@
-//! The reconcile loops: observe, plan, persist, execute, persist. Nothing is decided here; the planner
-//! decides, the engine carries out, and this floor puts the two together and writes the status.
+//! The reconcile loops: observe, plan, persist, execute, persist. The planner decides and the engine executes; this
+//! module combines the two and writes the status.
 
 pub mod context;
 mod ended;
@@ -21,46 +21,47 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-/// When an object is looked at again although nothing happened, at the latest.
+/// The resync period: how soon an object is reconciled without an event. [`Next::delay`] adds up to two minutes.
 const SAFETY_POLL: Duration = Duration::from_mins(10);
 
-/// When an object has to be looked at again if no event comes first.
+/// When to requeue an object if no event comes first.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Next(Option<Duration>);
 
 impl Next {
-    /// Not before an event, or the safety poll.
+    /// On the next event, and at the latest after the resync period.
     #[must_use]
     pub fn on_event() -> Self {
         Self(None)
     }
 
-    /// After this long, or sooner if that was asked before.
+    /// Within this time. An earlier requeue is kept.
     #[must_use]
     pub fn within(self, after: Duration) -> Self {
         Self(Some(self.0.map_or(after, |known| known.min(after))))
     }
 
-    /// As [`Next::within`], where there is something to wait for.
+    /// Like [`Next::within`], if there is a time.
     #[must_use]
     pub fn within_some(self, after: Option<Duration>) -> Self {
         after.map_or(self, |after| self.within(after))
     }
 
-    /// The sooner of both.
+    /// The earlier of the two.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.within_some(other.0)
     }
 
-    /// At this time, if it is still to come: what is overdue was seen just now.
+    /// At this time, if it is in the future: an overdue deadline has just been handled.
     #[must_use]
     pub fn at(self, time: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Self {
         let after = time.filter(|t| *t > now).and_then(|t| (t - now).to_std().ok());
         self.within_some(after.map(|d| d.max(Duration::from_millis(1))))
     }
 
-    /// How long to wait; the safety poll is spread by `key`, so that not all objects are looked at at once.
+    /// The requeue delay. The resync period is spread by `key`, so that not all objects are reconciled at the same
+    /// time.
     #[must_use]
     pub fn delay(self, key: &str) -> Duration {
         let spread =

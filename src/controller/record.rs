@@ -1,4 +1,4 @@
-//! Compares a status that was written with the one before it. Tasks and plans that ended in between are counted, logged and
+//! Compares a written status with the one before it. Tasks and plans that ended in between are counted, logged, and
 //! exported as spans.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::cluster::observed::Meta;
 use crate::engine::{Plan, TaskRecord};
 use crate::metrics::Metrics;
 
-/// Counts, logs and tells what ended between two statuses of an object.
+/// Counts, logs and exports the plans and tasks that ended between two statuses of an object.
 pub fn record(
     cx: &Context,
     kind: Kind,
@@ -31,7 +31,7 @@ pub fn record(
 }
 
 fn count(metrics: &Metrics, kind: Kind, ended: &Ended<'_>) {
-    // The plans of nodes are parts of rollouts.
+    // The plans of nodes are parts of rollouts, and are not counted separately.
     for entry in ended.plans.iter().filter(|_| kind == Kind::NodeDeployment) {
         if let Some(took) = took(entry.started_at, entry.finished_at) {
             metrics.rollout_ended(&entry.outcome, took);
@@ -64,8 +64,8 @@ fn log(kind: Kind, meta: &Meta, ended: &Ended<'_>) {
     }
 }
 
-/// Notes the plan that a reconcile finds, for what is logged of it; answers with the IDs of its tasks that are over. An error
-/// is a plan too: the one that says why it ends now.
+/// Adds the stored plan to the reconcile's log fields, and returns the IDs of its tasks that are over. The error is a
+/// plan as well: the one that records why it ends now.
 pub fn found(plan: &Result<Option<Plan>, Box<Plan>>) -> Vec<String> {
     let known = match plan {
         Ok(plan) => plan.as_ref(),
@@ -75,7 +75,7 @@ pub fn found(plan: &Result<Option<Plan>, Box<Plan>>) -> Vec<String> {
     known.map(tasks_over).unwrap_or_default()
 }
 
-/// Has what is logged of a reconcile say which plan it is about, and which of its tasks.
+/// Sets the `plan` and `task` fields of the current span, so that log entries of the reconcile have them.
 fn note(plan: Option<&Plan>) {
     let Some(plan) = plan.filter(|plan| plan.is_active()) else { return };
     let span = tracing::Span::current();
@@ -85,7 +85,7 @@ fn note(plan: Option<&Plan>) {
     }
 }
 
-/// None where it is not known; nothing where a clock was set back.
+/// The time between two timestamps: `None` if either is missing, zero if the clock was set back.
 pub fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Option<Duration> {
     Some((to? - from?).to_std().unwrap_or_default())
 }

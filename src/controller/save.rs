@@ -1,5 +1,5 @@
-//! When and how a status is written: whole, guarded by the resourceVersion that it was decided on, and
-//! only when it says something new.
+//! When and how a status is written: as a whole, guarded by the resourceVersion that it was decided on, and only if it
+//! differs.
 
 use std::time::Duration;
 
@@ -17,26 +17,26 @@ use crate::cluster::memory::Unsaved;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Kind, Part, PatchOp, Target};
 
-/// How long a node's plan may wait for one thing before that is written.
+/// How long a node's plan may wait for the same thing before that progress is written.
 const NODE_DELAY: Duration = Duration::from_secs(2);
-/// How long the progress of a node's plan may stay unwritten, however short each of its waits is.
+/// The maximum time that progress of a node's plan stays unwritten, even if each of its waits is short.
 const NODE_DELAY_IN_ALL: Duration = Duration::from_secs(10);
-/// A fleet's progress is written at most this often.
+/// The minimum interval between writes of a fleet's progress.
 const FLEET_INTERVAL: Duration = Duration::from_secs(1);
-/// The largest status that is written, in bytes: etcd and the API server refuse objects over 1.5 MiB.
+/// The maximum size of a status, in bytes: etcd and the API server refuse objects over 1.5 MiB.
 const MAX_STATUS_BYTES: usize = 512 * 1024;
 
-/// How soon a difference has to be written.
+/// How soon a changed status has to be written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Urgency<'a> {
-    /// A plan began or ended, or something that a decision rests on changed.
+    /// A plan began or ended, or something changed that decisions depend on.
     Now,
-    /// Progress within a plan: it may be done again at no cost, so it may be lost. With it what a node's plan
-    /// waits for, in a sentence: a wait is told if it is a long one.
+    /// Progress within a plan, which may be lost because tasks are idempotent. The text is what a node's plan waits
+    /// for: short waits are not written.
     Progress(&'a str),
 }
 
-/// Writes a status if it differs, now or later. Answers with when to look again.
+/// Writes a status if it differs, now or in a later reconcile. Returns when to requeue.
 pub async fn save<S: Serialize + PartialEq + Recorded>(
     cx: &Context,
     kind: Kind,
@@ -60,13 +60,13 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
         return Err(say_too_large(cx, kind, meta, &json!(before)).await);
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
-    // What is persisted is counted and told, so that nothing is counted twice by a reconcile that ends in a conflict.
+    // Recorded after the write, so that a reconcile that ends in a conflict counts nothing twice.
     record(cx, kind, meta, before, after, progress);
     Ok(Next::on_event())
 }
 
-/// Says that a status cannot be written, in what is stored of it; what runs is left alone, since nothing is begun that is
-/// not persisted. Answers with the error that the reconcile ends in.
+/// Reports in the conditions of the stored status that the new status is too large to be written. What runs is left
+/// alone, because no plan starts that is not persisted. Returns the error of the reconcile.
 async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) -> ReconcileError {
     let sentence = format!(
         "status: it would have more than {MAX_STATUS_BYTES} bytes and is not written; take out of it what somebody else put \

@@ -1,5 +1,5 @@
-//! Tasks and plans that ended, as spans. A rollout is a trace; its fleet's tasks and its nodes' plans are parts of it, and a node's tasks of its
-//! plan.
+//! Ended tasks and plans as spans. A rollout is a trace. The tasks of the fleet and the plans of its nodes are children
+//! of the rollout's span, and the tasks of a node are children of its plan's span.
 
 use chrono::{DateTime, Utc};
 
@@ -11,7 +11,7 @@ use crate::cluster::observed::Meta;
 use crate::engine::{TaskRecord, TaskState};
 use crate::traces::{Span, SpanId, TraceId};
 
-/// The spans of what ended.
+/// The spans of the plans and tasks that ended.
 pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span> {
     let of_fleet = kind == Kind::NodeDeployment;
     let fleet = if of_fleet { None } else { cx.fleet_of(meta) };
@@ -65,7 +65,7 @@ pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span>
         }
         spans.push(Span {
             trace,
-            // A task that failed may be tried again, under its ID.
+            // A failed task may be retried under the same ID.
             id: SpanId::of(&[&task.id, &ended.timestamp_micros().to_string()]),
             parent: Some(SpanId::of(&[plan.id.as_str()])),
             name: format!("task {}", task.type_),
@@ -78,7 +78,7 @@ pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span>
     spans
 }
 
-/// The ID of the fleet's plan that was under way at that time: a node's plan that began then is a part of it.
+/// The ID of the fleet's plan that was active at this time. A node's plan that began then is part of that rollout.
 fn rollout_of(status: &NodeDeploymentStatus, at: DateTime<Utc>) -> Option<String> {
     let over = status.history.iter().rev();
     let over = over.map(|entry| (entry.plan_id.clone(), entry.started_at, entry.finished_at));

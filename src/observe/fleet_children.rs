@@ -1,4 +1,4 @@
-//! How the nodes of a fleet are observed: what each holds, runs and waits for.
+//! Observes the nodes of a fleet: what each node holds, runs and waits for.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ impl FleetScope {
         children
     }
 
-    /// Since when a node is Ready, by our clock. A time in the future is of a clock that is ahead of ours, or that ours was
-    /// set back from: such a node is Ready since we first saw it so.
+    /// Since when a node is Ready, by our clock. A transition time in the future means that the other clock is ahead of
+    /// ours, or that ours was set back: such a node counts as Ready since this process first saw that time.
     pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
         let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True)?;
         let since = ready.last_transition_time;
@@ -40,8 +40,8 @@ impl FleetScope {
         Some(self.now - passed)
     }
 
-    /// Whether a node that is Ready since then has been so for minReadySeconds. No wait is no wait, whatever our clock says of the
-    /// time at which it became Ready.
+    /// True if a node that has been Ready since then has been so for `minReadySeconds`. If that is 0, this is always
+    /// true, whatever the clocks say.
     pub(super) fn is_long_enough(&self, ready_since: Option<DateTime<Utc>>) -> bool {
         let least = TimeDelta::seconds(self.spec.min_ready_seconds);
         least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
@@ -92,15 +92,15 @@ impl FleetScope {
         })
     }
 
-    /// When a plan of the fleet last ended: the latest of the times that have come, since a clock that was set back makes later
-    /// plans end earlier.
+    /// When a plan of the fleet last ended: the latest time that is not in the future. After a clock was set back,
+    /// later plans may have earlier times.
     pub(super) fn last_ended_at(&self) -> DateTime<Utc> {
         let ended = self.fleet.status.history.iter().filter_map(|entry| entry.finished_at);
         ended.filter(|at| *at <= self.now).max().unwrap_or_default()
     }
 
-    /// What is said by a node's plan. Reading a plan costs more than all else that is read of a node, so it is done once for
-    /// each time that the node changed.
+    /// What a fleet needs from a node's plan. Parsing the plan costs more than everything else that is read from a
+    /// node, so it is done once per resourceVersion.
     pub(super) fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
         let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
         if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
@@ -113,7 +113,7 @@ impl FleetScope {
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
             },
-            // What cannot be read may be anything; its executor fails it at its next reconcile.
+            // A plan that cannot be parsed may be any plan. The node's executor fails it at its next reconcile.
             Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
             None => ReadPlan::default(),
         };
@@ -122,7 +122,7 @@ impl FleetScope {
     }
 }
 
-/// What a node's sidecar last said of the pod that runs now.
+/// What a node's sidecar last reported about the pod that runs now.
 fn sidecar_facts(node: &ObservedNode) -> Option<SidecarFacts> {
     let spec = node.spec.as_ref().ok()?;
     spec.sidecar.as_ref()?;

@@ -1,5 +1,4 @@
-//! How a fleet is observed: everything that a decision about it rests on, put together from what is known of its
-//! nodes, revisions and sets.
+//! Observes a fleet: collects everything that a decision about it is based on, from its nodes, revisions and sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,9 +27,9 @@ use crate::planner::hooks::step_of;
 /// A StatefulSet or a pod of a set of nodes.
 struct Remnant {
     set: SetName,
-    /// Its kind and name, for a sentence.
+    /// The object's kind, name and state, for a message.
     what: String,
-    /// Whether it goes by itself once its node is gone.
+    /// True if it is removed without a person's help once its node is gone.
     goes: bool,
 }
 
@@ -115,7 +114,7 @@ impl FleetScope {
         }
     }
 
-    /// The persisted plan, where it has tasks of hooks or steps, and can be read.
+    /// The persisted plan, if it has tasks of hooks or steps and can be parsed.
     pub(super) fn own_plan_with_hooks(&self) -> Option<Plan> {
         let raw = self.fleet.status.plan.as_ref()?;
         let may_be = raw.mentions("\"hook\"") || raw.mentions("\"step\"");
@@ -128,8 +127,8 @@ impl FleetScope {
         back.map(|hook| hook.name.clone()).collect()
     }
 
-    /// `inPlace.steps`; an error is why they are none, in a sentence. Numbers and percentages are compared with their own
-    /// kind: which of both is more depends on `replicas`.
+    /// `inPlace.steps`, or a sentence that says why they are invalid. Numbers are compared only with numbers and
+    /// percentages only with percentages: which of the two is larger depends on `replicas`.
     pub fn steps(&self) -> Result<Vec<IntOrString>, String> {
         let steps = self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default();
         let numbers: Vec<i64> = steps
@@ -153,7 +152,8 @@ impl FleetScope {
         Err("updateStrategy.inPlace.steps has to ascend: each step more nodes than the one before".to_owned())
     }
 
-    /// The plan that a retry names, unless that was obeyed for hooks of it: `PLAN`, or `PLAN/2` for one more.
+    /// The plan that a retry names (`PLAN`, or `PLAN/2` for another retry of it), unless that request was already used
+    /// up for the plan's hooks.
     fn retry_request(&self) -> Option<PlanId> {
         let asked = self.fleet.meta.annotation(ANNOTATION_RETRY)?;
         let is_spent = self.fleet.status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked);
@@ -173,8 +173,8 @@ impl FleetScope {
         self.fleet.status.active_set().unwrap_or(SetName::FIRST)
     }
 
-    /// The set that serves: what the status says, or, where it says nothing or is not of now, what is seen to. An error
-    /// says that nothing tells.
+    /// The set that serves: the one in the status or, if the status names none or is out of date, the one that the
+    /// observed objects show. An error is a sentence: nothing shows which set serves.
     pub(super) fn serving(&self) -> Result<SetName, String> {
         let status = &self.fleet.status;
         let is_ready = |n: &&Arc<ObservedNode>| conditions::is_true(&n.status.conditions, READY);
@@ -193,14 +193,14 @@ impl FleetScope {
         serving(&self.fleet.meta.name, &told)
     }
 
-    /// The set that the fleet's own Service selects, where it has one.
+    /// The set that the fleet's own Service selects, if there is such a Service.
     fn selected_set(&self) -> Option<SetName> {
         let service = self.view.services.get(&self.fleet.meta.key())?;
         let ours = self.spec.service.is_some() && self.owns(&service.meta) && !service.meta.terminating;
         service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).and_then(SetName::recorded)
     }
 
-    /// Its nodes by the sets that their names tell.
+    /// The fleet's nodes, grouped by the set in their names.
     #[must_use]
     pub fn nodes_by_set(&self) -> BTreeMap<SetName, Vec<Arc<ObservedNode>>> {
         let mut sets: BTreeMap<SetName, Vec<Arc<ObservedNode>>> = BTreeMap::new();
@@ -211,7 +211,7 @@ impl FleetScope {
         sets
     }
 
-    /// Every set but the active one of which there is anything, or is to be.
+    /// Every set except the active one that has nodes, is retiring, or is to be created.
     fn other_sets(&self, active: &SetName) -> BTreeMap<SetName, SetFacts> {
         let status = &self.fleet.status;
         let mut nodes = self.nodes_by_set();
@@ -239,8 +239,9 @@ impl FleetScope {
         nodes.into_iter().map(of).collect()
     }
 
-    /// Counts the StatefulSets and pods that are left of sets that go: their nodes are gone sooner. What a hand has cut loose
-    /// from its owner goes with nobody, and is not waited for.
+    /// Counts the StatefulSets and pods that remain of sets that are being removed: they outlive their nodes. An object
+    /// that is not terminating and whose owner reference a person removed is not garbage-collected, so nothing waits
+    /// for it.
     fn count_remains(&self, sets: &mut BTreeMap<SetName, SetFacts>) {
         if sets.is_empty() {
             return;
@@ -252,14 +253,14 @@ impl FleetScope {
         }
     }
 
-    /// Every StatefulSet and pod of the fleet that says to which set it belongs.
+    /// Every StatefulSet and pod of the fleet with a label that names its set.
     fn remains(&self) -> Vec<Remnant> {
         let meta = &self.fleet.meta;
         let of_kind = |kind: Kind, m: &Meta| {
             let ours = m.label(LABEL_DEPLOYMENT) == Some(&meta.name);
             let set = m.label(LABEL_SET).filter(|_| ours).and_then(SetName::recorded)?;
             let owned = m.controller().is_some();
-            // What a hand has cut loose, nobody takes away but a hand.
+            // If a person removed the owner reference, only a person deletes the object.
             let state = match (m.terminating, owned) {
                 (true, _) => " (terminating)",
                 (false, true) => "",
@@ -274,7 +275,8 @@ impl FleetScope {
         of_sets.chain(pods.iter().filter_map(|p| of_kind(Kind::Pod, &p.meta))).collect()
     }
 
-    /// What nodes, StatefulSets and pods of a set are left, those included that a hand has cut loose: they may run.
+    /// The nodes, StatefulSets and pods of a set that still exist, including those whose owner reference a person
+    /// removed: they may run.
     #[must_use]
     pub fn left_of(&self, set: &SetName) -> Vec<String> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
@@ -283,7 +285,7 @@ impl FleetScope {
         nodes.chain(others).collect()
     }
 
-    /// Whose an object is that is not this fleet's, in the words after its name.
+    /// Who owns an object that is not this fleet's, as the words that follow the object's name in a message.
     #[must_use]
     pub fn whose(&self, object: &Meta) -> String {
         if let Some(owner) = object.controller() {
@@ -303,7 +305,8 @@ impl FleetScope {
         }
     }
 
-    /// Names of nodes of a set that belong to something else. These are its own, by ordinal.
+    /// The names of this set's nodes that belong to something else. `own` are the nodes that the set has, sorted by
+    /// ordinal.
     fn conflicts(&self, set: &SetName, own: &[ChildFacts]) -> Vec<Conflict> {
         let meta = &self.fleet.meta;
         let is_own = |ordinal: &i32| own.binary_search_by_key(ordinal, |child| child.ordinal).is_ok();

@@ -1,4 +1,4 @@
-//! What is wanted of a fleet, what its revisions and nodes hold, and what these render to, each called by its hash.
+//! The hashes of a fleet: of the desired state, of what its revisions and nodes hold, and of what these render to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -18,14 +18,14 @@ use crate::revision::hash::pod_template_hash_under;
 use crate::revision::{self, Hashes, RevisionData, revision_name};
 
 impl FleetScope {
-    /// The rollout that makes a set, as it is persisted, if one does.
+    /// The persisted rollout, if it creates a set.
     #[must_use]
     pub fn set_rollout(&self) -> Option<SetRollout> {
         SetRollout::of(&self.fleet.status)
     }
 
-    /// The rollout whose target is read from the status, because it can no longer be taken back, or is to be finished first.
-    /// One that stands at a hook which failed is not: another target takes its place.
+    /// The rollout whose target is read from the status, because it can no longer be undone or must be finished first.
+    /// Unless the fleet is paused, a rollout that is stuck at a failed hook does not count: another target replaces it.
     #[must_use]
     pub fn promoting(&self) -> Option<SetRollout> {
         let rollout = self.set_rollout().filter(|r| r.stage == Stage::Promoting)?;
@@ -34,19 +34,19 @@ impl FleetScope {
         (!stands).then_some(rollout)
     }
 
-    /// The `unsafeCustomBuildID` of what is wanted; none where it is generated.
+    /// The desired `unsafeCustomBuildID`; `None` if the build ID is generated.
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         self.promoting().map_or_else(|| self.spec.build_id(), |rollout| rollout.build_id)
     }
 
-    /// The rollout hash of what is wanted: by the spec, or by the promotion that is under way.
+    /// The rollout hash of the desired state: of the spec, or of the promotion that is under way.
     #[must_use]
     pub fn requested(&self) -> RolloutHash {
         self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
     }
 
-    /// The rollout hash of what the spec says, whatever is promoted meanwhile.
+    /// The rollout hash of the spec, whatever is being promoted.
     #[must_use]
     pub fn specified(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
@@ -56,7 +56,7 @@ impl FleetScope {
         self.hash_of(&meta.uid, build_id, meta.generation, hashes)
     }
 
-    /// Whether a rollout hash is written down anywhere.
+    /// True if a rollout hash is recorded anywhere: in the status, its plan, or the name of a revision.
     pub(super) fn is_recorded(&self, hash: &RolloutHash) -> bool {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
@@ -85,25 +85,26 @@ impl FleetScope {
         hash
     }
 
-    /// The build IDs under which anything of this fleet may have been made.
+    /// The build IDs under which anything of this fleet may have been created.
     #[must_use]
     pub fn build_ids(&self) -> BTreeSet<Option<BuildId>> {
         let status = &self.fleet.status;
         let retiring = status.retiring.iter().map(RetiringSet::build_id);
         let rollout = status.rollout.iter().map(Rollout::build_id);
-        // What last completed did so under the recorded one, whatever the spec says by now.
+        // What last completed did so under the recorded build ID, whatever the spec says now.
         let known = [self.spec.build_id(), self.active_build_id(), status.active_build_id()];
         retiring.chain(rollout).chain(known).collect()
     }
 
-    /// The build ID under which the active set was made. Nodes that are updated where they are take any.
+    /// The build ID under which the active set was created. For nodes that are updated in place it is the build ID of
+    /// the spec.
     pub(super) fn active_build_id(&self) -> Option<BuildId> {
         let status = &self.fleet.status;
         let by_set = matches!(
             self.spec.update_strategy.strategy(),
             Some(StrategyType::BlueGreen | StrategyType::HardFork)
         );
-        // What serves while others are made to take over stays what it is, whatever the strategy is by now.
+        // The set that serves while another is created keeps its build ID, even if the strategy has changed since.
         let by_set = by_set || self.set_rollout().is_some();
         if by_set && !status.last_completed_rollout_hash.is_empty() {
             status.active_build_id()
@@ -112,8 +113,8 @@ impl FleetScope {
         }
     }
 
-    /// The revisions of this fleet that are kept and can be read, by rollout hash. One content has another hash under
-    /// each build ID.
+    /// The kept revisions of this fleet that can be parsed, by rollout hash. The same content has a different hash
+    /// under each build ID.
     #[must_use]
     pub fn revisions(&self) -> BTreeMap<RolloutHash, Arc<ObservedRevision>> {
         let meta = &self.fleet.meta;
@@ -133,7 +134,7 @@ impl FleetScope {
         found
     }
 
-    /// What a revision said, as far as a node or the template still holds it: its content hashes to this.
+    /// The content of a revision with this hash, if a node or the template still holds it.
     #[must_use]
     pub fn held_content(&self, hash: &RolloutHash) -> Option<RevisionData> {
         let build_ids = self.build_ids();
@@ -160,7 +161,7 @@ impl FleetScope {
         Some(hash)
     }
 
-    /// The build ID under which a set was made, as far as anybody knows.
+    /// The build ID under which a set was created, as far as it is recorded.
     pub(super) fn build_id_of(&self, set: &SetName) -> Option<BuildId> {
         let status = &self.fleet.status;
         let rollout = status.rollout.as_ref().filter(|r| *set == *r.entrant_set);
@@ -173,7 +174,8 @@ impl FleetScope {
         }
     }
 
-    /// What a revision renders to, called by the hash that nodes were granted or run, if any were.
+    /// What a revision renders to. If several hash algorithms are in use, the hash is the one that nodes were granted
+    /// or run, if any.
     pub(super) fn rendering(
         &self,
         hash: &RolloutHash,
@@ -204,7 +206,7 @@ impl FleetScope {
         Some((hashes, image))
     }
 
-    /// The rollout hash of what a node's spec says; none where that cannot be read.
+    /// The rollout hash of a node's spec; `None` if the spec cannot be read.
     pub(super) fn spec_hash(&self, node: &ObservedNode, build_id: Option<&BuildId>) -> Option<RolloutHash> {
         let spec = node.spec.as_ref().ok()?;
         let hashes = || {
@@ -215,8 +217,9 @@ impl FleetScope {
         Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes))
     }
 
-    /// The rollout hash that a node of the active set holds. Nodes that are updated in place take any build ID: one that is
-    /// still at what last completed holds that, under the ID of then, unless just that is wanted without it.
+    /// The rollout hash that a node of the active set holds. The spec of a node that is updated in place does not
+    /// record a build ID. A node that still holds what last completed gets that hash, computed with the recorded build
+    /// ID, unless its hash with the current build ID is the desired one.
     pub(super) fn as_completed(
         &self,
         node: &ObservedNode,

@@ -1,5 +1,5 @@
-//! What a fleet's status has lost of a rollout under way, or of a target that was given up, read again from what is left:
-//! its plan, its history, its conditions and its nodes.
+//! Recovers what a fleet's status has lost of a rollout under way, or of a target that was given up, from what is left:
+//! the plan, the history, the conditions and the nodes.
 
 use chrono::{DateTime, Utc};
 
@@ -14,8 +14,8 @@ use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
 
 impl FleetScope {
-    /// The status with a plan that is over and whole again, where it lost something. What is left of one that is not over
-    /// is no plan to go on by.
+    /// The status with its finished plan restored from the history, if the plan has lost fields. The remains of an
+    /// unfinished plan are not enough to continue it.
     pub(super) fn with_whole_plan(&self) -> Option<NodeDeploymentStatus> {
         let known = &*self.fleet.status;
         let raw = known.plan.as_ref().filter(|raw| known.rollout.is_none() && raw.has_lost_fields())?;
@@ -47,8 +47,8 @@ impl FleetScope {
         (rollout != known.rollout).then(|| NodeDeploymentStatus { rollout, ..known.clone() })
     }
 
-    /// The rollout that an active plan carries out and of which the status says nothing. One that makes a set is found
-    /// where its nodes are; `None` where it is not known which those are.
+    /// The rollout that an active plan carries out, if the status has lost it. If the rollout creates a set, the set is
+    /// identified by its nodes; `None` if they do not show which set it is.
     pub(super) fn lost_rollout(&self) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = self.plan_that_is_left().filter(|plan| plan.is_active() && status.rollout.is_none())?;
@@ -84,14 +84,15 @@ impl FleetScope {
         })
     }
 
-    /// Whether a plan whose rollout is lost can be given up for another: nothing that it did stands in the way of that.
+    /// True if a plan whose rollout is lost can be abandoned for a new one, because nothing shows that it may be past
+    /// the point of no return.
     #[must_use]
-    pub fn may_begin_anew(&self, plan: &Plan) -> bool {
+    pub fn may_start_again(&self, plan: &Plan) -> bool {
         self.serving().is_ok_and(|incumbent| !may_be_past_return(plan, &self.traces(plan, Some(incumbent))))
     }
 
-    /// Whether each node is put right where it is by a plan, at the revision that it holds. A way back is no repair, nor is
-    /// a restart, unless another target is given up: then nodes may hold that, and stay at it.
+    /// True if a plan repairs each node in place, at the revision that the node holds. A rollback is not a repair. Nor
+    /// is a restart, unless another target was given up: nodes may then hold that target, and stay at it.
     fn is_repair(&self, plan: &Plan, cause: Option<Cause>) -> bool {
         let status = &self.fleet.status;
         if plan.target_hash != status.last_completed_rollout_hash {
@@ -107,9 +108,9 @@ impl FleetScope {
         }
     }
 
-    /// The status with a target that stays given up, where it lost that. A promotion that holds is none: its rollout is
-    /// looked for first.
-    pub(super) fn with_what_was_given_up(&self) -> Option<NodeDeploymentStatus> {
+    /// The status with the target that was given up, if the status has lost it. A promotion that stays in force
+    /// although its plan has failed is not given up: its rollout is restored first.
+    pub(super) fn with_rejected_target(&self) -> Option<NodeDeploymentStatus> {
         let known = &*self.fleet.status;
         if known.rejected.is_some() || known.rollout.is_some() {
             return None;
@@ -122,7 +123,7 @@ impl FleetScope {
         self.fleet.status.plan.as_ref()?.parse().ok()
     }
 
-    /// What a rollout says, and where it says nothing what its plan says of it.
+    /// The rollout, with empty fields filled in from its plan.
     fn filled(&self, rollout: &Rollout, plan: &Plan) -> Rollout {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let Some(strategy) = Strategy::of_recipe(&plan.recipe) else { return rollout.clone() };
@@ -153,7 +154,7 @@ impl FleetScope {
                 field(build_id.as_ref()).clone_into(&mut filled.build_id);
             }
         }
-        // Nodes of a set are never updated where they are by it.
+        // A rollout that creates a set never updates nodes in place, so the real stage was lost.
         if filled.stage == Stage::Updating {
             filled.stage = match promotion(plan, &traces) {
                 _ if moved => Stage::Retiring,
@@ -164,8 +165,8 @@ impl FleetScope {
         filled
     }
 
-    /// The target that the conditions still say was given up, while it is what is wanted: it is not tried again by itself
-    /// because a field is gone.
+    /// The target that the conditions still report as given up, if it is the desired one: it must not be retried just
+    /// because a field was lost.
     fn given_up(&self, plan: Option<&Plan>) -> Option<Rejected> {
         let status = &self.fleet.status;
         let requested = &status.requested_rollout_hash;

@@ -1,4 +1,5 @@
-//! Questions about single nodes of a fleet: what a node is waited for, which of its objects must stay, and which are left.
+//! Answers questions about single nodes of a fleet: what the rollout waits for on a node, which of its objects must be
+//! kept, and which still exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::cluster::observed::Meta;
 use crate::planner::fleet::{ChildFacts, Strategy};
 
 impl FleetScope {
-    /// Windlass's own labels and annotations of a node.
+    /// Windlass's own labels and annotations for a node.
     #[must_use]
     pub fn own_metadata(&self, node: &str) -> TemplateMeta {
         let meta = &self.fleet.meta;
@@ -33,8 +34,8 @@ impl FleetScope {
         }
     }
 
-    /// Why what is wanted cannot be carried out over the nodes that there are, in a sentence, if so: they are updated where
-    /// they are, and keep the volume claims that they were made with. Nodes that are made anew may have others.
+    /// Why the desired state cannot be rolled out to the existing nodes, in a sentence, if so: nodes that are updated
+    /// in place keep the volume claims that they were created with. Newly created nodes may have other claims.
     #[must_use]
     pub fn unchangeable_claims(&self) -> Option<String> {
         let facts = self.facts();
@@ -60,14 +61,16 @@ impl FleetScope {
         ))
     }
 
-    /// Whether a node is of the set that is to serve and does not yet: what its sidecar says is waited for.
+    /// True if a node is of the set that will serve and does not serve yet: the rollout waits for what its sidecar
+    /// reports.
     #[must_use]
     pub fn is_awaited(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == r.entrant)
     }
 
-    /// Whether a node is one that a height is waited for on: that it says one at all, then that it halts at one.
+    /// True if the rollout waits for a height on this node: first for any height at all, then for the node to halt at
+    /// one.
     #[must_use]
     pub fn is_halting(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
@@ -75,7 +78,7 @@ impl FleetScope {
             .is_some_and(|r| r.strategy == Strategy::HardFork && set.is_some() && set == r.incumbent)
     }
 
-    /// Whether a node is of a set whose claims stay although its nodes go.
+    /// True if a node is of a set whose volume claims are kept although its nodes are removed.
     #[must_use]
     pub fn keeps_claims(&self, node: &str) -> bool {
         let status = &self.fleet.status;
@@ -86,8 +89,9 @@ impl FleetScope {
         goes_first || status.retiring.iter().any(|r| set == *r.set && r.keeps_claims())
     }
 
-    /// The pods that still run or shut down although their nodes, of this set, were scaled away and are gone. A pod whose owner
-    /// reference somebody removed does not count.
+    /// The pods that still run or terminate although their nodes, of this set, were removed by scaling down. A pod
+    /// counts only if it is terminating or will be: its StatefulSet is terminating or still has an owner. If a person
+    /// removed the StatefulSet's owner reference, nothing removes the pod.
     #[must_use]
     pub fn shutting_down(&self, set: &SetName, replicas: i32) -> Vec<String> {
         let meta = &self.fleet.meta;

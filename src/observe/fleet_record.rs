@@ -1,5 +1,5 @@
-//! What a fleet's status says of the set that serves, put right where that was lost or does not fit what is seen. It is
-//! done before anything is decided, so that nothing rests on what is not so.
+//! Repairs what a fleet's status records about the set that serves, if that was lost or does not fit what is observed.
+//! The repair comes before any decision, so that no decision is based on a wrong record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
 
 impl FleetScope {
-    /// The same fleet with a status that fits what is seen. Where nothing tells which set serves it stays as it is.
+    /// The same fleet with a status that fits what is observed. If nothing shows which set serves, the record of that
+    /// set stays as it is.
     #[must_use]
     pub fn repair_status(mut self) -> Self {
         if let Some(status) = self.with_whole_plan() {
@@ -36,7 +37,7 @@ impl FleetScope {
             self.rollout_target = rollout_target_of(&status);
             self.set_status(status);
         }
-        // Which set serves rests on it.
+        // `serving` below depends on the rollout.
         let found =
             || self.lost_promotion().or_else(|| self.not_yet_retiring()).or_else(|| self.lost_rollout());
         if let Some(rollout) = found() {
@@ -44,7 +45,7 @@ impl FleetScope {
             self.rollout_target = rollout_target_of(&status);
             self.set_status(status);
         }
-        if let Some(status) = self.with_what_was_given_up() {
+        if let Some(status) = self.with_rejected_target() {
             self.set_status(status);
         }
         let Ok(set) = self.serving() else { return self };
@@ -59,8 +60,8 @@ impl FleetScope {
         self.fleet = Arc::new(fleet);
     }
 
-    /// Recovers a lost `activeBuildID`: the candidate under which the content has the hash that last completed. Without it
-    /// the active set would be retired as an unknown one.
+    /// Recovers a lost `activeBuildID`: the candidate with which a kept revision or a node has the rollout hash that
+    /// last completed. Without the build ID, the active set would be retired as an unknown set.
     fn lost_build_id(&self) -> Option<BuildId> {
         let status = &self.fleet.status;
         let completed = status.last_completed()?;
@@ -77,7 +78,7 @@ impl FleetScope {
         ids.into_iter().find(|id| is_kept(id) || is_run(id))
     }
 
-    /// The rollout of a promotion that its plan, its nodes and the fleet's Service still tell of, where the status does not.
+    /// Recovers the rollout of a promotion from its plan, its nodes and the fleet's Service, if the status has lost it.
     fn lost_promotion(&self) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
         let plan = status.plan.as_ref().filter(|_| status.rollout.is_none())?.parse().ok()?;
@@ -86,7 +87,7 @@ impl FleetScope {
         if rejected || plan.target_hash == status.last_completed_rollout_hash {
             return None;
         }
-        // Under `Immediately` the set that the status names may be gone by now.
+        // Under `Immediately` the set that the status names may no longer exist.
         let named = status.active_set().filter(|_| strategy == Strategy::BlueGreenImmediate);
         let incumbent = named.or_else(|| self.serving().ok())?;
         let promotion = promotion(&plan, &self.traces(&plan, Some(incumbent)))?;
@@ -108,8 +109,9 @@ impl FleetScope {
         })
     }
 
-    /// The rollout whose stage a hand has set to Retiring: the write that says so truly says with it that its target has
-    /// completed, and that its plan has moved traffic.
+    /// The rollout with its stage corrected, if a person has set the stage to Retiring. When Windlass writes that
+    /// stage, the plan has moved traffic, and the same patch records that the target has completed. Either one proves
+    /// the stage.
     fn not_yet_retiring(&self) -> Option<Rollout> {
         let status = &self.fleet.status;
         let rollout = status.rollout.as_ref().filter(|r| r.stage == Stage::Retiring)?;
@@ -120,11 +122,11 @@ impl FleetScope {
             return None;
         }
         let traces = Traces {
-            // What the rollout still says counts as much as what is seen.
+            // What the rollout still records counts as much as what is observed.
             is_said: rollout.forced || rollout.halt_height > 0 || self.says_promoting(),
             ..self.traces(&plan, rollout.incumbent())
         };
-        // Only a promotion keeps its rollout when its plan has failed.
+        // Only a promotion keeps its rollout after its plan has failed.
         let is_past = !plan.is_active() || promotes(&plan, strategy, &traces, rollout.entrant().as_ref());
         let stage =
             if is_past { Stage::Promoting } else { stage_before_return(&plan, strategy.first_stage()) };
@@ -149,7 +151,7 @@ impl FleetScope {
             };
             Some((set, ids.iter().find(holds)?.clone()))
         };
-        // A plan to the same target that failed, or whose end no longer held, is gone on with by the next.
+        // A later plan to the same target continues one that failed or whose result no longer held.
         let before = status.history.iter().filter(|h| h.target_hash == plan.target_hash);
         let plans: Vec<&str> = before.map(|h| h.plan_id.as_str()).chain([plan.id.as_str()]).collect();
         let is_asked = |task: &str| task.rsplit_once('-').is_some_and(|(id, _)| plans.contains(&id));
@@ -177,7 +179,8 @@ impl FleetScope {
         let pair = self.set_rollout().as_ref().and_then(RolloutSets::of);
         if is_other {
             status.active_set = set.to_string();
-            // What is said of a set that does not serve is not said of the one that does, unless a rollout bears it out.
+            // These fields describe the recorded set, which does not serve. They are kept only if the rollout confirms
+            // that `set` serves.
             if pair.as_ref().is_none_or(|pair| pair.serves != *set) {
                 status.active_build_id.clear();
                 status.last_completed_rollout_hash.clear();
@@ -190,7 +193,8 @@ impl FleetScope {
         (status != *self.fleet.status).then_some(status)
     }
 
-    /// Takes in what last completed on the set that serves: what the rollout under way says of it, or what its nodes hold.
+    /// Records what last completed on the set that serves: from the rollout under way, the current revision, or the
+    /// nodes' specs.
     fn record_what_completed(&self, status: &mut NodeDeploymentStatus, set: &SetName, is_other: bool) {
         let meta = &self.fleet.meta;
         let rollout = status.rollout.as_ref();
@@ -201,7 +205,7 @@ impl FleetScope {
             Some(r) if *set == *r.incumbent_set && !r.from_hash.is_empty() => {
                 Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id()))
             }
-            // In place nothing else tells of what there was before: what has moved runs the target.
+            // Under InPlace nothing else shows what ran before: updated nodes already run the target.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
             Some(_) => None,
             None => self.run_by(status, set, is_other),
@@ -213,7 +217,7 @@ impl FleetScope {
         }
     }
 
-    /// The hash that the revision has which the status still names as the current one, and the build ID of that.
+    /// The rollout hash of the revision that the status still names as the current one, and the build ID of that hash.
     fn of_current_revision(&self, status: &NodeDeploymentStatus) -> Option<(RolloutHash, Option<BuildId>)> {
         let meta = &self.fleet.meta;
         let revision = self.view.revisions.get(&Key::new(&meta.namespace, &status.current_revision))?;
@@ -222,8 +226,9 @@ impl FleetScope {
         hashes.find(|(hash, _)| revision_name(&meta.name, &meta.uid, hash) == *status.current_revision)
     }
 
-    /// What a set's nodes run that is not what is wanted, and the build ID under which they were made. `None` where a change
-    /// goes over them in place: under InPlace, and before the first creation was ever whole.
+    /// The rollout hash that a set's nodes hold, if it is not the desired one, and the build ID under which the nodes
+    /// were created. `None` if changes are applied to the nodes in place: under InPlace, and before the first creation
+    /// was ever complete.
     fn run_by(
         &self,
         status: &NodeDeploymentStatus,
@@ -248,7 +253,8 @@ impl FleetScope {
         for held in nodes.iter().filter_map(|node| self.spec_hash(node, build_id.as_ref())) {
             *counts.entry(held).or_default() += 1;
         }
-        // A fleet that is being created for the first time has a status that says that it is.
+        // During the first creation of a fleet the status has a requested hash and names the first set as active. If
+        // not, it was lost.
         let lost = is_other
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
@@ -256,17 +262,18 @@ impl FleetScope {
         let whole = long_enough && all == nodes.len() && i32::try_from(all) == Ok(self.spec.replicas);
         let whole = whole && counts.len() == 1;
         let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| lost || whole)?;
-        // That what is wanted is complete is for the nodes to show.
+        // Whether the desired hash has completed is decided from the nodes, not here.
         (hash != self.requested()).then_some((hash, build_id))
     }
 
-    /// Whether a node has been available, which completes a first creation: Ready for `minReadySeconds`, which only one that
-    /// is Ready now tells of.
+    /// True if a node has been available, which completes a first creation: Ready for `minReadySeconds`. Only a node
+    /// that is Ready now shows for how long it has been.
     fn was_available(&self, node: &ObservedNode) -> bool {
         node.status.first_ready_at.is_some() && self.is_long_enough(self.ready_since(node))
     }
 
-    /// The build ID under which a set was made: one that its name, or a kept revision of what its nodes hold, bears out.
+    /// The build ID under which a set was created: one that the set's name confirms, or a kept revision with a hash
+    /// that its nodes hold.
     fn made_under(
         &self,
         status: &NodeDeploymentStatus,

@@ -1,5 +1,5 @@
-//! How far `deletionPolicy` and `volumeClaimRetention` are carried out on a fleet's nodes, Service and claims, and with which
-//! owner references these are kept until then.
+//! How far `deletionPolicy` and `volumeClaimRetention` are carried out on a fleet's nodes, Service and claims, and
+//! which value of each applies until then.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::cluster::observed::{Meta, ObservedNode};
 use crate::planner::fleet::release::{Carried, Release};
 
 impl FleetScope {
-    /// The policy that children are kept under. Nobody may rely on `Retain` any more before anything is owned again: until
-    /// the status has stopped to say it, that goes on.
+    /// The deletion policy that is applied to children. After a change from `Retain` to `Delete`, `Retain` applies
+    /// until the status no longer reports it: by the time a child is owned again, nobody may still rely on `Retain`.
     #[must_use]
     pub fn deletion_policy(&self) -> DeletionPolicy {
         match self.fleet.status.deletion_policy {
@@ -23,7 +23,7 @@ impl FleetScope {
         }
     }
 
-    /// What nodes are told of their claims, by the same rule.
+    /// The claim retention that is written to nodes, by the same rule.
     #[must_use]
     pub fn claim_retention(&self) -> ClaimRetention {
         match self.fleet.status.volume_claim_retention {
@@ -32,13 +32,13 @@ impl FleetScope {
         }
     }
 
-    /// Whether children carry an owner reference to the fleet.
+    /// True if children carry an owner reference to the fleet.
     #[must_use]
     pub fn owns_by_reference(&self) -> bool {
         self.deletion_policy() == DeletionPolicy::Delete
     }
 
-    /// How far what the spec says of deletion has been carried out. What is being removed goes either way.
+    /// How far the deletion settings of the spec have been carried out. Objects that are being deleted do not count.
     #[must_use]
     pub fn release(&self) -> Release {
         let nodes = self.children();
@@ -55,8 +55,9 @@ impl FleetScope {
         }
     }
 
-    /// How far it is carried out on the claims of these nodes. A node is looked at once for what it and the claims are: a
-    /// handful of thousands change from one look to the next, and claims hardly ever.
+    /// How far the claim retention is carried out on the claims of these nodes. A node that was found to be done is
+    /// checked again only after the node or any claim has changed: between two reconciles a handful of thousands of
+    /// nodes change, and claims hardly ever do.
     fn claims_released(&self, nodes: &[Arc<ObservedNode>]) -> Carried {
         let uid = &self.fleet.meta.uid;
         let beside = self.view.claims.changes().to_string();
@@ -98,7 +99,7 @@ impl FleetScope {
         let Ok(spec) = &node.spec else { return Carried::NotSeenByAll };
         let retention = self.spec.template.spec.volume_claim_retention;
         let (retains, namespace) = (retention == ClaimRetention::Retain, &node.meta.namespace);
-        // Those whose claims stay whatever the spec says are on their way.
+        // Nodes whose claims are kept whatever the spec says are being removed.
         if !retains && self.keeps_claims(&node.meta.name) {
             return Carried::OnAll;
         }
@@ -113,7 +114,7 @@ impl FleetScope {
             }
             seen &= !self.view.is_in_doubt(Kind::PersistentVolumeClaim, &claim.meta);
         }
-        // Who never wrote a status has touched no claim either.
+        // If the node's executor never wrote a status, it has not changed a claim either.
         let observed = node.status.observed_generation;
         seen &= (observed == node.meta.generation && !node.status.claims_pending) || observed == 0;
         seen &= !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);

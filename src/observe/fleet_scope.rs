@@ -1,4 +1,4 @@
-//! What the tasks of a fleet are handed: how it is observed, and how its nodes are written.
+//! The scope of a fleet, which its tasks work with: the observed objects, and the port for changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,65 +18,66 @@ use crate::planner::fleet::{FleetFacts, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 
-/// What the tasks of a fleet are handed.
+/// What the tasks of a fleet work with.
 #[derive(Clone)]
 pub struct FleetScope {
-    /// The fleet as this reconcile sees it.
+    /// The fleet, as this reconcile observed it.
     pub fleet: Arc<ObservedFleet>,
-    /// Its spec.
+    /// The fleet's spec.
     pub spec: Arc<NodeDeploymentSpec>,
-    /// What is known of the cluster.
+    /// The watch caches.
     pub view: Arc<View>,
-    /// The port to change it.
+    /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process has learned.
+    /// What this process remembers.
     pub memory: Arc<Memory>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
-    /// Where the active plan goes.
+    /// The target of the active plan.
     pub rollout_target: RolloutTarget,
-    /// The latest restart that is obeyed.
+    /// The latest restart that was accepted.
     pub restarted_at: Option<RestartTime>,
-    /// Why what is wanted cannot be started.
+    /// Why the desired state cannot be rolled out, if so.
     pub invalid: Option<Invalid>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
-    /// What was found out in this reconcile and need not be found out again.
+    /// Results that are cached for the rest of this reconcile.
     pub cache: Arc<Mutex<ReconcileCache>>,
-    /// Where what was done to nodes in this reconcile is recorded.
+    /// Records the events about what this reconcile did to nodes.
     pub recorder: Recorder,
 }
 
-/// What one reconcile of a fleet has found out.
+/// What one reconcile of a fleet has computed.
 #[derive(Default)]
 pub struct ReconcileCache {
-    /// Facts, and at which state of what is known they were put together.
+    /// The facts, and the state of the caches that they were computed from.
     facts: Option<(State, Arc<FleetFacts>)>,
-    /// By rollout hash: a node's spec at that revision. Neither changes in one reconcile.
+    /// The spec of a node, by the rollout hash of its revision. It does not change within a reconcile.
     specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
-    /// How often somebody asked for the facts.
+    /// How often the facts were requested.
     asked: u32,
-    /// How often they were put together.
+    /// How often the facts were computed.
     taken: u32,
 }
 
-/// All that may become another in one reconcile of what the facts rest on. Other fleets are no part of it: what changes
-/// there makes nobody look here again, however many nodes they have.
+/// Everything that facts depend on and that may change within a reconcile. Other fleets are not part of it: their
+/// changes do not cause the facts of this one to be computed again, however many nodes they have.
 #[derive(Eq, PartialEq)]
 struct State {
-    /// Changes of the fleet's own nodes, and of who owns which; the same of its revisions.
+    /// Change counters: of the fleet's own nodes, and of who owns which node. `revisions` has the same for its
+    /// revisions.
     nodes: (u64, u64),
     revisions: (u64, u64),
-    /// The resourceVersion of the Service of its name.
+    /// The resourceVersion of the Service with the fleet's name.
     service: Option<String>,
-    /// How many writes there were whose outcome is not known.
+    /// The number of writes so far whose outcome was unknown.
     doubts: u64,
-    /// Why what is wanted cannot be started.
+    /// Why the desired state cannot be rolled out, if so.
     invalid: Option<Invalid>,
 }
 
 impl FleetScope {
-    /// What the tasks of a fleet are handed, with a status that fits what is seen; `None` where its spec cannot be read.
+    /// The scope, with a status that fits what is observed; `None` if the fleet's spec cannot be read.
     #[must_use]
     pub fn of(
         fleet: &Arc<ObservedFleet>,
@@ -101,13 +102,14 @@ impl FleetScope {
             cache: Arc::default(),
             recorder: Recorder::default(),
         };
-        Some(scope.repair_status().obeying_from_the_start())
+        Some(scope.repair_status().with_initial_restart())
     }
 
-    /// Takes a restart that was asked for before there was any node as obeyed: the first nodes are made with it, and
-    /// nothing has to be restarted. So is one that every node was told of, whatever the status says.
+    /// Treats a restart that was requested before any node existed as accepted: the first nodes are created with it,
+    /// and nothing has to be restarted. The same applies to a restart that every node already has, if the status
+    /// records no restart.
     #[must_use]
-    pub fn obeying_from_the_start(mut self) -> Self {
+    pub fn with_initial_restart(mut self) -> Self {
         let status = &self.fleet.status;
         let Some(asked) = restart_request(&self.fleet.meta, self.restarted_at.as_ref()) else { return self };
         let nodes = self.children();
@@ -123,7 +125,7 @@ impl FleetScope {
         self
     }
 
-    /// Whether a node, or the fleet's Service, belongs to this fleet.
+    /// True if a node, or the fleet's Service, belongs to this fleet.
     #[must_use]
     pub fn owns(&self, child: &Meta) -> bool {
         let uid = &self.fleet.meta.uid;
@@ -131,18 +133,18 @@ impl FleetScope {
             || (child.controller().is_none() && child.annotation(ANNOTATION_OWNER_UID) == Some(uid))
     }
 
-    /// Its nodes as they are known now.
+    /// The fleet's nodes, as the cache has them now.
     #[must_use]
     pub fn children(&self) -> Vec<Arc<ObservedNode>> {
         let meta = &self.fleet.meta;
         self.view.nodes.group(&meta.namespace, &meta.uid)
     }
 
-    /// Everything that a decision rests on, as it is known now. It costs as much as the fleet has nodes: it is asked for
-    /// once for all of them, never for each.
+    /// Everything that a decision is based on, as the caches have it now. The cost grows with the number of nodes:
+    /// request the facts once for all nodes, never once per node.
     #[must_use]
     pub fn facts(&self) -> Arc<FleetFacts> {
-        // Read first: a change in the middle makes the next to ask look again.
+        // Read before the facts: after a change in between, the next call computes them again.
         let state = self.state();
         let mut cache = self.cache();
         cache.asked += 1;
@@ -172,9 +174,9 @@ impl FleetScope {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often the facts were asked for in this reconcile, and how often they were put together.
+    /// How often the facts were requested in this reconcile, and how often they were computed.
     #[must_use]
-    pub fn looks_so_far(&self) -> (u32, u32) {
+    pub fn computations(&self) -> (u32, u32) {
         let cache = self.cache();
         (cache.asked, cache.taken)
     }
@@ -195,7 +197,7 @@ impl FleetScope {
     }
 }
 
-/// A fleet's `metadata` as a JSON value for a child's owner reference.
+/// A child's owner reference to a fleet, as JSON.
 #[must_use]
 pub fn owner_reference(meta: &Meta) -> Value {
     json!({

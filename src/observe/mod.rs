@@ -1,5 +1,5 @@
-//! Reads the caches: the scopes that tasks and reconciles work with, and the facts that decisions are made from. Nothing here
-//! writes.
+//! The scopes that tasks and reconciles work with, and the facts that decisions are based on, read from the caches.
+//! Nothing here writes.
 
 mod fleet_children;
 pub mod fleet_facts;
@@ -20,7 +20,8 @@ use crate::cluster::observed::ObservedService;
 pub use fleet_scope::FleetScope;
 pub use node_scope::NodeScope;
 
-/// Whether a promotion has moved a fleet's Service to this set: by our own write, not by a hand's.
+/// True if a promotion has pointed a fleet's Service at this set. A selector that a person edited does not count: the
+/// annotation must name the set too.
 #[must_use]
 pub fn is_switched(service: &ObservedService, set: &SetName) -> bool {
     service.spec.value()["selector"][LABEL_SET] == *set.as_str()

@@ -1,4 +1,4 @@
-//! What the tasks of one node are handed: how it is observed, and the port to change it.
+//! The scope of one node, which its tasks work with: the observed objects, and the port for changes.
 
 use std::sync::Arc;
 
@@ -12,43 +12,43 @@ use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{MadeFor, PodTemplateHash, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
-use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedSet};
+use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
-    LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template, problem::pod_facts,
-    status::SidecarAnswer,
+    LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template,
+    problem::pod_facts, status::SidecarAnswer,
 };
 use crate::render::{self, NodeIdentity, RenderOptions};
 use crate::revision::{self, HashVersion, Hashes, hash::pod_template_hash_under};
 use crate::sidecar::SidecarClient;
 
-/// What the tasks of one node are handed.
+/// What the tasks of one node work with.
 #[derive(Clone)]
 pub struct NodeScope {
-    /// The node.
+    /// The node's namespace and name.
     pub key: Key,
-    /// The node that this reconcile decided on, as [`decided_on`] names it: its tasks act on no other.
+    /// The state of the node that this reconcile decided on, as [`decided_on`] returns it: its tasks act on no other.
     pub decided_on: (String, i64, Option<RestartTime>),
-    /// What is known of the cluster.
+    /// The watch caches.
     pub view: Arc<View>,
-    /// The port to change it.
+    /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process has learned.
+    /// What this process remembers.
     pub memory: Arc<Memory>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
-    /// The way to sidecars, for tasks of one's own. It is waited for: what Windlass itself asks goes through the askers.
+    /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the askers.
     pub sidecars: Arc<dyn SidecarClient>,
-    /// Those who ask sidecars beside the reconciles.
+    /// The askers, which query sidecars in the background, outside of reconciles.
     pub askers: Arc<Askers>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
-    /// What the sidecar answered, as this reconcile knows it.
+    /// The sidecar's answer, as far as this reconcile knows it.
     pub answers: SidecarRecorder,
 }
 
-/// A node and what its spec renders to.
+/// What a node's spec renders to.
 pub struct Rendered {
     /// The pod template, without the node's identity.
     pub template: Value,
@@ -60,26 +60,26 @@ pub struct Rendered {
     pub image: String,
 }
 
-/// To whom an existing StatefulSet or Service of a node's name belongs.
+/// The owner of an existing StatefulSet or Service with a node's name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Belongs {
-    /// To the node.
+    /// The node itself.
     Here,
-    /// To an earlier node of the same name; it is being removed.
+    /// An earlier node of the same name; the object is being removed.
     Earlier,
-    /// To something else, in a sentence.
+    /// Something else, described in a sentence.
     Elsewhere(String),
 }
 
 impl NodeScope {
-    /// The node as it is known now.
+    /// The node, as the cache has it now.
     #[must_use]
     pub fn node(&self) -> Option<Arc<ObservedNode>> {
         self.view.nodes.get(&self.key)
     }
 
-    /// The node, or an error for a task: since this reconcile began it went, or its spec became another one.
-    /// The plan is not made for that, and its tasks must not carry it out.
+    /// The node, or an error for a task if, since this reconcile began, the node was deleted or its desired state has
+    /// changed. The plan was not made for that state, and its tasks must not carry it out.
     pub fn require(&self) -> Result<Arc<ObservedNode>, TaskError> {
         let gone = || TaskError::transient(format!("StatefulNode {} is gone", self.key));
         let node = self.node().ok_or_else(gone)?;
@@ -96,34 +96,34 @@ impl NodeScope {
         Ok(node)
     }
 
-    /// The StatefulSet with its name, which may belong to something else.
+    /// The StatefulSet with the node's name, which may belong to something else.
     #[must_use]
-    pub fn set(&self) -> Option<Arc<ObservedSet>> {
+    pub fn set(&self) -> Option<Arc<ObservedStatefulSet>> {
         self.view.stateful_sets.get(&self.key)
     }
 
-    /// The Service with its name, which may belong to something else.
+    /// The Service with the node's name, which may belong to something else.
     #[must_use]
     pub fn service(&self) -> Option<Arc<ObservedService>> {
         self.view.services.get(&self.key)
     }
 
-    /// The pod with its name, which may belong to something else.
+    /// The pod with the name of the node's pod, which may belong to something else.
     #[must_use]
     pub fn pod(&self) -> Option<Arc<ObservedPod>> {
         self.view.pods.get(&Key::new(&self.key.namespace, pod_name(&self.key.name)))
     }
 
-    /// Everything that a decision rests on, as it is known now.
+    /// Everything that a decision is based on, as the caches have it now.
     #[must_use]
     pub fn facts(&self, node: &ObservedNode) -> NodeFacts {
         let set = self.set();
         let set_fact = match set.as_deref() {
-            None => SetFact::Missing,
+            None => StatefulSetFact::Missing,
             Some(set) => match belongs(&set.meta, &node.meta, "StatefulSet") {
-                Belongs::Here if !set.meta.terminating => SetFact::Live(self.live(node, set)),
-                // One that belongs elsewhere the controller reports; nothing may be decided on it.
-                Belongs::Here | Belongs::Earlier | Belongs::Elsewhere(_) => SetFact::Leaving,
+                Belongs::Here if !set.meta.terminating => StatefulSetFact::Live(self.live(node, set)),
+                // The controller reports a StatefulSet that belongs elsewhere; no decision may be based on it.
+                Belongs::Here | Belongs::Earlier | Belongs::Elsewhere(_) => StatefulSetFact::Leaving,
             },
         };
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
@@ -144,8 +144,8 @@ impl NodeScope {
             grant_id: spec.ok().and_then(|s| s.grant_id()),
             spent_grant_id: status.spent_grant_id(),
             set: set_fact,
-            // The pod of a StatefulSet of somebody else, or of an earlier node of this name, says nothing of
-            // this node. Where the StatefulSet is lost, the pod is its own if it was known to be.
+            // The pod of something else's StatefulSet, or of an earlier node of this name, says nothing about this
+            // node. If the StatefulSet was lost, the pod is the node's if the status recorded it as such.
             pod: pod.filter(|p| match set.as_deref() {
                 Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
                 None => p.uid == status.pod_uid,
@@ -162,7 +162,7 @@ impl NodeScope {
         }
     }
 
-    fn live(&self, node: &ObservedNode, set: &ObservedSet) -> LiveSet {
+    fn live(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> LiveStatefulSet {
         let named = set.made_for.as_ref().map(|made_for| made_for.main_container.as_str());
         let main = named.unwrap_or_else(|| main_container(node));
         let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
@@ -171,7 +171,7 @@ impl NodeScope {
         let mut unwritten = self.memory.revisions.get(&set.meta.uid).unwrap_or_default();
         unwritten.retain(|revision| !known_revisions.contains(revision));
         known_revisions.extend(unwritten);
-        LiveSet {
+        LiveStatefulSet {
             uid: set.meta.uid.clone(),
             generation: set.meta.generation,
             template: self.template(node, set).unwrap_or(Template::Unknown),
@@ -187,9 +187,9 @@ impl NodeScope {
         }
     }
 
-    /// What the StatefulSet's template is; `None` when that has to be asked of the API server first.
+    /// What the StatefulSet's template is; `None` if that requires a request to the API server first.
     #[must_use]
-    pub fn template(&self, node: &ObservedNode, set: &ObservedSet) -> Option<Template> {
+    pub fn template(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> Option<Template> {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
             match known.found {
@@ -203,7 +203,8 @@ impl NodeScope {
         }
         let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
         let untouched = recorded.is_some_and(|recorded| {
-            // What the API server once made of our own write is ours, whatever it would make of it now.
+            // A template that the API server once made of our own write is ours, even if it would default it
+            // differently now.
             let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
             recorded.generation == generation || same
         });
@@ -216,8 +217,8 @@ impl NodeScope {
         Ok(RenderedTarget { hash: self.preferred_hash(node, &hashes), image })
     }
 
-    /// What the node's spec renders to, under every algorithm. It is asked for many times in a reconcile, and hashing is
-    /// most of a reconcile's work: what was found is remembered.
+    /// The hashes, under every algorithm, and the image of what the node's spec renders to. One reconcile needs them
+    /// many times, and hashing is most of its work, so they are cached.
     fn hashes(&self, node: &ObservedNode) -> Result<(Hashes<PodTemplateHash>, String), String> {
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
         let known = self.memory.rendered.get(uid);
@@ -283,7 +284,7 @@ impl NodeScope {
         }
     }
 
-    /// Remembers what a write of ours made of a StatefulSet's template.
+    /// Remembers which template a write of ours has given a StatefulSet. `answer` is the stored object.
     pub fn wrote_template(&self, answer: &Value, hash: &PodTemplateHash) {
         let meta = Meta::read(answer);
         let checked =
@@ -291,12 +292,12 @@ impl NodeScope {
         self.memory.templates.put(&meta.uid, checked);
     }
 
-    /// Notes what the sidecar answered.
+    /// Records the sidecar's answer.
     pub fn answered(&self, answer: SidecarAnswer) {
         self.answers.record(answer);
     }
 
-    /// Finds out to whom a name belongs that no watch has shown.
+    /// Reads from the API server who owns an object with the node's name, which may be one that no watch shows.
     pub async fn whose(&self, kind: Kind, node: &ObservedNode) -> Result<Option<Belongs>, ClusterError> {
         let found = self.cluster.get(kind, &self.key.namespace, &self.key.name).await?;
         if found.is_some() {
@@ -312,22 +313,22 @@ impl NodeScope {
     }
 }
 
-/// The name of the main container by a node's spec: the one that is asked for, or the first of the template.
+/// The name of the main container by a node's spec: the configured one, or the first in the template.
 fn main_container(node: &ObservedNode) -> &str {
     let spec = node.spec.as_ref().ok();
     spec.and_then(|s| revision::main_container(&s.main_container, &s.pod_template)).unwrap_or_default()
 }
 
-/// The name of a pod's main container. It is that of the template, and never just the pod's first: admission puts containers
-/// of its own before those of the template. A pod that was made for another template than the one with the hash `rendered`
-/// says which it is.
+/// The name of a pod's main container. It comes from the template, and is not simply the pod's first container:
+/// admission can put its own containers before those of the template. A pod that was made for a template other than the
+/// one with the hash `rendered` names its main container in its annotations.
 fn main_container_of(pod: &ObservedPod, node: &ObservedNode, rendered: Option<&PodTemplateHash>) -> String {
     let of_another = pod.made_for().filter(|made_for| Some(&made_for.hash) != rendered);
     of_another.map_or_else(|| main_container(node).to_owned(), |made_for| made_for.main_container)
 }
 
-/// The fleet of a node. Its label may have been taken off by hand; a pod made meanwhile would lack it for as long
-/// as it lives, and with it its place behind the fleet's Service.
+/// The fleet of a node. A person may have removed the node's label; a pod that is created meanwhile would lack it for
+/// as long as the pod lives, and would get no traffic from the fleet's Service.
 fn deployment_of(node: &Meta) -> Option<String> {
     let owner = node.controller().filter(|owner| owner.kind == Kind::NodeDeployment.name());
     owner.map(|owner| owner.name.clone()).or_else(|| node.label(LABEL_DEPLOYMENT).map(str::to_owned))
@@ -342,19 +343,19 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
     names.map(|name| claim_name(name, &node.meta.name)).collect()
 }
 
-/// What a node is and what is wanted of it: its UID, the generation of its spec, and the restart that it is to obey.
+/// Identifies a node and its desired state: its UID, the generation of its spec, and the restart that applies to it.
 #[must_use]
 pub fn decided_on(node: &ObservedNode) -> (String, i64, Option<RestartTime>) {
     (node.meta.uid.clone(), node.meta.generation, effective_restart(node))
 }
 
-/// To whom an object of a node's name belongs.
+/// The owner of an object that has a node's name.
 #[must_use]
 pub fn belongs(object: &Meta, node: &Meta, kind: &str) -> Belongs {
     belongs_by_name(object, Kind::StatefulNode.name(), node, kind)
 }
 
-/// To whom an object belongs that is to be controlled by an object of a kind.
+/// The owner of an object that should be controlled by `owner`, which is of the kind `by`.
 #[must_use]
 pub fn belongs_by_name(object: &Meta, by: &str, owner: &Meta, kind: &str) -> Belongs {
     if object.is_controlled_by(&owner.uid) {

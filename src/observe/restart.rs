@@ -1,4 +1,4 @@
-//! Restarts that are asked for, and retries.
+//! Requested restarts, and retries.
 
 use chrono::{DateTime, Utc};
 
@@ -6,7 +6,8 @@ use crate::api::RestartTime;
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
 use crate::cluster::observed::{Meta, ObservedNode};
 
-/// The latest restart that a node is to obey. One from before the node was made was asked of another, unless its fleet said so.
+/// The latest restart that applies to a node. A request from before the node's creation was meant for an earlier node
+/// of that name and is ignored, unless the node belongs to a fleet, which then wrote it.
 #[must_use]
 pub fn effective_restart(node: &ObservedNode) -> Option<RestartTime> {
     let meta = &node.meta;
@@ -17,7 +18,7 @@ pub fn effective_restart(node: &ObservedNode) -> Option<RestartTime> {
     later(node.status.restarted_at().as_ref(), asked.as_ref()).cloned()
 }
 
-/// The later of two restarts; one whose time cannot be read is never the later.
+/// The later of two restarts. A restart whose time cannot be parsed is ignored.
 #[must_use]
 pub fn later<'a>(left: Option<&'a RestartTime>, right: Option<&'a RestartTime>) -> Option<&'a RestartTime> {
     let time = |restart: Option<&RestartTime>| restart.and_then(|restart| parse_time(restart.as_str()));
@@ -29,13 +30,13 @@ pub fn later<'a>(left: Option<&'a RestartTime>, right: Option<&'a RestartTime>) 
     }
 }
 
-/// Reads a time in RFC 3339.
+/// Parses an RFC 3339 time.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
 }
 
-/// What is said of a `windlass.dev/restartedAt` that cannot be read.
+/// The message for a `windlass.dev/restartedAt` that cannot be parsed.
 #[must_use]
 pub fn unreadable_restart(text: &str) -> String {
     format!(
@@ -43,13 +44,15 @@ pub fn unreadable_restart(text: &str) -> String {
     )
 }
 
-/// The plan that a value of `windlass.dev/retry` names: what follows a slash tells one wish from another.
+/// The plan that a value of `windlass.dev/retry` names. What follows a slash only distinguishes one request from
+/// another.
 #[must_use]
 pub fn retried_plan(asked: &str) -> &str {
     asked.split('/').next().unwrap_or_default()
 }
 
-/// A restart that is asked for and was not yet obeyed. One from before the fleet was made was asked of another.
+/// A requested restart that has not been accepted yet. A request from before the fleet's creation was meant for an
+/// earlier fleet of that name and is ignored.
 pub(super) fn restart_request(meta: &Meta, obeyed: Option<&RestartTime>) -> Option<RestartTime> {
     let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
     let asked_at = parse_time(asked)?;

@@ -1,6 +1,6 @@
-//! Runs the askers: each lane asks a bounded number of sidecars at a time, and a node is reconciled again when its sidecar has
-//! answered. The order comes from the same workqueue as that of the objects, so that a run can be
-//! replayed.
+//! Runs the requests to sidecars and to the peers of hooks. Each lane sends a bounded number of requests at a time, and
+//! an answer requeues the node or fleet. The order comes from the same workqueue as that of the objects, so that a run
+//! can be replayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::asking::hooks::{
 use crate::asking::{AT_ONCE, Askers, Lane, Lanes};
 use crate::cluster::Key;
 
-/// Asks what is wished for, for ever.
+/// Sends the requested questions to sidecars forever.
 pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: UnboundedSender<Request>) {
     let ask = |lane| {
         let (askers, nodes) = (askers.clone(), nodes.clone());
@@ -38,7 +38,7 @@ pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: Unbou
     tokio::join!(prompt, slow, patient);
 }
 
-/// Asks the peers of hooks, for ever; the fleets and nodes for which something new was heard are told of.
+/// Sends requests to the peers of hooks forever. Requeues the fleets and nodes that got a new answer.
 pub(super) async fn ask_for_hooks(
     askers: Arc<HookAskers>,
     lanes: HookLanes,
@@ -65,7 +65,7 @@ pub(super) async fn ask_for_hooks(
     tokio::join!(for_fleets, for_nodes);
 }
 
-/// Sends nothing while this replica does not lead: another one asks the same peers.
+/// A client that sends nothing while this replica does not lead: another replica asks the same peers.
 pub(super) struct Fenced {
     client: Arc<dyn HookClient>,
     may_ask: Box<dyn Fn() -> bool + Send + Sync>,
@@ -106,7 +106,7 @@ mod tests {
     use crate::cluster::port::MockCluster;
     use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
 
-    /// Those whose name begins with `cut` swallow what they are sent; those whose name begins with `slow` take half a second.
+    /// Peers whose name begins with `cut` never answer. Peers whose name begins with `slow` take half a second.
     #[derive(Default)]
     struct Dropped {
         at_once: Mutex<(usize, usize)>,
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Counts one less when it is dropped: a question may be given up in its middle.
+    /// Decrements the counter when it is dropped: a request may be dropped in flight.
     struct OneLess<'a>(&'a Mutex<(usize, usize)>);
 
     impl Drop for OneLess<'_> {
@@ -152,7 +152,7 @@ mod tests {
         askers.ask(&Key::new("shop", name), Question { peer, wish: Wish::Watch { halt: None } })
     }
 
-    /// How long it takes until these were heard.
+    /// How long it takes until all of these have answered.
     async fn heard(askers: &Askers, names: &[String]) -> Duration {
         let began: Instant = monotonic();
         while names.iter().filter(|name| ask(askers, name).last.is_none()).count() > 0 {
@@ -172,7 +172,7 @@ mod tests {
         for name in &cut {
             ask(&askers, name);
         }
-        // All are new at the same moment: the worst there is.
+        // All peers are new at the same moment, which is the worst case.
         let first = heard(&askers, &well(0)).await;
         let wishing = askers.clone();
         let again = tokio::spawn(async move {
@@ -188,7 +188,7 @@ mod tests {
             sleep(Duration::from_secs(5)).await;
             later.push(heard(&askers, &well(round)).await);
         }
-        // One that takes its time, and answered before, waits for none of them either.
+        // A slow peer that has answered before does not wait for them either.
         ask(&askers, "slow");
         heard(&askers, &["slow".to_owned()]).await;
         for _ in 0..10 {
@@ -210,12 +210,12 @@ mod tests {
         while let Ok(request) = told.try_recv() {
             *times.entry(request.key).or_default() += 1;
         }
-        // Five minutes: each is told of its first failures, then twice or three times a minute.
+        // In five minutes each is reported for its first failures, then two or three times a minute.
         let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();
         assert!((5..=25).contains(&most.unwrap()), "{most:?}");
     }
 
-    /// Counts what it is sent.
+    /// Counts the requests.
     #[derive(Default)]
     struct Counting(Mutex<usize>);
 

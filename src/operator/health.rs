@@ -1,4 +1,4 @@
-//! What the operator tells of itself while it runs: whether it is well, whether it can do its work, and what it counts.
+//! The health, readiness and metrics of the running operator.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,37 +15,37 @@ use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
 use crate::metrics::{FleetSample, Format, Metrics};
 
-/// For how long a cache may have heard nothing, or a replica that stands by nothing of its Lease, before the replica is
-/// not ready. A watch is begun anew more often than that.
+/// How long a cache may get nothing but refusals from the API server, or a standby replica may fail to read its Lease,
+/// before the replica is not ready. A watch is restarted more often than that.
 const FRESH: Duration = Duration::from_secs(30);
-/// For how long before it is ill: whatever it does to be heard again did not help.
+/// How long a cache may get no response before the replica is unhealthy: reconnecting did not help.
 const ILL: Duration = Duration::from_mins(2);
 
-/// What the operator tells of itself while it runs.
+/// A handle to the health, readiness and metrics of the running operator.
 #[derive(Clone, Default)]
 pub struct Health {
-    /// What it counts.
+    /// The metrics.
     pub metrics: Metrics,
     doing: Arc<Mutex<Doing>>,
-    /// What the installed definitions of its resources lack, in a sentence.
+    /// What the installed custom resource definitions lack, in one sentence.
     lacks: Arc<Mutex<Option<String>>>,
 }
 
-/// What this replica does.
+/// The state of this replica.
 #[derive(Default)]
 enum Doing {
-    /// It has not begun.
+    /// It has not started.
     #[default]
     Starting,
-    /// It waits for the Lease, of which it last read then; and why it waits in vain, if it does.
+    /// It waits for the Lease: when it last read the Lease, and why it can never lead, if so.
     StandingBy(Instant, Option<String>),
     /// It reconciles on these caches.
     Acting(Vec<Arc<View>>),
 }
 
 impl Health {
-    /// Why the replica cannot do its work now, in a sentence; `None`: it is ready. A replica that stands by is ready as long
-    /// as it can read the Lease; one that leads while its caches are filled and fresh.
+    /// Why the replica cannot do its work now, in one sentence; `None` if it is ready. A standby replica is ready while
+    /// it can read the Lease, a leader while its caches are filled and fresh.
     #[must_use]
     pub fn not_ready(&self) -> Option<String> {
         let lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -71,15 +71,15 @@ impl Health {
         }
     }
 
-    /// Whether the replica can do its work now.
+    /// True if the replica can do its work now.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.not_ready().is_none()
     }
 
-    /// Why the replica should be started anew, in a sentence; `None`: it is well. It is while the API server answers, be it
-    /// with refusals: the rights of a namespace that went, or a kind that is not there, come back by no restart, and
-    /// all other namespaces would wait for it.
+    /// Why the replica should be restarted, in one sentence; `None` if it is healthy. It is healthy while the API
+    /// server answers, even with refusals: a restart restores neither the permissions in a namespace nor a missing
+    /// kind, and all other namespaces would have to wait for it.
     #[must_use]
     pub fn ill(&self) -> Option<String> {
         match &*self.doing() {
@@ -88,7 +88,7 @@ impl Health {
         }
     }
 
-    /// Everything that is counted and measured. Of fleets only the replica tells that acts.
+    /// All metrics. Only the replica that leads has samples of fleets.
     #[must_use]
     pub fn text(&self, format: Format) -> String {
         let views = match &*self.doing() {
@@ -102,13 +102,13 @@ impl Health {
         self.metrics.text(format, true, &fleets)
     }
 
-    /// What the installed definitions of its resources lack, in a sentence, if anything: what they do not know of a spec or
-    /// a status is dropped, or refused.
+    /// Records what the installed custom resource definitions lack, in one sentence: fields of a spec or a status that
+    /// they do not define are dropped or refused.
     pub fn definitions_lack(&self, what: Option<String>) {
         *self.lacks.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    /// It stands by, and has just read the Lease, or learned that it may not.
+    /// Records that the replica stands by, and has just read the Lease or learned that it is forbidden.
     pub(super) fn stands_by(&self, standing: Standing<'_>) {
         let why = match standing {
             Standing::Well => None,
@@ -117,7 +117,7 @@ impl Health {
         *self.doing() = Doing::StandingBy(monotonic(), why);
     }
 
-    /// It reconciles on these caches.
+    /// Records that the replica reconciles on these caches.
     pub(super) fn acts_on(&self, views: Vec<Arc<View>>) {
         *self.doing() = Doing::Acting(views);
     }
@@ -127,7 +127,7 @@ impl Health {
     }
 }
 
-/// What is told of the fleets that are known.
+/// The samples of all known fleets.
 fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
     view.fleets.list_all(|_| true).into_iter().map(|fleet| sample(view, &fleet))
 }
@@ -145,7 +145,7 @@ fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     FleetSample {
         namespace: meta.namespace.clone(),
         name: meta.name.clone(),
-        // An empty type, which only an object has that was stored long ago, means this.
+        // An empty type means InPlace. Only objects that were stored long ago have one.
         strategy: if strategy.is_empty() { "InPlace".to_owned() } else { strategy },
         set: status.active_set.clone(),
         nodes: vec![
@@ -163,12 +163,12 @@ fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     }
 }
 
-/// For how long at most nothing was heard but refusals of each kind, over all namespaces that are watched apart.
+/// For each kind, the maximum age over all separately watched namespaces. Refusals do not count as a sign.
 fn ages(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
     oldest(views.iter().flat_map(|view| view.freshness.ages()))
 }
 
-/// For how long at most nothing was heard at all.
+/// For each kind, the maximum time without any response, over all separately watched namespaces.
 fn silences(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
     oldest(views.iter().flat_map(|view| view.freshness.silences()))
 }
@@ -193,10 +193,10 @@ mod tests {
     use super::*;
     use crate::cluster::client::Sign;
 
-    /// A second, why it is not ready then, and why it is ill.
+    /// A second, why the replica is not ready then, and why it is unhealthy then.
     type Said = (i32, Option<String>, Option<String>);
 
-    /// What leads to a health of an operator that reconciles, all its lists in.
+    /// The health of an operator that reconciles and whose lists are complete.
     fn acting() -> (Health, Arc<View>) {
         let (health, view) = (Health::default(), View::shared());
         for kind in [Kind::Pod, Kind::StatefulNode] {

@@ -1,16 +1,16 @@
 //! Leader election by a Lease: one replica acts, the others stand by.
 //!
-//! A leader may begin a write for `LEASE` after it *sent* the renewal that was last answered; then its fence closes. A
-//! write is over, one way or the other, within one time-out of a request. So nothing of a leader is under way any more
-//! when `QUIET` has passed since its last renewal, and nobody acts before that:
+//! A leader may start writes for `LEASE` after it *sent* the last renewal that was answered; then its fence closes. A
+//! write ends, with or without success, within one request time-out. So no write of a leader is in flight any more when
+//! `QUIET` has passed since its last renewal, and no other replica acts before that:
 //!
-//! - Whoever takes the Lease has seen it unchanged for that long, by its own clock and nobody else's.
-//! - Whoever makes it, since nobody had one or somebody deleted it, waits for that long: the leader before may not have
-//!   noticed yet.
-//! - Only a Lease that was given up in good order, by a leader that had come to the end of its work, is taken at once.
+//! - A replica that takes over the Lease has seen it unchanged for that long, by its own clock and nobody else's.
+//! - A replica that creates the Lease, because there was none or somebody deleted it, waits for that long: the previous
+//!   leader may not have noticed yet.
+//! - Only a Lease that was released by a leader that had finished its work is taken at once.
 //!
-//! A leader whose Lease is gone, or another's, stops at once. An identity is one process's: the name on a Lease is never
-//! taken for one's own from before. Every write of the Lease is guarded by its resourceVersion.
+//! A leader stops at once if its Lease is gone or has another holder. An identity belongs to one process: a process
+//! never takes the name on a Lease for its own from before. Every write of the Lease is guarded by its resourceVersion.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -28,21 +28,21 @@ use crate::api::names::MANAGER;
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::client::REQUEST_TIMEOUT;
 
-/// How long a leader may begin writes after it sent a renewal.
+/// How long a leader may start writes after it sent a renewal.
 const LEASE: Duration = Duration::from_secs(15);
-/// How long after that renewal nothing of it is under way any more.
+/// How long after that renewal no request of the leader is in flight any more.
 const QUIET: Duration = LEASE.saturating_add(REQUEST_TIMEOUT);
-/// How often the Lease is renewed, and how often a replica that stands by looks at it.
+/// How often the Lease is renewed, and how often a standby replica reads it.
 const PERIOD: Duration = Duration::from_secs(3);
-/// How soon a renewal that failed is tried again: an API server that sheds load, or that is started anew, is back in a
-/// moment, and a leader that has had no answer for [`LEASE`] loses all that it knows.
+/// How soon a failed renewal is retried: an API server that sheds load or restarts is back soon, and a leader without
+/// an answer for [`LEASE`] loses its caches.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long an answer may take: so that there are three attempts in [`LEASE`] although none is answered.
+/// How long a response may take, so that three attempts fit into [`LEASE`] even if none is answered.
 const ANSWER: Duration = Duration::from_secs(3);
-/// The annotation of the Lease that says which version of Windlass its holder is.
+/// The annotation of the Lease with the version of Windlass that holds it.
 pub const ANNOTATION_VERSION: &str = "windlass.dev/version";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What is written as the Lease's duration, in seconds, when it is given up in good order. client-go does the same.
+/// The duration that is written into a released Lease, in seconds, as client-go does.
 const GIVEN_UP: u64 = 1;
 
 /// Which Lease the replicas compete for.
@@ -52,13 +52,12 @@ pub struct Election {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// What this replica calls itself. It must differ between processes, also between one and the next in its place.
+    /// The identity of this replica. It must differ between processes, including a process and its successor.
     pub identity: String,
 }
 
 impl Election {
-    /// An election in which this process takes part under a name that no other has: that of its host, and digits that
-    /// were drawn at random.
+    /// An election in which this process has a unique identity: the host's name and random digits.
     #[must_use]
     pub fn of_process(namespace: impl Into<String>, name: impl Into<String>, host: &str) -> Self {
         // The keys of the standard library's hash maps come from the operating system's source of randomness.
@@ -67,8 +66,7 @@ impl Election {
     }
 }
 
-/// Closed until the lease is held, and again when it may be lost. A fence that was never given a lease is
-/// always open.
+/// Allows writes only while the lease is held. A fence that was never given a lease is always open.
 #[derive(Clone, Debug, Default)]
 pub struct Fence {
     open_until: Option<Arc<Mutex<Option<Instant>>>>,
@@ -79,7 +77,7 @@ impl Fence {
         Self { open_until: Some(Arc::default()) }
     }
 
-    /// Whether this replica may write now.
+    /// True if this replica may write now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let Some(until) = &self.open_until else { return true };
@@ -100,7 +98,7 @@ impl Fence {
     }
 }
 
-/// A replica's part in the election.
+/// A replica that takes part in the election.
 pub struct Candidate {
     election: Election,
     leases: Api<Lease>,
@@ -109,20 +107,20 @@ pub struct Candidate {
     told: Box<dyn Fn(Standing<'_>) + Send + Sync>,
 }
 
-/// How a replica that stands by stands.
+/// The state of a standby replica.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing<'a> {
-    /// It reads the Lease, and may write it.
+    /// It can read the Lease.
     Well,
-    /// The API server does not allow that: why, in a sentence.
+    /// The API server forbids access to the Lease. The text is the reason, in one sentence.
     Refused(&'a str),
 }
 
-/// Why a request for the Lease came to nothing.
+/// Why a request for the Lease failed.
 #[derive(Debug)]
 struct Trouble {
     sentence: String,
-    /// Whether it is not allowed, which no waiting changes.
+    /// True if the request is forbidden: waiting does not help.
     is_refused: bool,
 }
 
@@ -132,42 +130,42 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// What another replica's lease looked like, and since when we have seen it so.
+/// The version of another replica's Lease, and since when it has been unchanged.
 struct Seen {
     version: String,
     since: Instant,
 }
 
-/// The Lease is ours.
+/// The Lease as this replica acquired it.
 struct Taken {
-    /// When the write was sent that made it so.
+    /// When the write that acquired it was sent.
     sent: Instant,
-    /// How long after that a write of another may be under way.
+    /// How long after that a write of another replica may be in flight.
     wait: Duration,
 }
 
 impl Candidate {
-    /// A candidate that does not lead.
+    /// A candidate that does not lead yet.
     #[must_use]
     pub fn new(client: &Client, election: Election, clock: SharedClock) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
         Self { election, leases, clock, fence: Fence::closed(), told: Box::new(|_| ()) }
     }
 
-    /// Tells whenever the Lease was read, and whenever it may not be.
+    /// Calls this function whenever the Lease was read, and whenever access to it is forbidden.
     #[must_use]
     pub fn telling(mut self, told: impl Fn(Standing<'_>) + Send + Sync + 'static) -> Self {
         self.told = Box::new(told);
         self
     }
 
-    /// Open while this replica leads.
+    /// The fence, which is open while this replica leads.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Waits until this replica leads, and until no request of another can be under way.
+    /// Waits until this replica leads and no request of another replica can be in flight.
     pub async fn lead(&self) {
         let mut seen: Option<Seen> = None;
         let (lease, identity) = (&self.election.name, &self.election.identity);
@@ -193,7 +191,8 @@ impl Candidate {
         }
     }
 
-    /// Keeps the Lease until nothing of another is under way; then the fence is open. `false`: it was lost meanwhile.
+    /// Renews the Lease until no request of another replica can be in flight, then opens the fence. Returns false if
+    /// the Lease was lost in the meantime.
     async fn wait_out(&self, taken: &Taken) -> bool {
         let (over, mut renewed, mut pause) = (taken.sent + taken.wait, taken.sent, PERIOD);
         loop {
@@ -222,7 +221,7 @@ impl Candidate {
         }
     }
 
-    /// Renews until the lease is lost. The fence is closed when this returns.
+    /// Renews the Lease until it is lost. The fence is closed when this returns.
     pub async fn hold(&self) {
         let mut pause = PERIOD;
         while self.fence.is_open() {
@@ -240,7 +239,7 @@ impl Candidate {
         self.fence.close();
     }
 
-    /// Gives the lease up, so that another replica need not wait for it to run out.
+    /// Releases the Lease, so that another replica need not wait for it to expire.
     pub async fn release(&self) {
         self.fence.close();
         let released = self.within(async {
@@ -255,7 +254,7 @@ impl Candidate {
         }
     }
 
-    /// Makes the Lease ours, if it may be.
+    /// Acquires the Lease, if that is allowed now.
     async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Taken>> {
         let sent = monotonic();
         let found = self.leases.get_opt(&self.election.name).await?;
@@ -278,11 +277,11 @@ impl Candidate {
         }
         let sent = monotonic();
         self.write(&lease, &self.election.identity, true).await?;
-        // One that ended without a word may have left a request with a server that is slow to carry it out.
+        // A leader that ended without a release may have left a request at a server that is slow to execute it.
         Ok(Some(Taken { sent, wait: if given_up { Duration::ZERO } else { REQUEST_TIMEOUT } }))
     }
 
-    /// Renews the Lease. Answers when that was sent; `None`: it is not ours any more.
+    /// Renews the Lease. Returns when the renewal was sent; `None` if another replica holds the Lease or it is gone.
     async fn renew(&self) -> kube::Result<Option<Instant>> {
         let sent = monotonic();
         let Some(lease) = self.leases.get_opt(&self.election.name).await? else {
@@ -361,13 +360,14 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// Whether its last holder gave it up in good order; a hand that took the name off leaves the duration.
+/// True if the last holder released the Lease in good order. A person who removes the holder's name leaves the duration
+/// as it was.
 fn is_given_up(lease: &Lease) -> bool {
     let seconds = lease.spec.as_ref().and_then(|s| s.lease_duration_seconds);
     holder(lease).is_empty() && seconds.is_some_and(|seconds| seconds <= GIVEN_UP as i32)
 }
 
-/// What the API server says, in one line; its own words for an error are the whole object that it sent.
+/// The API server's message, in one line. The `Display` of kube's error would contain the whole Status object.
 fn sentence(error: kube::Error, namespace: &str) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {

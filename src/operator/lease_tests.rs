@@ -1,4 +1,4 @@
-//! Who acts, when: replicas on a simulated cluster, and hands on the Lease.
+//! Which replica acts, and when: replicas on a simulated cluster, and manual changes of the Lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_anot
             heir.lead().await;
             began.elapsed().as_secs()
         };
-        // Where nobody stands by it finds the Lease gone; else another's name on it.
+        // Without a standby replica the leader finds the Lease gone; otherwise it finds another holder.
         let (held, waited) =
             if watched { tokio::join!(stops, takes_over) } else { (stops.await, takes_over.await) };
         assert!(held <= PERIOD.as_secs() && !leader.fence().is_open(), "{held} s");
@@ -106,7 +106,7 @@ async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_under_way_when
     let stage = Stage::new();
     let leader = stage.candidate("a");
     leader.lead().await;
-    // It is stopped: it renews nothing, and looks at its fence when it wakes up.
+    // The leader is suspended: it renews nothing, and checks its fence when it resumes.
     let (fence, began) = (leader.fence(), monotonic());
     let closes = async {
         while fence.is_open() {
@@ -129,7 +129,7 @@ async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_under_way_when
 async fn a_name_on_the_lease_is_never_taken_for_ones_own_from_before() {
     let stage = Stage::new();
     stage.candidate("a").lead().await;
-    // The same name again: a container that was started anew, or a second replica of the same host.
+    // The same identity again: a restarted container, or a second replica on the same host.
     let waited = leads_after(&stage.candidate("a")).await;
     assert!(waited >= QUIET.as_secs() + REQUEST, "{waited} s");
     let of = || Election::of_process("default", "windlass", "host").identity;
@@ -137,7 +137,7 @@ async fn a_name_on_the_lease_is_never_taken_for_ones_own_from_before() {
     assert!(of().starts_with("host-"));
 }
 
-/// Refuses or swallows the requests for the Lease, and counts the renewals that are tried.
+/// Fails or delays the requests for the Lease, and counts the renewals that are attempted.
 #[derive(Clone, Default)]
 struct Shed {
     on: Arc<std::sync::atomic::AtomicBool>,
@@ -173,7 +173,7 @@ async fn a_renewal_that_fails_is_tried_again_soon_and_three_times_where_nobody_a
         leader.hold().await;
         let tried = shed.tried.load(SeqCst);
         assert!((least..=16).contains(&tried), "{tried} times");
-        // One that is answered in time keeps it.
+        // A leader that gets an answer in time keeps the Lease.
         let leader = stage.candidate("b");
         shed.on.store(false, SeqCst);
         leader.lead().await;

@@ -1,6 +1,6 @@
-//! The workqueue: which objects are to be reconciled, and when. An object is reconciled by one worker at a time. The earliest
-//! due comes first, and of two that are due at once the one that was added first. The order is deterministic (kube-rs' own
-//! controller polls in the order of a random hash), so that a run can be replayed.
+//! The workqueue: which objects to reconcile, and when. An object is reconciled by one worker at a time. The object
+//! that is due first comes first; of two that are due at the same time, the one that was added first. The order is
+//! deterministic (the controller of kube-rs polls in the order of a random hash), so that a run can be replayed.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -15,44 +15,44 @@ use crate::clock::monotonic;
 use crate::cluster::Key;
 use crate::metrics::Metrics;
 
-/// An object to reconcile.
+/// A request to reconcile an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// Which.
+    /// The object.
     pub key: Key,
-    /// How long it may wait.
+    /// How long the request may wait.
     pub after: Duration,
 }
 
 impl Request {
-    /// One that may wait for so long: what comes meanwhile is reconciled with it.
+    /// A request that may wait this long. Other requests for the object in that time are served by the same reconcile.
     pub fn after(key: Key, after: Duration) -> Self {
         Self { key, after }
     }
 }
 
-/// One that is due at once.
+/// A request that is due at once.
 impl From<Key> for Request {
     fn from(key: Key) -> Self {
         Self { key, after: Duration::ZERO }
     }
 }
 
-/// The objects that wait for their turn.
+/// The objects that are queued, being reconciled, or resting.
 #[derive(Debug, Default)]
 struct Queue {
     order: BTreeMap<(Instant, u64), Key>,
     waiting: BTreeMap<Key, (Instant, u64)>,
-    /// Those that are being looked at, and when each is due again if that is known.
+    /// Objects that are being reconciled, and when each is due again, if that is known.
     taken: BTreeMap<Key, Option<Instant>>,
-    /// Those that were looked at a moment ago, and until when each is left alone.
+    /// Objects that were reconciled recently, and until when each is not reconciled again.
     resting: BTreeMap<Key, Instant>,
-    /// How many were ever listed: it tells apart what is due at the same time.
+    /// The number of entries so far. It orders objects that are due at the same time.
     listed: u64,
 }
 
 impl Queue {
-    /// Lists an object; no later than it already was to be looked at, and not while it is left alone.
+    /// Queues an object. If it is already queued, the earlier time counts. An object that rests is due after its rest.
     fn add(&mut self, key: Key, at: Instant) {
         let at = self.resting.get(&key).map_or(at, |until| at.max(*until));
         if let Some(again) = self.taken.get_mut(&key) {
@@ -74,12 +74,12 @@ impl Queue {
         self.order.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// How many are due.
+    /// The number of objects that are due.
     fn due(&self, now: Instant) -> usize {
         self.order.range(..=(now, u64::MAX)).count()
     }
 
-    /// Takes the first object that is due, with the time since which it was.
+    /// Takes the first object that is due, with the time at which it became due.
     fn take(&mut self, now: Instant) -> Option<(Key, Instant)> {
         let entry = self.order.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((since, _), key) = entry.remove_entry();
@@ -89,7 +89,8 @@ impl Queue {
         Some((key, since))
     }
 
-    /// An object was looked at, and is left alone until then; what was asked of it meanwhile is listed.
+    /// Ends the reconcile of an object, which rests until this time. The object is queued if it was requested in the
+    /// meantime.
     fn done(&mut self, key: Key, until: Option<Instant>) {
         if let Some(until) = until {
             self.resting.insert(key.clone(), until);
@@ -100,12 +101,12 @@ impl Queue {
     }
 }
 
-/// Where a queue is counted, and as which.
+/// The metrics that count a queue, and the kind that labels them.
 #[derive(Clone, Debug)]
 pub struct Counted {
-    /// Where.
+    /// The metrics.
     pub metrics: Metrics,
-    /// The kind of its objects.
+    /// The kind of the objects in the queue.
     pub kind: &'static str,
 }
 
@@ -115,7 +116,7 @@ fn lock(queue: &Shared) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A queue that is counted, or is not.
+/// Counts the operations on a queue, if there are metrics.
 struct Counting(Option<Counted>);
 
 impl Counting {
@@ -141,10 +142,12 @@ impl Counting {
     }
 }
 
-/// Reconciles each object that is requested, at most `concurrency` of them at the same time, until `shutdown`
-/// resolves; the reconciles that run then are finished first. `reconcile` answers after how long the object is to
-/// be reconciled again; none: not before it is requested. `rest` answers for how long the object is not reconciled
-/// after that, whatever is requested: one reconcile serves all requests of that time.
+/// Reconciles each requested object, at most `concurrency` of them at the same time, until `shutdown` resolves.
+/// Reconciles that run then are finished first.
+///
+/// `reconcile` returns the requeue delay; `None` if the object is not reconciled again until it is requested. `rest`
+/// returns how long the object is not reconciled after that, whatever is requested: one reconcile serves all requests
+/// of that time.
 pub async fn run_workqueue<F>(
     mut requests: UnboundedReceiver<impl Into<Request>>,
     concurrency: u16,
@@ -172,7 +175,7 @@ pub async fn run_workqueue<F>(
         }
         let is_full = running.len() >= usize::from(concurrency);
         let due = lock(&queue).next_due().filter(|_| !is_full);
-        // In this order always: tokio's own choice would be random.
+        // Always in this order: the default of tokio is random.
         tokio::select! {
             biased;
             () = &mut shutdown => break,
@@ -286,7 +289,7 @@ mod tests {
             async { Some(Duration::from_hours(2)) }
         };
         let telling = async {
-            // At once after a rest that is over, and no sooner than a rest that is not.
+            // The object is reconciled at once if its rest is over, and otherwise at the end of its rest.
             for wait in [0, 10, 10, 10, 200, 50] {
                 sleep(Duration::from_millis(wait)).await;
                 tell.send(key("a")).unwrap();

@@ -1,5 +1,5 @@
-//! Maps changes to the objects to reconcile: watches feed the caches, and each change adds the objects that it concerns to the
-//! workqueues.
+//! Maps changes to the objects to reconcile: watches feed the caches, and each change adds the objects that it concerns
+//! to the workqueues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View, refusals};
 
-/// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts on the end of what the node
-/// does; what is on the way there is only counted. Two of the three writes to a node in a rollout are of this kind.
+/// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has
+/// finished; before that, it only counts. Two of the three writes to a node in a rollout are of this kind.
 const OF_A_NODE_UNDER_WAY: Duration = Duration::from_millis(500);
-/// How long a node's reconcile may wait after a change on the way to what its plan waits for: a StatefulSet that its controller
-/// has not observed, a pod that is not Ready. What it waits for is reconciled at once, and where that comes sooner, it is
-/// one reconcile in place of five.
+/// How long a node's reconcile may wait after an intermediate change of what its plan waits for: a StatefulSet that its
+/// controller has not observed, a pod that is not Ready. The final change is reconciled at once, and if it comes
+/// sooner, there is one reconcile instead of five.
 const ON_THE_WAY: Duration = Duration::from_millis(500);
 
-/// Starts a watch of each kind, and one of the events that say why a StatefulSet has no pod.
+/// Starts a watch of each kind, and a watch of the events that say why a StatefulSet has no pod.
 pub fn start(
     client: &Client,
     scope: &Namespaces,
@@ -112,7 +112,7 @@ impl Tell {
                         self.fleet_within(&namespace, fleet, OF_A_NODE_UNDER_WAY);
                     }
                     Some(fleet) => self.fleet(&namespace, fleet),
-                    // Its labels are not known, or somebody took them: any fleet here may miss it.
+                    // Its labels are unknown or were removed: any fleet of this namespace may miss the node.
                     None => self.every_fleet(&namespace),
                 }
                 self.node(&namespace, name);
@@ -135,7 +135,7 @@ impl Tell {
             }
             Kind::PersistentVolumeClaim => {
                 let node = label(LABEL_NODE).unwrap_or_default();
-                // A set of nodes is removed only once its claims are not owned by them any more.
+                // A set of nodes is removed only once its nodes no longer own its claims.
                 let of_node = self.view.nodes.get(&Key::new(&namespace, &node));
                 if let Some(fleet) = of_node.and_then(|n| n.meta.label(LABEL_DEPLOYMENT).map(str::to_owned)) {
                     self.fleet(&namespace, fleet);
@@ -162,7 +162,7 @@ impl Tell {
         }
     }
 
-    /// True while a node does what its fleet has granted: a grant that waits for its plan, or a plan that is not over.
+    /// True while a node carries out a grant: the grant has not started a plan yet, or the plan is not over.
     fn is_under_way(&self, node: &Key) -> bool {
         let Some(node) = self.view.nodes.get(node) else { return false };
         let granted = node.spec.as_ref().ok().and_then(|spec| spec.grant_id());
@@ -171,7 +171,8 @@ impl Tell {
             && (is_granted || node.status.plan.as_ref().is_some_and(RawPlan::may_be_active))
     }
 
-    /// What a fleet says of hooks concerns those of its nodes that do something: they read it there.
+    /// Requeues the nodes of a fleet that have an active plan, if the fleet has hooks of nodes: the nodes read them
+    /// from the fleet.
     fn nodes_at_hooks(&self, fleet: &Key) {
         let Some(fleet) = self.view.fleets.get(fleet) else { return };
         let Ok(spec) = &fleet.spec else { return };
@@ -184,7 +185,7 @@ impl Tell {
         }
     }
 
-    /// What is left of a node that is gone concerns its fleet: it may wait for the last of it to go.
+    /// Requeues the fleet of an object whose node is gone: the fleet may wait for the deletion of such objects.
     fn fleet_without(&self, namespace: &str, node: &str, fleet: Option<String>) {
         if self.view.nodes.get(&Key::new(namespace, node)).is_some() {
             return;
@@ -192,7 +193,8 @@ impl Tell {
         if let Some(fleet) = fleet {
             return self.fleet(namespace, fleet);
         }
-        // Of what a relist did not find any more only the name is known, and a node's name says whose it may be.
+        // If a relist did not find the object any more, only its name is known, and that tells which fleets it may
+        // belong to.
         for fleet in self.view.fleets.list(namespace, |f| place_of(&f.meta.name, node).is_some()) {
             let _ = self.fleets.send(fleet.meta.key().into());
         }
@@ -208,7 +210,7 @@ impl Tell {
         self.node_waits(namespace, name, false);
     }
 
-    /// Requests a node's reconcile; one that may wait if the node is under way and not there yet.
+    /// Requeues a node. The request may wait if the change is intermediate and the node is under way.
     fn node_waits(&self, namespace: &str, name: String, is_on_the_way: bool) {
         let key = Key::new(namespace, name);
         if self.view.nodes.get(&key).is_none() {
@@ -258,7 +260,7 @@ mod tests {
             Self { tell: Tell { view, fleets, nodes }, fleets: of_fleets, nodes: of_nodes }
         }
 
-        /// How long the fleet's reconcile may wait after its node db-0 has come to be like this.
+        /// How long the fleet's reconcile may wait after its node db-0 has changed to this status.
         fn after_node(&mut self, version: u32, status: &Value) -> Duration {
             let spec = json!({"image": "db:2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}, "grantedHash": "aa", "grantID": "2"});
             let node = object("db-0", version, &json!({"spec": spec, "status": status}));
@@ -272,7 +274,7 @@ mod tests {
             only(&mut self.fleets, "db")
         }
 
-        /// How long the reconcile of node db-0 may wait after its StatefulSet, or its pod, has come to be like this.
+        /// How long the reconcile of node db-0 may wait after its StatefulSet or its pod has changed to this.
         fn after_child(&mut self, kind: Kind, child: &Value) -> Duration {
             self.tell.view.observe(kind, child);
             self.tell.about(kind, &Meta::read(child));

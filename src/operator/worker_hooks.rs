@@ -1,4 +1,4 @@
-//! Carries the hooks of `WorkerDeployments` out: by the tasks, the rules and the askers of fleets' hooks.
+//! Carries out the hooks of `WorkerDeployments` with the tasks, the rules and the clients of fleets' hooks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::engine::{Env, Plan};
 use crate::hooks::{HookRules, Values};
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
-/// How soon it is asked again whether the API server takes a Job that it refused.
+/// How soon a Job that the API server refused is checked again.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
 
-/// Carries the hooks of `WorkerDeployments` out.
+/// Carries out the hooks of `WorkerDeployments`.
 pub struct WorkerHooks {
     rules: Arc<HookRules>,
     cluster: Arc<dyn Cluster>,
@@ -32,7 +32,7 @@ pub struct WorkerHooks {
     told: Mutex<Vec<UnboundedSender<(String, String)>>>,
 }
 
-/// What was found of the hooks of one generation.
+/// The result of the check of one generation's hooks.
 #[derive(Clone)]
 struct Verdict {
     generation: i64,
@@ -40,13 +40,14 @@ struct Verdict {
     found: Result<(), String>,
 }
 
-/// Who asks the peers of hooks. It fails only where the machine cannot provide a client.
+/// The client for the peers of hooks. Fails only if the machine cannot provide an HTTP client.
 pub fn peers() -> Result<Arc<dyn HookClient>, String> {
     Ok(Arc::new(HttpHookClient::new()?))
 }
 
 impl WorkerHooks {
-    /// Hooks under these rules, whose peers are asked by this client, and the lanes in which what is asked will be found.
+    /// Creates the hooks with these rules and this client for their peers. Also returns the lanes that [`Self::ask`]
+    /// serves.
     pub fn new(
         rules: HookRules,
         client: Arc<dyn HookClient>,
@@ -58,10 +59,10 @@ impl WorkerHooks {
         (Arc::new(Self { rules: Arc::new(rules), cluster, askers, checked, told }), lanes)
     }
 
-    /// Asks what is wished for, for ever, and tells for whom something new was heard.
+    /// Sends requests to the peers of hooks forever, and reports the objects that got a new answer.
     pub async fn ask(&self, lanes: HookLanes) {
         let (heard, mut requests) = unbounded_channel::<Request>();
-        // Workers have no hooks at nodes.
+        // Workers have no node hooks.
         let (of_nodes, _) = unbounded_channel();
         let tell = async {
             while let Some(request) = requests.recv().await {

@@ -1,4 +1,4 @@
-//! `apply-service`: the node's headless Service is there and says what the spec says.
+//! `apply-service`: the node's headless Service exists and matches the spec.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::{NodeScope, not_written};
 use crate::apply::node_service::{NotApplied, apply};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Creates the node's headless Service, or brings it to what the spec says.
+/// Creates the node's headless Service, or updates it to match the spec.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyService {}

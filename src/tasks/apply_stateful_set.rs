@@ -1,10 +1,10 @@
-//! `apply-stateful-set`: the node's StatefulSet is there, and its template is the granted one.
+//! `apply-stateful-set`: the node's StatefulSet exists, and its template is the granted one.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::written;
+use super::not_written;
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
@@ -13,7 +13,7 @@ use crate::apply::patches::{metadata_ops, retention_ops, set_target};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
-use crate::planner::node::SetFact;
+use crate::planner::node::StatefulSetFact;
 use crate::render;
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
@@ -28,12 +28,12 @@ impl Task for ApplyStatefulSet {
         let scope = cx.env.get::<NodeScope>()?;
         let node = scope.require()?;
         let facts = scope.facts(&node);
-        if let SetFact::Live(set) = &facts.set
+        if let StatefulSetFact::Live(set) = &facts.set
             && facts.template_is_granted()
         {
             return Ok(written_and_seen(cx, set.observed));
         }
-        if facts.set == SetFact::Leaving {
+        if facts.set == StatefulSetFact::Leaving {
             return Ok(Outcome::waiting(
                 "waiting for the StatefulSet of an earlier node of this name to be removed",
             ));
@@ -45,7 +45,7 @@ impl Task for ApplyStatefulSet {
         }
         let identity = scope.identity(&node);
         let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
-        if facts.set == SetFact::Missing {
+        if facts.set == StatefulSetFact::Missing {
             let manifest =
                 render::stateful_set(&identity, spec_of(&node)?, &rendered.template, &rendered.hash);
             return match scope.cluster.create(Kind::StatefulSet, manifest).await {
@@ -61,8 +61,8 @@ impl Task for ApplyStatefulSet {
                 Err(error) => Err(error.into()),
             };
         }
-        // Under a spent grant the template stays while a Ready pod runs that is not at it: the pod's next
-        // crash would otherwise update the node outside of any wave.
+        // With a spent grant, the template is not changed while a Ready pod runs that does not match the grant:
+        // otherwise the pod's next crash would update the node outside of any wave.
         if facts.is_kept_by_spent_grant() {
             return Ok(Outcome::waiting("waiting for a new grant: the last one was already used"));
         }
@@ -85,9 +85,9 @@ impl Task for ApplyStatefulSet {
         ops.push(PatchOp::set("/spec/template", template));
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
         ops.extend(retention_ops(&set));
-        let answer = match written(scope.cluster.patch(set_target(&set), Part::Main, ops).await) {
+        let answer = match scope.cluster.patch(set_target(&set), Part::Main, ops).await {
             Ok(answer) => answer,
-            Err(outcome) => return outcome,
+            Err(error) => return not_written(error),
         };
         scope.wrote_template(&answer, &rendered.hash);
         Ok(written_and_seen(cx, false))
@@ -98,8 +98,9 @@ impl Task for ApplyStatefulSet {
     }
 }
 
-/// What comes of a template that is written. A hook before the pod goes is held until the StatefulSet controller has seen the
-/// template, and its clock stands for so long. That wait is this task's, whose deadline tells of a controller that does nothing.
+/// The outcome once the template is written. If the plan has a hook before the pod is deleted, that hook and its
+/// timeout start only after the StatefulSet controller has observed the template. This task waits for that, so its
+/// deadline reports a controller that does nothing.
 fn written_and_seen(cx: &TaskContext<'_>, observed: bool) -> Outcome {
     let before_node =
         |task: &TaskRecord| !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);

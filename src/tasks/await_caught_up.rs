@@ -1,4 +1,4 @@
-//! `await-caught-up`: every node of the new set is available, and has caught up by what its sidecar says.
+//! `await-caught-up`: every node of the new set is available, and its sidecar reports that it has caught up.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};

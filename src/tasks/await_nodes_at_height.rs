@@ -9,7 +9,7 @@ use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::{has_halted, stage::lowest_height};
 
-/// Waits until every incumbent has halted, by what its sidecar says.
+/// Waits until every incumbent's sidecar reports that the incumbent has halted.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitNodesAtHeight {}
@@ -23,7 +23,7 @@ impl Task for AwaitNodesAtHeight {
         if let Ensured::NotNow(outcome) = entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             return Ok(outcome);
         }
-        // One that was lost and made again has to be asked again.
+        // A node that was lost and recreated has to be asked again.
         entrants::ask_to_halt(fleet, &rollout, cx).await?;
         let facts = fleet.facts();
         if !facts.missing().is_empty() {

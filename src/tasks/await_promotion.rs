@@ -8,7 +8,7 @@ use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::how_to_promote;
 
-/// Waits for a person under `promotion: Manual`, and until the entrants may take over and the fleet is not paused.
+/// Waits for a person under `promotion: Manual`, until the entrants may take over, and while the fleet is paused.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitPromotion {}
@@ -33,7 +33,7 @@ impl Task for AwaitPromotion {
         let (target, spent) = (&entrants.rollout.target, &fleet.fleet.status.spent_force_promote);
         let is_spent = *target == **spent && fleet.spec.force_promote == *spent;
         let ask = format!("waiting for a person: {}", how_to_promote(target, is_spent));
-        // Who promotes forces: that does not wait for it.
+        // A person who promotes forces the promotion, which does not wait for nodes to catch up.
         Ok(Outcome::waiting(match ready {
             Outcome::Waiting { message, .. } => format!("{ask}; meanwhile {message}"),
             _ => ask,

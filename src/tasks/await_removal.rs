@@ -1,4 +1,4 @@
-//! `await-removal`: a node that leaves is deleted by its fleet.
+//! `await-removal`: the fleet deletes a node that was asked to leave.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,16 @@ use serde::{Deserialize, Serialize};
 use super::NodeScope;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// However long a fleet takes, paused or with other nodes down, its node does not stall by that: ten years, in seconds.
+/// The deadline, ten years in seconds: a node does not stall because its fleet takes long to delete it, for example
+/// while the fleet is paused or other nodes are down.
 const NEVER_LATE: i64 = 315_360_000;
 
-/// Waits until the node is deleted. It never ends by itself: the node goes, or the wish is taken back.
+/// Waits until the node is deleted. The task never completes: either the node is deleted, or the request to leave is
+/// withdrawn.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitRemoval {
-    /// The wish that the node leaves: `spec.removalID` as it was when the plan began.
+    /// The request that the node leaves: `spec.removalID` when the plan began.
     #[serde(default, rename = "removalID", skip_serializing_if = "String::is_empty")]
     removal_id: String,
 }

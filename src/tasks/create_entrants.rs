@@ -7,11 +7,11 @@ use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Creates the nodes of the set that is to take over. They do not serve, so all of them are made at once.
+/// Creates the nodes of the set that will take over. They do not serve yet, so all of them are created at once.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateEntrants {
-    /// Whether they have to run, too: before what cannot be undone.
+    /// True if the nodes must also run, before a step that cannot be undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub running: bool,
 }

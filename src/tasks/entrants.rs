@@ -1,5 +1,5 @@
-//! What the tasks of a rollout that makes a set have in common: the nodes of that set are kept existing and at the
-//! target while it is waited for them, and those of the old one are asked to halt.
+//! What the tasks of a rollout that creates a set have in common: they keep the nodes of that set existing and at the
+//! target while they wait for them, and ask the nodes of the old set to halt.
 
 use serde_json::json;
 
@@ -16,20 +16,20 @@ use crate::planner::fleet::{
 };
 use crate::planner::hooks::is_of_list;
 
-/// The set that is to take over.
+/// The set that will take over.
 pub(super) struct Entrants {
-    /// The rollout that makes it.
+    /// The rollout that creates the set.
     pub rollout: SetRollout,
-    /// The fleet with this set as if it were the active one.
+    /// The fleet, with this set as if it were the active one.
     pub view: FleetFacts,
 }
 
-/// What came of keeping them as they are to be.
+/// The result of keeping the set complete and at the target.
 #[must_use]
 pub(super) enum Ensured {
-    /// The set is whole.
+    /// The set is complete.
     Whole(Box<Entrants>),
-    /// There is nothing to be done with it now: what is waited for, or that it was done before.
+    /// There is nothing to do now; the outcome is what is waited for, or that everything was done before.
     NotNow(Outcome),
 }
 
@@ -40,7 +40,7 @@ impl Ensured {
 }
 
 impl Entrants {
-    /// Whether every one of them runs the target; what is waited for if not.
+    /// Done if every node of the set runs the target; otherwise what is waited for.
     pub fn running(&self) -> Outcome {
         let names = self.names(|c| !self.view.runs(c, &self.rollout.target));
         if names.is_empty() {
@@ -49,7 +49,8 @@ impl Entrants {
         Outcome::waiting(format!("waiting for {} to run the target", some_of(&names)))
     }
 
-    /// Whether every one of them is available and has caught up, by what its sidecar says; what is waited for if not.
+    /// Done if every node of the set is available and its sidecar reports that it has caught up; otherwise what is
+    /// waited for.
     pub fn caught_up(&self) -> Outcome {
         let behind = self.names(|c| !c.is_caught_up());
         if behind.is_empty() {
@@ -68,8 +69,8 @@ impl Entrants {
         })
     }
 
-    /// Whether the new nodes may take over now. Conditions that held earlier are checked again, except those that a person
-    /// skipped.
+    /// Done if the new nodes may take over now; otherwise what is waited for. Conditions that held earlier are checked
+    /// again, except those that a person skipped.
     pub fn may_take_over(&self, fleet: &FleetScope, plan: &Plan) -> Outcome {
         if !fleet.facts().entrants_run(&self.rollout) {
             return match self.running() {
@@ -84,7 +85,7 @@ impl Entrants {
         if is_free { Outcome::Done } else { self.caught_up() }
     }
 
-    /// True if a user forces the promotion, or has forced it: once recorded, the annotation is spent.
+    /// True if a user forces the promotion, or has forced it: once that is recorded, `spec.forcePromote` is spent.
     pub fn is_forced(&self, fleet: &FleetScope) -> bool {
         let recorded = fleet.fleet.status.rollout.as_ref().is_some_and(|r| r.forced);
         recorded || (self.view.force_promote && fleet.invalid.is_none())
@@ -95,15 +96,15 @@ impl Entrants {
     }
 }
 
-/// That a node's sidecar cannot be reached, and why, if so.
+/// Returns a sentence with the reason if a node's sidecar cannot be reached.
 pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
     let why = child.unreachable.as_ref()?;
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve yet, so
-/// no wave limits that. Until the set is complete the outcome says what it waits for. Once traffic has moved the outcome is
-/// done: the nodes serve, and no earlier task has anything left to do.
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve
+/// yet, so no wave limits that. Until the set is complete the outcome says what it waits for. Once traffic has moved
+/// the outcome is done: the nodes serve, and no earlier task has anything left to do.
 pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
@@ -162,8 +163,9 @@ async fn bring_to_target(
     Ok(())
 }
 
-/// Keeps the new set whole while a hook of its plan is under way, or has failed and holds: no task that waits for its nodes
-/// runs meanwhile. Once traffic has moved only what is missing is made: a grant beyond the wave could take down what serves.
+/// Keeps the new set complete while its plan runs a hook, or is stuck at one that failed: no task that waits for the
+/// set's nodes runs meanwhile. Once traffic has moved, only missing nodes are created: a grant beyond the wave could
+/// take down nodes that serve.
 pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Result<(), ClusterError> {
     let is_made = |t: &TaskRecord| TaskType::CreateEntrants.is(t) && t.state == TaskState::Complete;
     if !plan.current_task().is_some_and(is_of_list) || !plan.tasks.iter().any(is_made) {
@@ -183,7 +185,7 @@ pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Resul
     bring_to_target(fleet, &rollout, &plan.id).await
 }
 
-/// The nodes of the old set whose spec does not ask them to halt yet. One without a sidecar has nobody to ask.
+/// The nodes of the old set whose spec does not ask them to halt yet. A node without a sidecar cannot be asked.
 pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<NodeName> {
     let facts = fleet.facts();
     let unasked = facts
@@ -193,7 +195,7 @@ pub(super) fn unasked(fleet: &FleetScope, rollout: &SetRollout) -> Vec<NodeName>
     unasked.map(|c| c.name.clone()).collect()
 }
 
-/// Whether any of them is asked already.
+/// True if a node of the old set was asked to halt already.
 pub(super) fn is_begun(fleet: &FleetScope, rollout: &SetRollout) -> bool {
     let facts = fleet.facts();
     facts.children.iter().any(|c| c.sidecar.as_ref().is_some_and(|s| is_asked(s, rollout)))
@@ -203,7 +205,7 @@ fn is_asked(sidecar: &SidecarFacts, rollout: &SetRollout) -> bool {
     sidecar.halt_height == rollout.halt_height && sidecar.halt_task.is_some()
 }
 
-/// Asks them, each in a write of its own.
+/// Asks the nodes of the old set to halt, each in a separate patch.
 pub(super) async fn ask_to_halt(
     fleet: &FleetScope,
     rollout: &SetRollout,

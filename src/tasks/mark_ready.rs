@@ -1,4 +1,4 @@
-//! `mark-ready`: a node's pod is in service; of a fleet, every node of the target is.
+//! `mark-ready`: a node's pod is in service; for a fleet, every node at the target is.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
-use crate::planner::node::{SetFact, decide::is_rolling, status::SidecarAnswer};
+use crate::planner::node::{StatefulSetFact, decide::is_rolling, status::SidecarAnswer};
 
-/// Marks a node's pod ready and waits until it is; of a fleet, waits for every node.
+/// Marks a node's pod ready and waits until it is; for a fleet, waits for every node.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarkReady {}
@@ -100,30 +100,30 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     }
 }
 
-/// What came of asking a node's sidecar to take the node into service.
+/// The result of asking a node's sidecar to take the node into service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SidecarReadiness {
-    /// It says that it has, a moment ago; or there is none.
+    /// The sidecar reported a moment ago that it has, or there is no sidecar.
     Ready,
-    /// It says that it has not, or there is no pod to ask.
+    /// The sidecar reports that it has not, or there is no pod to query.
     NotReady,
-    /// It has not answered yet, or not lately.
+    /// The sidecar has not answered yet, or not recently.
     Unheard,
-    /// It cannot be asked, in a sentence.
+    /// The sidecar cannot be queried; a sentence says why.
     Unreachable(String),
 }
 
-/// What a sidecar says, and when to look again if nothing else comes first.
+/// What a sidecar reports, and when to requeue if nothing else comes first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MarkReadyResult {
-    /// What it says.
+    /// What the sidecar reports.
     pub said: SidecarReadiness,
-    /// When to look again.
+    /// When to requeue.
     pub again: Duration,
 }
 
-/// Has the node's sidecar asked to take the node into service, unless it says that it already has. Answers at once, with
-/// what it last said; the node is looked at again when it says something.
+/// Asks the node's sidecar to take the node into service, unless it reports that it already has. Returns its last
+/// answer at once; a new answer requeues the node.
 pub fn request_mark_ready(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -135,7 +135,8 @@ pub fn request_mark_ready(
         return Ok(of(SidecarReadiness::Ready));
     };
     let facts = scope.facts(node);
-    let Some(pod) = scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != SetFact::Missing)
+    let Some(pod) =
+        scope.pod().filter(|_| facts.staying_pod().is_some() && facts.set != StatefulSetFact::Missing)
     else {
         return Ok(of(SidecarReadiness::NotReady));
     };
@@ -156,7 +157,7 @@ pub fn request_mark_ready(
             scope.answered(if said.ready { SidecarAnswer::Ready } else { SidecarAnswer::NotReady });
             match (said.ready, heard.is_fresh) {
                 (true, true) => SidecarReadiness::Ready,
-                // What it said once it need not say by now.
+                // An old answer may no longer be true.
                 (true, false) => SidecarReadiness::Unheard,
                 (false, _) => SidecarReadiness::NotReady,
             }

@@ -1,5 +1,5 @@
-//! How one step happens: one file a task. A task looks at how things are, does what is missing through the cluster
-//! port, and says whether that is all.
+//! The tasks, one file each. A task compares the observed state with the desired one, does what is missing through the
+//! cluster port, and returns whether that is all.
 
 mod apply_service;
 mod apply_stateful_set;
@@ -51,18 +51,14 @@ pub use submit_halt::SubmitHalt;
 pub use switch_traffic::SwitchTraffic;
 pub use update_node_specs::UpdateNodeSpecs;
 
-/// The word in history for a plan whose completed steps no longer hold.
+/// The reason in the history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
 
-/// How soon a write that conflicted is tried again if no event comes first.
+/// The requeue delay after a write conflict, if no event comes first.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 
-/// Maps a write's error to the task's result. A conflict is not a failure: it becomes `Err(Ok(Outcome))`, which waits with a
-/// requeue, because the watch event of the other write may already have been consumed.
-fn written<T>(result: Result<T, ClusterError>) -> Result<T, Result<Outcome, TaskError>> {
-    result.map_err(not_written)
-}
-
+/// The result of a task whose write was refused. A conflict is not a failure: the task waits with a requeue, because the
+/// watch event of the other write may already have been consumed.
 fn not_written(error: ClusterError) -> Result<Outcome, TaskError> {
     if error.is_conflict() {
         Ok(Outcome::recheck("waiting to see what changed in the meantime", AFTER_CONFLICT))

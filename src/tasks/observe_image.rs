@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{CHILD_CHANGED, NodeScope};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Waits until the pod that was made for the grant runs the image that was asked for.
+/// Waits until the pod that was made for the grant runs the desired image.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObserveImage {}

@@ -3,11 +3,11 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeScope, Replacement, written};
+use super::{NodeScope, Replacement, not_written};
 use crate::cluster::{Kind, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Deletes the pod that was made for something else than the grant, and waits for the one that is made for it.
+/// Deletes the pod if it was not made for the grant, and waits for one that was.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplacePod {}
@@ -26,10 +26,10 @@ impl Task for ReplacePod {
             Replacement::Done => return Ok(Outcome::Done),
             Replacement::NotNow(outcome) => return Ok(outcome),
         };
-        if let Err(outcome) = written(scope.cluster.delete(Target::of(Kind::Pod, &pod.meta)).await) {
-            return outcome;
+        match scope.cluster.delete(Target::of(Kind::Pod, &pod.meta)).await {
+            Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
+            Err(error) => not_written(error),
         }
-        Ok(Outcome::waiting("waiting for the old pod to terminate"))
     }
 
     fn replayable(&self) -> bool {

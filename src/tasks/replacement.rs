@@ -1,5 +1,5 @@
-//! What a node's plan is about to replace. `replace-pod` asks it, and so may tasks that come before it and
-//! have to do something for the old pod: what they prepare is then exactly what will be taken down.
+//! Which pod a node's plan is about to replace. `replace-pod` uses this, and so can earlier tasks that have to prepare
+//! the old pod: they then prepare exactly the pod that will be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
 
-/// What there is to replace.
+/// The pod to be replaced, if any.
 #[derive(Clone, Debug)]
 pub enum Replacement {
-    /// This pod was made for something else than the grant and is to be taken down.
+    /// This pod was not made for the grant and is to be deleted.
     Due(Arc<ObservedPod>),
-    /// The pod that was made for the grant is there: nothing is to be replaced, or not any more.
+    /// The pod that was made for the grant exists: there is nothing to replace, or nothing any more.
     Done,
-    /// It cannot be told yet, or what the plan rests on is gone: a task answers with this.
+    /// It is not known yet, or the plan's assumptions no longer hold: the task returns this outcome.
     NotNow(Outcome),
 }
 
-/// How long a pod that says that it was made for the grant may be of a revision that is not known. The StatefulSet controller
-/// makes a pod first and then tells in the status of which revision, and the two are watched apart.
+/// How long the revision of a pod that claims to be made for the grant may be unknown. The StatefulSet controller
+/// creates a pod first and records its revision in the status later, and pods and StatefulSets are watched separately.
 const UNKNOWN_REVISION: Duration = Duration::from_secs(10);
 
 impl NodeScope {
-    /// How much longer it is waited for what the revision of this pod is.
+    /// How much longer to wait for the revision of this pod to become known.
     fn doubts_revision_for(&self, pod_uid: &str) -> Duration {
         UNKNOWN_REVISION.saturating_sub(self.memory.revision_unknown_for(pod_uid))
     }
 
-    /// Where nobody knows the revision of the pod, asks for the StatefulSet itself: its watch may be late. Answers whether it
-    /// has asked.
+    /// If the pod's revision is unknown, reads the StatefulSet from the API server: its watch may lag. Returns true if
+    /// the revision was unknown.
     pub(super) async fn asks_for_revision(&self) -> Result<bool, TaskError> {
         let node = self.require()?;
         let facts = self.facts(&node);
@@ -45,7 +45,7 @@ impl NodeScope {
         Ok(true)
     }
 
-    /// What there is to replace, once the StatefulSet holds the granted template.
+    /// The pod to be replaced, once the StatefulSet has the granted template.
     ///
     /// ```
     /// use windlass::engine::{Outcome, TaskContext, TaskError};
@@ -75,7 +75,7 @@ impl NodeScope {
         if !set.observed {
             return waiting("waiting for the StatefulSet controller to see the new template");
         }
-        // The pod that comes may be Ready before a status says which revision it is of, and the revision move meanwhile.
+        // The new pod may be Ready before a status reports its revision, and the revision may change in between.
         self.memory.learn_revision(&set.uid, &set.update_revision);
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");

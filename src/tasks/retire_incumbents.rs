@@ -10,7 +10,8 @@ use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 
-/// Waits until the incumbents are gone; where they go before their successors come, removes them.
+/// Waits until the incumbents are gone. If the strategy removes them before their successors are created, this task
+/// removes them.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetireIncumbents {}
@@ -43,7 +44,8 @@ impl Task for RetireIncumbents {
             return Ok(if left.is_empty() {
                 Outcome::Done
             } else {
-                // No other place tells what keeps them: the rollout is about nodes that are not made yet.
+                // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist
+                // yet.
                 let why = kept.map(|why| format!("; {why}")).unwrap_or_default();
                 Outcome::waiting(still_there(set, &left) + &why)
             });
@@ -52,7 +54,7 @@ impl Task for RetireIncumbents {
         if let Some(sentence) = retiring.and_then(|retiring| facts.kept(retiring)) {
             return Ok(Outcome::waiting(format!("waiting: {sentence}")));
         }
-        // Their removal is beside the plan: it goes on when a new plan takes the place of this one.
+        // The removal does not depend on this plan: it continues if a new plan replaces this one.
         let due = retiring.map(|r| facts.removal_of(r));
         Ok(match due.and_then(|due| (due - cx.now).to_std().ok()).filter(|wait| !wait.is_zero()) {
             Some(wait) => {
@@ -64,7 +66,7 @@ impl Task for RetireIncumbents {
     }
 }
 
-/// One that does not go keeps a rollout waiting, so it is named.
+/// An object that is not removed blocks the rollout, so the message names it.
 fn still_there(set: &SetName, left: &[String]) -> String {
     let names: Vec<&str> = left.iter().map(String::as_str).collect();
     format!("waiting for set {set} to go; what is left of it: {}", some_of(&names))

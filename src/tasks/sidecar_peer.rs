@@ -1,4 +1,4 @@
-//! A node's sidecar as tasks ask it: where it answers, and which one it is.
+//! How tasks query a node's sidecar: whether it can be queried yet, and at which URL.
 
 use super::NodeScope;
 use crate::api::Sidecar;
@@ -7,17 +7,17 @@ use crate::cluster::observed::{ContainerState, ObservedNode, ObservedPod};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
 
-/// Whether a pod's sidecar can be asked yet. Before it runs there is nothing to ask: a time-out would say nothing.
+/// True if a pod's sidecar can be queried. Before it runs there is nothing to query, and a timeout would mean nothing.
 pub(super) fn is_there(sidecar: &Sidecar, pod: &ObservedPod) -> bool {
     let runs = |c: &&ContainerState| c.running;
     if sidecar.is_injected() {
         return pod.containers.iter().filter(runs).any(|c| c.name == SIDECAR_CONTAINER);
     }
-    // Nobody shows when one runs that is not in the pod; its application is.
+    // A sidecar outside of the pod has no container status, so the application's containers are checked.
     pod.containers.iter().filter(runs).any(|c| !c.init)
 }
 
-/// What the sidecar of a node's running pod last said to this wish. An error is a sentence: there is nowhere to ask.
+/// The last answer of the running pod's sidecar to this request. An error is a sentence: there is no URL to query.
 pub(super) fn ask(
     scope: &NodeScope,
     node: &ObservedNode,

@@ -11,7 +11,8 @@ use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::progress::why_without_height;
 
-/// Which old nodes have said no height, since when that is waited for, and why it is not known of the first.
+/// A sentence if the old nodes cannot be asked to halt yet: the nodes whose height is not known, since when, and why
+/// for the first of them, or else the nodes that do not exist.
 fn heights(fleet: &FleetScope) -> Option<String> {
     let facts = fleet.facts();
     let Some(first) = facts.without_height().next() else {
@@ -40,7 +41,7 @@ fn heights(fleet: &FleetScope) -> Option<String> {
     ))
 }
 
-/// Asks the incumbents to halt, by their specs: their executors ask their sidecars.
+/// Asks the incumbents to halt, by fields of their specs; the executor of each node asks its sidecar.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitHalt {}
@@ -55,7 +56,7 @@ impl Task for SubmitHalt {
             Ensured::Whole(entrants) => entrants.running(),
             Ensured::NotNow(outcome) => return Ok(outcome),
         };
-        // There is no way back from here, so it has to be persisted first that this is where we are.
+        // This cannot be undone, so the stage has to be persisted first.
         if rollout.is_revocable() || rollout.halt_height == 0 {
             return Ok(match (running, heights(fleet)) {
                 (Outcome::Done, Some(missing)) => Outcome::waiting(missing),
@@ -63,7 +64,8 @@ impl Task for SubmitHalt {
                 (waiting, _) => waiting,
             });
         }
-        // They ran when this was recorded. Where some were asked already the others halt at the same height.
+        // The entrants ran when the stage was recorded. If some incumbents were asked already, the others have to halt
+        // at the same height.
         if running != Outcome::Done && !entrants::is_begun(fleet, &rollout) {
             return Ok(running);
         }

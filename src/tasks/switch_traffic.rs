@@ -10,7 +10,7 @@ use crate::apply::traffic;
 use crate::cluster::{Kind, Part, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
-/// Moves the fleet's Service to the entrants, in one write. What follows from it is the status's business.
+/// Moves the fleet's Service to the entrants, in one patch. The status write records what follows from that.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchTraffic {}
@@ -29,14 +29,14 @@ impl Task for SwitchTraffic {
             && rollout.stage == Stage::Promoting
             && traffic::is_at(service, &rollout.entrant)
         {
-            // They carry the traffic already: what they need from now on they get in waves.
+            // The entrants carry the traffic already: further changes to them are limited by waves.
             return Ok(Outcome::Done);
         }
         let entrants = match entrants::ensure_entrants(fleet, &cx.plan.id).await? {
             Ensured::Whole(entrants) => entrants,
             Ensured::NotNow(outcome) => return Ok(outcome),
         };
-        // Nothing may be moved before it is persisted that it will be.
+        // Traffic must not move before it is persisted that it will.
         let rollout = &entrants.rollout;
         if rollout.stage != Stage::Promoting {
             return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
@@ -51,8 +51,8 @@ impl Task for SwitchTraffic {
         if let Some(service) = service().filter(|service| !traffic::is_at(service, &rollout.entrant)) {
             let target = Target::of(Kind::Service, &service.meta);
             let ops = traffic::move_to(&service, &rollout.entrant);
-            if let Err(outcome) = super::written(fleet.cluster.patch(target, Part::Main, ops).await) {
-                return outcome;
+            if let Err(error) = fleet.cluster.patch(target, Part::Main, ops).await {
+                return super::not_written(error);
             }
         }
         Ok(Outcome::Done)

@@ -14,7 +14,7 @@ use crate::planner::fleet::{WAITS_TO_BE_RESUMED, hooks, next_grants, progress};
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateNodeSpecs {
-    /// How far: an index into `inPlace.steps`. None: to the end.
+    /// The index in `inPlace.steps` of the step up to which nodes are updated; `None` for all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     step: Option<usize>,
 }

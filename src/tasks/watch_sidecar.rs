@@ -1,5 +1,5 @@
-//! Having a node's sidecar asked again and again while the fleet's rollout waits for what it says: whether the application
-//! has caught up, and whether it has halted. The wish stands in the node's spec, the answer in its status.
+//! Queries a node's sidecar repeatedly while the fleet's rollout waits for what it reports: whether the application has
+//! caught up, and whether it has halted. The node's spec has the request, its status the answer.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::planner::node::status::SidecarAnswer;
 use super::NodeScope;
 use super::sidecar_peer::{ask, is_there};
 
-/// How often, in seconds, a height is written that is all that changed, where the node's own deadline is a long one.
+/// How often, in seconds, a status is written if only the height has changed and the node's progress deadline is long.
 const HEIGHT_SECONDS: i64 = 30;
 
-/// What came of having a node's sidecar asked.
+/// The result of querying a node's sidecar.
 #[derive(Debug)]
 pub struct Watched {
-    /// What it last said, for the node's status.
+    /// The sidecar's last answer, for the node's status.
     pub status: Option<SidecarStatus>,
-    /// When to look again.
+    /// When to requeue.
     pub again: Option<Duration>,
 }
 
-/// Has the sidecar asked if there is a wish to.
+/// Queries the sidecar, if the node's spec asks for that.
 #[must_use]
 pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
     let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
@@ -36,7 +36,7 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
         return Watched { status: None, again: None };
     };
     let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
-    // Before it runs there is nothing to ask; its start is an event.
+    // There is nothing to query before the sidecar runs. Its start is a watch event.
     let Some(sidecar) = spec.sidecar.as_ref().filter(|sidecar| is_there(sidecar, &pod)) else {
         return Watched { status: before, again: Some(ASK_AGAIN) };
     };
@@ -67,7 +67,7 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
     Watched { status, again: Some(heard.again) }
 }
 
-/// What a status says of an answer.
+/// The status for an answer.
 fn status_of(said: SidecarReport, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
     let SidecarReport { ready: _, caught_up, height, halted, refusal } = said;
     let halt_task_id = if spec.halt_height > 0 { spec.halt_task_id.clone() } else { String::new() };
@@ -75,15 +75,15 @@ fn status_of(said: SidecarReport, pod_uid: &str, spec: &StatefulNodeSpec) -> Sid
     SidecarStatus { pod_uid: pod_uid.to_owned(), caught_up, height, halted, halt_task_id, message }
 }
 
-/// What is worth a write. A height changes all the time: where nothing else does, the one that was written stands for a
-/// while.
+/// The status to write. The height changes all the time: if nothing else has changed, the height that was written last
+/// is kept for a while.
 fn without_small_steps(
     scope: &NodeScope,
     node: &ObservedNode,
     before: Option<&SidecarStatus>,
     said: SidecarStatus,
 ) -> SidecarStatus {
-    // As long as nobody waits for it to grow it is enough that it has said one.
+    // Until the node is asked to halt nobody waits for the height to grow, so the first one reported is enough.
     if !node.spec.as_ref().is_ok_and(|spec| spec.halt_height > 0) {
         let height = before.and_then(|b| b.height).or(said.height);
         return SidecarStatus { height, ..said };
@@ -95,7 +95,8 @@ fn without_small_steps(
     if recent && only_height == *before { only_height } else { said }
 }
 
-/// A height that grows has to be seen to before a wait for it counts as standing still.
+/// How often a new height is written. A growing height has to be observed within the deadline, or the wait counts as
+/// stalled.
 fn height_interval(deadline_seconds: i64) -> Duration {
     let seconds = (deadline_seconds / 2).min(HEIGHT_SECONDS);
     ASK_AGAIN.max(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))

@@ -11,7 +11,7 @@ use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
 use windlass::planner::node::{
-    LiveSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template,
+    LiveStatefulSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template,
 };
 
 use crate::hooks;
@@ -88,7 +88,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
     let (version, granted, spent) = node.spec();
     let rendered = hash_of(version, operator);
     let is_known = node.template != EDITED && (node.remembered || node.recorded || node.template == rendered);
-    let live = LiveSet {
+    let live = LiveStatefulSet {
         uid: "set".to_owned(),
         generation: 1,
         template: if is_known { Template::At(text(node.template).into()) } else { Template::Unknown },
@@ -130,9 +130,9 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         grant_id: Some("grant".into()),
         spent_grant_id: Some(if spent { "grant" } else { "before" }.into()),
         set: match node.set {
-            Set::Missing => SetFact::Missing,
-            Set::Leaving => SetFact::Leaving,
-            Set::Live => SetFact::Live(live),
+            Set::Missing => StatefulSetFact::Missing,
+            Set::Leaving => StatefulSetFact::Leaving,
+            Set::Live => StatefulSetFact::Live(live),
         },
         pod: is_there.then_some(pod),
         refused: None,
@@ -247,11 +247,11 @@ fn carry_out(
         let granted = facts.live().is_some() && facts.template_is_granted();
         if !granted {
             return match facts.set {
-                SetFact::Leaving => (doing, None),
+                StatefulSetFact::Leaving => (doing, None),
                 _ if !facts.can_render() => (doing, None),
-                SetFact::Missing => (doing, Some(Effect::CreateSet(rendered))),
-                SetFact::Live(_) if facts.is_kept_by_spent_grant() => (doing, None),
-                SetFact::Live(_) => (doing, Some(Effect::WriteTemplate(rendered))),
+                StatefulSetFact::Missing => (doing, Some(Effect::CreateSet(rendered))),
+                StatefulSetFact::Live(_) if facts.is_kept_by_spent_grant() => (doing, None),
+                StatefulSetFact::Live(_) => (doing, Some(Effect::WriteTemplate(rendered))),
             };
         }
     }

@@ -86,7 +86,7 @@ impl Child {
         let at = HookPoint::BeforeNode;
         self.is_at_hook().then(|| AtHook {
             hook: at.as_str().to_lowercase(),
-            at: Some(at),
+            point: Some(at),
             failed: self.hook == HookState::Failed,
             ..AtHook::default()
         })

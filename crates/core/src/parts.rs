@@ -1,19 +1,19 @@
-//! Which parts of an object's JSON are read: what nobody looks at is passed over as it is parsed.
+//! Which parts of an object's JSON are read: everything else is skipped during parsing.
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Which parts of a JSON value are read. What is said of a list is said of each of its entries.
+/// Which parts of a JSON value are read. For a list, this applies to each of its entries.
 #[derive(Clone, Copy, Debug)]
 pub enum Parts {
-    /// All of it.
+    /// Everything.
     All,
-    /// None of it.
+    /// Nothing.
     Nothing,
-    /// These parts of these fields.
+    /// Only these fields, and only these parts of them.
     Only(&'static [(&'static str, Parts)]),
-    /// All of it, but of these fields these parts.
+    /// Everything, but only these parts of these fields.
     But(&'static [(&'static str, Parts)]),
 }
 
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Parts {
     }
 }
 
-/// Reads a field's name, and says which parts of it are read; none: it is passed over.
+/// Reads a field's name and looks up which of its parts are read; `None` if the field is skipped.
 struct Field(Parts);
 
 impl<'de> DeserializeSeed<'de> for Field {

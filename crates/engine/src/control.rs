@@ -1,5 +1,4 @@
-//! What is done to a plan from outside: another takes its place, a person stops it, skips one of its
-//! tasks, or asks for another try.
+//! Operations on a plan from outside the executor: supersede or abort it, skip one of its tasks, retry a failed task.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -10,14 +9,14 @@ use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
 use super::seed::PlanSeed;
 
-/// Ends an active plan because another takes its place; none of its tasks acts again. Whether it was
-/// active: a plan that is over stays as it ended.
+/// Ends an active plan as Superseded because another plan replaces it; none of its tasks runs again. Returns false, and
+/// changes nothing, if the plan has already ended.
 pub fn supersede(plan: &mut Plan, now: DateTime<Utc>) -> bool {
     end(plan, PlanState::Superseded, now)
 }
 
-/// Ends an active plan because a person asked for it; none of its tasks acts again. Whether it was
-/// active: a plan that is over stays as it ended.
+/// Ends an active plan as Aborted at a user's request; none of its tasks runs again. Returns false, and changes
+/// nothing, if the plan has already ended.
 pub fn abort(plan: &mut Plan, now: DateTime<Utc>) -> bool {
     end(plan, PlanState::Aborted, now)
 }
@@ -32,18 +31,18 @@ fn end(plan: &mut Plan, state: PlanState, now: DateTime<Utc>) -> bool {
     true
 }
 
-/// Why a task is not skipped.
+/// Why a task cannot be skipped.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SkipRefused {
     /// The plan has no such task.
     #[error("task {task_id} cannot be skipped: plan {plan_id} has no such task")]
     NoSuchTask {
-        /// The task that was named.
+        /// The requested task.
         task_id: String,
-        /// The plan that was looked into.
+        /// The plan's ID.
         plan_id: PlanId,
     },
-    /// The plan is over.
+    /// The plan has ended.
     #[error("task {task_id} cannot be skipped: its plan is {state:?}")]
     PlanOver {
         /// The task.
@@ -51,15 +50,15 @@ pub enum SkipRefused {
         /// How the plan ended.
         state: PlanState,
     },
-    /// The task is over.
+    /// The task has ended.
     #[error("task {task_id} cannot be skipped: it is {state:?}")]
     TaskOver {
         /// The task.
         task_id: String,
-        /// How it ended.
+        /// Its final state.
         state: TaskState,
     },
-    /// Tasks of its type must be done.
+    /// Tasks of this type cannot be skipped.
     #[error("task {task_id} cannot be skipped: a task of type {type_} must be done")]
     NotSkippable {
         /// The task.
@@ -67,13 +66,13 @@ pub enum SkipRefused {
         /// Its type.
         type_: String,
     },
-    /// What it is cannot be told.
+    /// The task's type or params cannot be resolved.
     #[error("it cannot be told whether it may be skipped: {0}")]
     Unresolved(#[from] ResolveError),
 }
 
-/// Marks a task of an active plan, the current one or a later one, as skipped, if its type allows that.
-/// A task that was skipped before stays so, without an error.
+/// Marks the current task of an active plan, or a later one, as Skipped if its type allows that. Skipping a skipped
+/// task again succeeds and changes nothing.
 pub fn skip(
     plan: &mut Plan,
     task_id: &str,
@@ -87,7 +86,7 @@ pub fn skip(
     };
     match record.state {
         TaskState::Skipped => return Ok(()),
-        // One that failed and has its plan hold may be gone on without.
+        // A failed task that holds its plan may be skipped.
         TaskState::Failed if plan_state == PlanState::Active && current => {}
         state @ (TaskState::Complete | TaskState::Failed) => {
             return Err(SkipRefused::TaskOver { task_id: task_id.to_owned(), state });
@@ -109,13 +108,14 @@ pub fn skip(
     Ok(())
 }
 
-/// The task that has failed and has its active plan hold, if one has.
+/// The failed task that holds an active plan, if there is one.
 #[must_use]
 pub fn held_by(plan: &Plan) -> Option<&TaskRecord> {
     plan.current_task().filter(|task| plan.is_active() && task.state == TaskState::Failed)
 }
 
-/// Has the task that failed run again, in the same plan, as a new attempt. Whether there was one.
+/// Resets the failed task that holds the plan, so that it runs again in the same plan as a new attempt. Returns false
+/// if no task holds the plan.
 pub fn try_again(plan: &mut Plan) -> bool {
     let Some(record) = held_task(plan) else { return false };
     record.state = TaskState::Pending;
@@ -128,7 +128,8 @@ pub fn try_again(plan: &mut Plan) -> bool {
     true
 }
 
-/// Goes on without the task that failed; its message stays. Whether there was one.
+/// Marks the failed task that holds the plan as Skipped, so that the plan continues; the task's message stays. Returns
+/// false if no task holds the plan.
 pub fn pass_over(plan: &mut Plan) -> bool {
     let Some(record) = held_task(plan) else { return false };
     record.state = TaskState::Skipped;
@@ -140,7 +141,7 @@ fn held_task(plan: &mut Plan) -> Option<&mut TaskRecord> {
     plan.tasks.get_mut(current).filter(|task| task.state == TaskState::Failed)
 }
 
-/// What a plan is made of that tries again what this one failed to do: the next attempt at its target.
+/// The seed of a plan that retries this one: the next attempt at the same target.
 #[must_use]
 pub fn retry_seed<'a>(plan: &'a Plan, uid: &'a str, now: DateTime<Utc>) -> PlanSeed<'a> {
     PlanSeed {

@@ -1,5 +1,5 @@
-//! What tasks work with. The engine does not know what that is: an environment holds one value of each
-//! type, so that a user's own task can bring its own dependencies.
+//! The dependencies of tasks. An environment holds one value per type; the engine does not know the types, so a custom
+//! task can bring its own dependencies.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::error::TaskError;
 
-/// One value of each type. A clone is cheap and shares the values; a layer adds to an environment, or
-/// hides parts of it, without changing it.
+/// One value per type. Clones are cheap and share the values. A layer adds values to an environment, or shadows some of
+/// them, without changing it.
 #[derive(Clone, Default)]
 pub struct Env {
     layer: Arc<Layer>,
@@ -34,7 +34,7 @@ impl Env {
         Self::default()
     }
 
-    /// This environment and a value, which takes the place of one of the same type.
+    /// Adds a value. It replaces a value of the same type.
     #[must_use]
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let entry = Entry { type_name: type_name::<T>(), value: Arc::new(value) };
@@ -42,7 +42,7 @@ impl Env {
         self
     }
 
-    /// An environment over this one, which it shares: for what belongs to one reconcile only.
+    /// A new, empty layer on top of this environment, for values that belong to a single reconcile.
     #[must_use]
     pub fn layer(&self) -> Self {
         Self { layer: Arc::new(Layer { values: BTreeMap::new(), below: Some(self.clone()) }) }
@@ -62,8 +62,8 @@ impl Env {
         None
     }
 
-    /// The value of a type; where there is none, a terminal error that names the type: the program was
-    /// put together wrongly, and trying again would not help.
+    /// The value of a type. If there is none, returns a terminal error that names the type: the program is set up
+    /// wrongly, and a retry would not help.
     pub fn get<T: Any + Send + Sync>(&self) -> Result<&T, TaskError> {
         self.find().ok_or_else(|| {
             TaskError::terminal(format!(

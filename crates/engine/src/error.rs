@@ -1,57 +1,57 @@
-//! Why a task cannot go on, and why a record of one cannot be run.
+//! Errors of tasks, and errors of resolving a task's record to its code.
 
 use std::time::Duration;
 
-/// Why a task could not go on.
+/// An error that a task returns.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TaskError {
-    /// Trying again would not help: the task fails, and its plan with it.
+    /// A retry would not help: the task fails, and its plan with it.
     #[error("{message}")]
     Terminal {
         /// Why, in a sentence for the user.
         message: String,
     },
-    /// It may work another time: it is run again, for ever.
+    /// A retry may succeed: the task runs again after a backoff, without limit.
     #[error("{message}")]
     Transient {
         /// Why, in a sentence for the user.
         message: String,
-        /// How long the other side asked us to wait. It lengthens the backoff, and never shortens it.
+        /// How long the peer asked us to wait. It can lengthen the backoff, never shorten it.
         retry_after: Option<Duration>,
     },
 }
 
 impl TaskError {
-    /// An error that trying again would not help.
+    /// An error that a retry cannot resolve.
     pub fn terminal(message: impl Into<String>) -> Self {
         Self::Terminal { message: message.into() }
     }
 
-    /// An error that may be gone another time.
+    /// An error that a retry may resolve.
     pub fn transient(message: impl Into<String>) -> Self {
         Self::Transient { message: message.into(), retry_after: None }
     }
 
-    /// An error that may be gone another time, and how long the other side asked us to wait.
+    /// An error that a retry may resolve, with the wait that the peer asked for.
     pub fn transient_after(message: impl Into<String>, retry_after: Duration) -> Self {
         Self::Transient { message: message.into(), retry_after: Some(retry_after) }
     }
 }
 
-/// Why a task's record cannot be turned into a task.
+/// Why a task's record cannot be resolved to a task.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ResolveError {
-    /// No code of this type is in this program: another version wrote it, or it is misspelt.
+    /// This program has no task of this type: another version wrote the record, or the type is misspelt.
     #[error("task {task_id} is of the unknown type {type_:?}; known types: {}", known.join(", "))]
     UnknownType {
         /// The task.
         task_id: String,
         /// Its type.
         type_: String,
-        /// The types that are known, in order.
+        /// The known types, sorted.
         known: Vec<String>,
     },
-    /// The type is known, and the params are not what it takes.
+    /// The type is known, but it does not accept the params.
     #[error("the params of task {task_id} of type {type_} cannot be read: {reason}")]
     BadParams {
         /// The task.

@@ -1,5 +1,5 @@
-//! Carries a plan out: runs its tasks in order until one has to wait. Writes nothing itself; what it
-//! changes is the plan in memory, and its caller persists that.
+//! Executes a plan: runs its tasks in order until one has to wait. It changes only the plan in memory; the caller
+//! persists it.
 
 use std::time::Duration;
 
@@ -17,42 +17,41 @@ use super::task::{Due, Outcome, TaskContext};
 const BACKOFF_MIN_MS: u64 = 500;
 /// The backoff stays below this, in milliseconds.
 const BACKOFF_MAX_MS: u64 = 60_000;
-/// However long the other side asks us to wait, we try again after this, in milliseconds.
+/// The longest wait that a peer can ask for, in milliseconds.
 const RETRY_AFTER_MAX_MS: u64 = 600_000;
-/// The longest deadline, ten years in seconds: a time that every reader of the status can still read.
+/// The longest deadline: ten years, in seconds. Every reader of the status can still parse the resulting time.
 const DEADLINE_MAX_SECONDS: i64 = 315_360_000;
 
-/// How far a plan got.
+/// The result of advancing a plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Advance {
-    /// The plan is Complete or Failed now, or it was over before.
+    /// The plan is now Complete or Failed, or it had already ended.
     Ended,
     /// A task has to wait.
     Waiting {
-        /// When to look again if no event comes first; `None`: an event will come.
+        /// When to requeue if no event arrives first; `None` if an event will arrive.
         recheck_after: Option<Duration>,
     },
-    /// A task is done that must not be run again once a later one has acted: persist the plan, then call
-    /// again.
+    /// A task is done that must not run again once a later task has acted: persist the plan, then call again.
     Checkpoint,
-    /// The current task has failed, and the plan holds until somebody decides.
+    /// The current task has failed and holds the plan until a retry, a skip, or the end of the plan.
     Held,
-    /// What a completed task established no longer holds; the plan is Superseded now.
+    /// The result of a completed task no longer holds; the plan is now Superseded.
     Invalidated {
-        /// A word in camel case, for history.
+        /// The reason for the history, in camel case.
         reason: String,
         /// What was found, in a sentence.
         message: String,
     },
 }
 
-/// Runs an active plan's tasks, from the first that is not over, until one has to wait, must be persisted,
-/// or the plan ends. A plan that is not active is left as it is, and so is one whose current task failed in
-/// passing and backs off: events come at any time, and must not turn a backoff into a hot loop.
+/// Runs the tasks of an active plan, from the first that is neither Complete nor Skipped, until one has to wait or must
+/// be persisted, or the plan ends. Changes nothing if the plan is not active, or while its current task backs off after
+/// a transient error: events arrive at any time and must not turn a backoff into a hot loop.
 ///
-/// `default_deadline_seconds` is after how long a task that does not say so itself counts as stalled; a
-/// change of it counts at once.
+/// A task without a deadline of its own counts as stalled after `default_deadline_seconds`. A change of this value
+/// applies at once.
 pub async fn advance(
     plan: &mut Plan,
     registry: &Registry,
@@ -160,14 +159,14 @@ async fn step(
 }
 
 fn wait(record: &mut TaskRecord, message: &str, recheck_after: Option<Duration>) -> Step {
-    // The task got through: the next failure in passing is the first of a new row.
+    // The run succeeded: the next transient error is counted as the first again.
     record.attempts = 0;
     say(record, message);
     Step::Stop(Advance::Waiting { recheck_after })
 }
 
-/// How long to wait after so many failures in a row, the first being 1: from 0.5 s, doubling, below 60 s.
-/// Spread by jitter, which is drawn from the key, so that a run can be replayed.
+/// The wait after this many consecutive failures (1 is the first): from 0.5 s, doubling, below 60 s. The jitter is
+/// derived from the key, so that a run can be replayed.
 #[must_use]
 pub fn backoff(key: &str, attempts: u32) -> Duration {
     let doublings = attempts.saturating_sub(1).min(16);
@@ -189,8 +188,8 @@ pub fn next_deadline(plan: &Plan) -> Option<DateTime<Utc>> {
     plan.current_task().filter(|task| plan.is_active() && task.state != TaskState::Failed)?.deadline
 }
 
-/// A plan is only carried out if it is one that this engine could have written: what it finds elsewhere
-/// (cut short, put together by hand) would let it act out of order or succeed over nothing.
+/// Checks that this engine could have written the plan. A plan that was truncated or edited manually could run tasks
+/// out of order, or complete without doing anything, and is not executed.
 pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     if plan.tasks.is_empty() {
         return Err(format!("plan {} has no tasks: there is nothing that it could have done", plan.id));
@@ -213,8 +212,8 @@ pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     Ok(())
 }
 
-/// How much of the current task's backoff is left. More than there can ever be was written by a clock that
-/// has since been set back, and does not count.
+/// What is left of the current task's backoff. If it is longer than any backoff can be, it was written before the clock
+/// was set back, and is ignored.
 fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     let left = (plan.retry_at? - now).to_std().ok()?;
     (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
@@ -222,8 +221,8 @@ fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
 
 fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: Option<i64>) {
     record.state = TaskState::Running;
-    // A start in the future was written by a clock that has since been set back; the deadline would be
-    // late by as much. One that had no deadline, and has one by now, begins its time now.
+    // A start in the future was written before the clock was set back; the deadline would be late by that much. A task
+    // that had no deadline and has one now starts its time now.
     let had_none = record.deadline.is_none() && deadline_seconds.is_some();
     let start = record.started_at.filter(|_| !had_none).map_or(now, |start| start.min(now));
     record.started_at = Some(start);

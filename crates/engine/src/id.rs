@@ -1,4 +1,4 @@
-//! The IDs of plans and tasks, and the deterministic jitter that is drawn from them.
+//! The IDs of plans and tasks, and the deterministic jitter that is derived from them.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,21 +6,21 @@ use sha2::{Digest, Sha256};
 
 use super::seed::PlanSeed;
 
-/// What the types have in common that keep an ID as text, which is not empty: a tuple struct around a `Box<str>` or
-/// a `Cow<'static, str>`.
+/// The common implementation of ID types: tuple structs around a non-empty `Box<str>` or `Cow<'static, str>`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! text_id {
     ($name:ident) => {
         impl $name {
-            /// The one that is written down somewhere: in a field of an object, an annotation, a plan. An empty text is none.
+            /// Reads an ID from where it is recorded: a field of an object, an annotation, a plan. `None` if the text
+            /// is empty.
             #[must_use]
             pub fn recorded(text: impl Into<String>) -> Option<Self> {
                 let text = text.into();
                 (!text.is_empty()).then(|| Self(text.into()))
             }
 
-            /// Its text.
+            /// The ID as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -57,7 +57,7 @@ macro_rules! text_id {
             }
         }
 
-        /// Where there may be none: none is equal to no text.
+        /// Compares an optional ID. `None` equals no ID.
         impl PartialEq<$name> for Option<$name> {
             fn eq(&self, other: &$name) -> bool {
                 self.as_ref() == Some(other)
@@ -66,7 +66,8 @@ macro_rules! text_id {
     };
 }
 
-/// A plan's ID: 10 hex digits, never the same twice for one object. One that was read may be anything that a hand wrote there.
+/// A plan's ID: 10 hex digits, unique for each object. An ID that was read from a status may be any text, since a
+/// person may have edited it.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct PlanId(Box<str>);
@@ -91,7 +92,7 @@ impl From<&PlanId> for String {
     }
 }
 
-/// The ID of a new plan, made of everything that tells it from others of its object.
+/// The ID of a new plan, derived from everything that distinguishes it from other plans of its object.
 pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> PlanId {
     let start = seed.now.to_rfc3339_opts(SecondsFormat::Micros, true);
     let attempt = seed.attempt.to_string();
@@ -99,13 +100,13 @@ pub(super) fn plan_id(recipe: &str, seed: &PlanSeed<'_>) -> PlanId {
     PlanId(format!("{:010x}", digest >> 24).into())
 }
 
-/// The ID that a plan of an object gets whose own is lost: another one at each time that one is.
+/// The ID for a plan whose own ID was lost. It depends on the time, so a plan whose ID is lost later gets another one.
 #[must_use]
 pub fn lost_plan_id(uid: &str, now: DateTime<Utc>) -> PlanId {
     plan_id("", &PlanSeed { uid, target_hash: "", now, attempt: 0, disambiguator: "lost" })
 }
 
-/// Whether a text has the form of a plan's ID.
+/// True if a text has the form of a plan's ID.
 #[must_use]
 pub fn is_plan_id(text: &str) -> bool {
     text.len() == 10 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -117,13 +118,13 @@ pub fn task_id(plan_id: &PlanId, index: usize) -> String {
     format!("{plan_id}-{index}")
 }
 
-/// A number below `bound` that looks random and is always the same for the same key and turn.
+/// A pseudo-random number below `bound`, always the same for the same key and turn.
 pub(super) fn jitter(key: &str, turn: u32, bound: u64) -> u64 {
     digest(&[key, &turn.to_string()]).checked_rem(bound).unwrap_or(0)
 }
 
-/// The first 64 bits of the SHA-256 of some fields, each led by its length: no two lists of fields are
-/// hashed as the same bytes.
+/// The first 64 bits of the SHA-256 of some fields. Each is prefixed with its length, so that no two lists of fields
+/// hash the same bytes.
 fn digest(fields: &[&str]) -> u64 {
     let mut hasher = Sha256::new();
     for field in fields {

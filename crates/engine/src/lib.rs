@@ -1,4 +1,4 @@
-//! Plans, tasks, the registry, recipes and the executor. Knows nothing of Kubernetes; could drive anything.
+//! Plans, tasks, the task registry, recipes and the executor. Independent of Kubernetes.
 
 pub mod control;
 pub mod env;

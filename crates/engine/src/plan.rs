@@ -1,4 +1,4 @@
-//! A plan and its tasks as they are persisted.
+//! The persisted form of a plan and its tasks.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -8,46 +8,46 @@ use super::id::PlanId;
 use super::seed::Step;
 use super::sentence::{MAX_FAILURE_BYTES, cut};
 
-/// Where a plan stands.
+/// The state of a plan.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum PlanState {
-    /// It is being carried out.
+    /// It is being executed.
     Active,
-    /// All its tasks are done.
+    /// All its tasks are done or skipped.
     Complete,
-    /// A task failed for good, or the plan could not be read.
+    /// A task failed permanently, or the plan could not be read.
     Failed,
-    /// Another plan took its place.
+    /// Another plan replaced it, or what it was for no longer applies.
     Superseded,
-    /// A person stopped it.
+    /// A user aborted it.
     Aborted,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum TaskState {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// Begun, and waiting for something.
+    /// Started, and waiting for something.
     Running,
     /// Done.
     Complete,
-    /// Failed for good.
+    /// Failed; it runs again only if a retry resets it.
     Failed,
-    /// It need not be done: a person said so, or it found so itself.
+    /// It does not have to run: a user skipped it, or it found that it does not apply.
     Skipped,
 }
 
 impl TaskState {
-    /// Whether a plan may move past a task in this state.
+    /// True if a plan may move past a task in this state.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Complete | Self::Skipped)
     }
 }
 
-/// One step of a plan as it is persisted: the type's name and its params in raw form, resolved through
-/// the registry only when it runs, so that an unknown type can still be read, shown and written back.
+/// One step of a plan as it is persisted, with the type's name and the raw params. They are resolved through the
+/// registry only when the task runs, so that an unknown type can still be read, shown and written back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskRecord {
@@ -59,24 +59,24 @@ pub struct TaskRecord {
     /// The task's fields.
     #[serde(default = "empty_object", skip_serializing_if = "is_empty_object")]
     pub params: Value,
-    /// Where it stands.
+    /// Its state.
     pub state: TaskState,
-    /// How often in a row it failed in passing.
+    /// The number of consecutive transient errors.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// Which time it is that it is tried, from the second on, which a person asked for.
+    /// The number of the attempt, from the second one (after a retry) on; 0 during the first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
-    /// What it remembers from one run to the next.
+    /// What the task keeps from one run to the next.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub progress: Value,
     /// When it first ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<DateTime<Utc>>,
-    /// When it was over.
+    /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<DateTime<Utc>>,
-    /// After this it counts as stalled.
+    /// The time from which it counts as stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<DateTime<Utc>>,
     /// What it waits for, or why it failed, in a sentence.
@@ -84,19 +84,19 @@ pub struct TaskRecord {
     pub message: String,
 }
 
-/// What is being done to an object: an ordered list of tasks, persisted before the first of them acts.
+/// An ordered list of tasks that changes an object. It is persisted before the first task acts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// Its ID.
     pub id: PlanId,
-    /// The recipe that the plan was made from.
+    /// The recipe that the plan was created from.
     pub recipe: String,
-    /// What the plan goes to.
+    /// The hash of the plan's target.
     pub target_hash: String,
-    /// Where it stands.
+    /// Its state.
     pub state: PlanState,
-    /// When it was made.
+    /// When it was created.
     pub started_at: DateTime<Utc>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,11 +104,11 @@ pub struct Plan {
     /// How many plans to this target failed before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
-    /// When what failed is tried again, if it is: the current task of an active plan that failed in
-    /// passing (the engine keeps this), or a failed plan as a whole (whoever retries plans keeps it).
+    /// When the next retry is due, if any: of the current task of an active plan after a transient error (set by the
+    /// engine), or of a failed plan as a whole (set by whoever retries plans).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<DateTime<Utc>>,
-    /// Its steps.
+    /// Its tasks, in order.
     pub tasks: Vec<TaskRecord>,
     /// Why it failed, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -116,7 +116,7 @@ pub struct Plan {
 }
 
 impl TaskRecord {
-    /// The record of a step of which nothing has been done.
+    /// The record of a step that has not started.
     #[must_use]
     pub fn pending(id: String, step: &Step) -> Self {
         Self {
@@ -142,25 +142,25 @@ impl Plan {
         serde_json::to_value(self).unwrap_or(Value::Null)
     }
 
-    /// Reads the stored form; an error is a sentence that names what cannot be read.
+    /// Reads the stored form. The error is a sentence that names what cannot be read.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         Self::deserialize(value)
             .map_err(|e| cut(&format!("the persisted plan cannot be read: {e}"), MAX_FAILURE_BYTES))
     }
 
-    /// Whether it is being carried out.
+    /// True if it is being executed.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.state == PlanState::Active
     }
 
-    /// The index of the first task that is not over, if any.
+    /// The index of the first task that is neither Complete nor Skipped, if any.
     #[must_use]
     pub fn current(&self) -> Option<usize> {
         self.tasks.iter().position(|t| !t.state.is_over())
     }
 
-    /// The first task that is not over, if any.
+    /// The first task that is neither Complete nor Skipped, if any.
     #[must_use]
     pub fn current_task(&self) -> Option<&TaskRecord> {
         self.current().and_then(|i| self.tasks.get(i))

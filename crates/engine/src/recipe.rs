@@ -8,29 +8,29 @@ use super::id::{plan_id, task_id};
 use super::plan::{Plan, PlanState, TaskRecord};
 use super::seed::{PlanSeed, Step};
 
-/// The most tasks that a recipe may have: a plan lives in an object's status, which is bounded.
+/// The maximum number of tasks in a recipe: a plan is stored in an object's status, whose size is limited.
 pub const MAX_TASKS: usize = 32;
 
 /// A named list of steps.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Its name, in camel case: what a plan's `recipe` says.
+    /// Its name, in camel case: the value of a plan's `recipe`.
     pub name: String,
     /// Its steps, first to last.
     pub tasks: Vec<Step>,
 }
 
-/// Why a recipe is of no use.
+/// Why a recipe is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecipeError {
-    /// Its text is no recipe.
+    /// Its text is not a recipe.
     #[error("the recipe cannot be read: {0}")]
     Unreadable(String),
     /// It has no name.
     #[error("a recipe has no name: give it one")]
     Nameless,
-    /// It has no tasks: a plan of it would succeed over nothing.
+    /// It has no tasks: a plan of this recipe would complete without doing anything.
     #[error("recipe {0} has no tasks: give it at least one")]
     Empty(String),
     /// It has too many tasks for an object's status.
@@ -49,7 +49,7 @@ pub enum RecipeError {
         /// What is wrong with the step.
         source: ResolveError,
     },
-    /// It takes the place of one that comes with Windlass, and lacks one of that one's steps.
+    /// It overrides a built-in recipe and lacks one of its steps.
     #[error(
         "recipe {name} has no task {task}, which every plan of that name needs: add it{place}; tasks of your own may \
          stand anywhere"
@@ -57,12 +57,12 @@ pub enum RecipeError {
     Lacks {
         /// The recipe.
         name: String,
-        /// The type of the task that it has to have.
+        /// The type of the required task.
         task: String,
-        /// Where it belongs: ` after …`, ` before …`, or nothing where it is the only one.
+        /// Where it belongs: ` after …`, ` before …` or ` between … and …`; empty if it is the only one.
         place: String,
     },
-    /// It has a step of the one whose place it takes, out of its turn.
+    /// It overrides a built-in recipe and has one of its steps out of order.
     #[error(
         "recipe {name} has the task {task} out of its turn, at index {index}: its required tasks are {}, in this order, \
          each once; tasks of your own may stand anywhere", required.join(", ")
@@ -72,12 +72,12 @@ pub enum RecipeError {
         name: String,
         /// The type of the task.
         task: String,
-        /// Where it stands.
+        /// The task's index.
         index: usize,
-        /// All that it has to have, in order.
+        /// The types of all required tasks, in order.
         required: Vec<String>,
     },
-    /// It has a step of the one whose place it takes, with other params.
+    /// It overrides a built-in recipe and has one of its steps with other params.
     #[error(
         "recipe {name}: task {task} has to have the params {params}, as in the recipe that comes with Windlass"
     )]
@@ -86,15 +86,15 @@ pub enum RecipeError {
         name: String,
         /// The type of the task.
         task: String,
-        /// The params that it has to have, as JSON.
+        /// The required params, as JSON.
         params: String,
     },
     /// There is no recipe of this name.
     #[error("there is no recipe {name}; there are: {}", known.join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
 }
@@ -108,7 +108,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// A new plan of this recipe. Nothing of it has been done.
+    /// A new plan from this recipe, with all tasks pending.
     #[must_use]
     pub fn plan(&self, seed: PlanSeed<'_>) -> Plan {
         let id = plan_id(&self.name, &seed);

@@ -1,5 +1,5 @@
-//! Which task types and which recipes there are. Types register themselves where they are defined (by
-//! `typetag`); recipes are data.
+//! The registry of task types and recipes. Types register themselves where they are defined (through `typetag`);
+//! recipes are data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,9 +42,9 @@ impl Registry {
         Self { types: known_types(), recipes: BTreeMap::new(), originals: BTreeMap::new() }
     }
 
-    /// All task types of this program, and the recipes that come with Windlass.
+    /// All task types of this program, and the built-in recipes.
     pub fn builtin_recipes() -> Result<Self, RecipeError> {
-        // They are part of the program, and read once in it.
+        // They are part of the program and parsed once.
         static READ: LazyLock<Result<Registry, RecipeError>> = LazyLock::new(|| {
             let add = |registry: Registry, yaml: &&str| Ok(registry.with_recipe(Recipe::parse(yaml)?));
             let registry = BUILTIN.iter().try_fold(Registry::new(), add)?;
@@ -53,14 +53,14 @@ impl Registry {
         READ.clone()
     }
 
-    /// This registry and a recipe, which takes the place of one of the same name.
+    /// Adds a recipe. It replaces a recipe of the same name.
     #[must_use]
     pub fn with_recipe(mut self, recipe: Recipe) -> Self {
         self.recipes.insert(recipe.name.clone(), recipe);
         self
     }
 
-    /// The recipe of a name.
+    /// The recipe with this name.
     pub fn recipe(&self, name: &str) -> Result<&Recipe, RecipeError> {
         self.recipes.get(name).ok_or_else(|| RecipeError::Unknown {
             name: name.to_owned(),
@@ -68,7 +68,7 @@ impl Registry {
         })
     }
 
-    /// All recipes, by name.
+    /// All recipes, sorted by name.
     pub fn recipes(&self) -> impl Iterator<Item = &Recipe> {
         self.recipes.values()
     }
@@ -78,8 +78,8 @@ impl Registry {
         self.types.iter().copied()
     }
 
-    /// Whether plans of all recipes could be run, and each that takes the place of one that comes with Windlass has all
-    /// steps of that one, in order. Ask before the first of them starts.
+    /// Checks that plans of all recipes can be run, and that each recipe that overrides a built-in one has all its
+    /// steps, in order. Call this before the first plan starts.
     pub fn check_all(&self) -> Result<(), RecipeError> {
         self.recipes.values().try_for_each(|recipe| {
             recipe.check(self)?;
@@ -87,13 +87,13 @@ impl Registry {
         })
     }
 
-    /// Whether a type is that of a step of a recipe that comes with Windlass.
+    /// True if a step of a built-in recipe has this type.
     #[must_use]
     pub fn is_builtin(&self, type_: &str) -> bool {
         self.originals.values().any(|recipe| recipe.tasks.iter().any(|step| step.type_ == type_))
     }
 
-    /// The code of a task, with the params of its record.
+    /// Resolves a task's record: the code of its type, with the record's params.
     pub fn resolve(&self, record: &TaskRecord) -> Result<Box<dyn Task>, ResolveError> {
         self.resolve_parts(&record.id, &record.type_, &record.params)
     }
@@ -120,8 +120,8 @@ impl Registry {
 }
 
 impl Recipe {
-    /// Whether a plan of it could be run: it has tasks, and each is of a known type with readable params. What it has to
-    /// have because of its name is [`Registry::check_all`]'s business.
+    /// Checks that a plan of this recipe can be run: it has tasks, and each is of a known type with valid params. The
+    /// steps that its name requires are checked by [`Registry::check_all`].
     pub fn check(&self, registry: &Registry) -> Result<(), RecipeError> {
         self.check_shape()?;
         for (index, step) in self.tasks.iter().enumerate() {
@@ -141,26 +141,25 @@ impl Default for Registry {
 }
 
 fn read(type_: &str, params: &Value) -> Result<Box<dyn Task>, String> {
-    // The type comes first, so that the params are read as the JSON that they are; the other way round
-    // `typetag` would keep them in a form of its own.
+    // The type comes first, so that the params are deserialized directly; in the other order `typetag` would buffer
+    // them in a format of its own.
     let read_as = |params: Value| {
         let fields = [("type", Value::from(type_)), ("params", params)];
         <Box<dyn Task>>::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields.into_iter()))
     };
-    // An empty object may vanish on its way through the API server, and a task type may be a unit struct,
-    // which serde reads from null only: both are the absence of params.
+    // The API server may drop an empty object, and serde reads a unit struct only from null. So both forms count as
+    // absent params.
     let absent = params.is_null() || params.as_object().is_some_and(Map::is_empty);
     let task = match params {
         _ if absent => read_as(json!({})).or_else(|e| read_as(Value::Null).map_err(|_| e)),
         Value::Object(_) => read_as(params.clone()),
-        // Serde would read a struct from a list, too.
+        // Serde would also read a struct from a list.
         _ => return Err("they are not an object".to_owned()),
     };
     task.map_err(|e| e.to_string())
 }
 
-/// The types that `typetag` knows. It keeps its registry to itself, but hands the names to the error for
-/// a type that does not exist.
+/// The types that `typetag` knows. Its registry is private, but the error for an unknown type lists their names.
 fn known_types() -> BTreeSet<&'static str> {
     let no_such_type = MapDeserializer::<_, KnownTypes>::new([("type", "")].into_iter());
     match <Box<dyn Task>>::deserialize(no_such_type) {

@@ -1,6 +1,7 @@
-//! Checks a recipe that overrides a built-in one: it has to keep all built-in steps, in order, each once, with their params.
-//! Each step prepares the next, and the last one observes the result: without one of them a plan would complete over work
-//! that nobody did or saw. Persisted plans are not checked: they may be another version's.
+//! Checks a recipe that overrides a built-in one: it has to keep all built-in steps, in order, each once, with their
+//! params. Each step prepares the next, and the last one observes the result: without one of them, a plan could
+//! complete although work was not done or not observed. Persisted plans are not checked, since another version may have
+//! written them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 use super::recipe::{Recipe, RecipeError};
 use super::seed::Step;
 
-/// Whether `recipe` has what `original`, whose place it takes, has. Other tasks may stand anywhere.
+/// Checks that `recipe` has all steps of `original`, which it overrides. Other tasks may be anywhere.
 pub(super) fn check(recipe: &Recipe, original: &Recipe) -> Result<(), RecipeError> {
     let present: BTreeSet<&str> = recipe.tasks.iter().map(|step| step.type_.as_str()).collect();
     let absent = |step: &Step| !present.contains(step.type_.as_str());
@@ -49,7 +50,7 @@ fn has(params: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| params.get(key) == Some(value))
 }
 
-/// Where a step belongs, in words that follow "add it".
+/// Where a step belongs, as text that follows "add it".
 fn place(original: &Recipe, at: usize) -> String {
     let type_ = |at: usize| original.tasks.get(at).map(|step| step.type_.as_str());
     match (at.checked_sub(1).and_then(type_), type_(at + 1)) {

@@ -1,4 +1,4 @@
-//! What a plan is made of: the steps of its recipe, and what tells it from other plans.
+//! The inputs of a plan: the steps of its recipe, and the values that distinguish it from other plans.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -16,18 +16,18 @@ pub struct Step {
     pub params: Map<String, Value>,
 }
 
-/// What tells one plan of an object from another.
+/// The values that distinguish a plan from the other plans of its object.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSeed<'a> {
     /// The UID of the object that the plan changes.
     pub uid: &'a str,
-    /// What the plan goes to.
+    /// The hash of the plan's target.
     pub target_hash: &'a str,
-    /// The time now.
+    /// The current time.
     pub now: DateTime<Utc>,
     /// How many plans to this target failed before this one.
     pub attempt: u32,
-    /// What tells this plan from one that was made at the same instant: the ID of the plan before it, or
-    /// nothing where there was none. A clock may stand still while a target changes and changes back.
+    /// Distinguishes this plan from one that was created at the same instant: the ID of the previous plan, or an empty
+    /// text if there was none. The clock may not advance while a target changes and changes back.
     pub disambiguator: &'a str,
 }

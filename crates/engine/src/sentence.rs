@@ -1,5 +1,5 @@
-//! The bounds of what is said in a status. Sentences come from API servers, kubelets and sidecars, and
-//! may be of any length; an object's status may not.
+//! Limits for texts in a status. Messages from API servers, kubelets and sidecars may be of any length, but the size of
+//! an object's status is limited.
 
 /// The longest message of a task, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
@@ -9,7 +9,7 @@ pub const MAX_FAILURE_BYTES: usize = 2_048;
 
 const ELLIPSIS: char = '…';
 
-/// The first few of some names, for a sentence.
+/// The first few names, and the number of the others, for a message.
 #[must_use]
 pub fn some_of(names: &[&str]) -> String {
     const SHOWN: usize = 5;
@@ -20,8 +20,8 @@ pub fn some_of(names: &[&str]) -> String {
     }
 }
 
-/// The text, cut between two characters so that it has at most `max_bytes` bytes; where something was
-/// left out it ends in an ellipsis (if that fits).
+/// The text, truncated between two characters to at most `max_bytes` bytes. A truncated text ends in an ellipsis; it is
+/// empty if not even that fits.
 #[must_use]
 pub fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {

@@ -1,4 +1,4 @@
-//! What a task is: the trait that a step's code implements, and what it may answer.
+//! The trait that the code of a step implements, and the outcomes that it may return.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,11 +13,10 @@ use super::plan::{Plan, TaskRecord};
 
 /// The code of one step of a plan.
 ///
-/// The fields of an implementor are the task's params; they are wire format, and so is the name. Derive
-/// `Serialize` and `Deserialize` with `deny_unknown_fields`, so that a misspelt param is refused and not
-/// ignored.
+/// The fields of an implementor are the task's params. They are part of the wire format, and so is the name. Derive
+/// `Serialize` and `Deserialize` with `deny_unknown_fields`, so that a misspelt param is rejected instead of ignored.
 ///
-/// A task must be idempotent: it may be run again after its effect and before its record.
+/// A task must be idempotent: it runs again if the process dies after its effect and before its record is persisted.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -43,104 +42,104 @@ use super::plan::{Plan, TaskRecord};
 #[typetag::serde(tag = "type", content = "params")]
 #[async_trait]
 pub trait Task: Debug + Send + Sync {
-    /// Looks at how things are, does what is missing, and says whether that is all.
+    /// Observes the current state, does what is missing, and reports whether the task is done.
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError>;
 
-    /// After how many seconds it counts as stalled; `None`: the plan's default.
+    /// The number of seconds after which it counts as stalled; `None` for the plan's default.
     fn deadline_seconds(&self) -> Option<i64> {
         None
     }
 
-    /// Whether it may be run again from the start even after later tasks have acted. Where not, its
-    /// completion is persisted (a checkpoint) before the next task runs.
+    /// True if it may run again from the start even after later tasks have acted. If not, its completion is persisted
+    /// (a checkpoint) before the next task runs.
     fn replayable(&self) -> bool {
         false
     }
 
-    /// Whether a person may say that it need not be done.
+    /// True if a user may skip it.
     fn skippable(&self) -> bool {
         false
     }
 
-    /// Whether its plan holds when it has failed, until a person has it tried again or skips it, or the plan is given up.
-    /// Where not, the plan fails with it.
+    /// True if its failure holds the plan: the plan stays active until a user retries or skips the task, or the plan is
+    /// ended. If false, the plan fails with the task.
     fn holds(&self) -> bool {
         false
     }
 
-    /// Until when it is expected to be done.
+    /// When it is expected to be done.
     fn due(&self, _cx: &TaskContext<'_>) -> Due {
         self.deadline_seconds().map_or(Due::Default, Due::After)
     }
 }
 
-/// Until when a task is expected to be done, from when it first ran.
+/// When a task is expected to be done, counted from its first run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Due {
-    /// As every task of the plan that says nothing itself.
+    /// After the plan's default deadline.
     Default,
-    /// After so many seconds.
+    /// After this many seconds.
     After(i64),
-    /// However long it takes.
+    /// It may take any time.
     Never,
 }
 
-/// What a task is handed when it runs.
+/// The input of a task's run.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskContext<'a> {
-    /// What it works with: clients, and what was observed.
+    /// Its dependencies: clients, and the observed state.
     pub env: &'a Env,
-    /// The time now. A task reads no clock.
+    /// The current time. A task reads no clock.
     pub now: DateTime<Utc>,
     /// The plan that it is part of.
     pub plan: &'a Plan,
-    /// Its own record in that plan. The ID is the same at every run, so that a peer can recognise a repeat.
+    /// Its own record in that plan. The ID is the same for every run, so that a peer can recognise a repeated request.
     pub record: &'a TaskRecord,
 }
 
 impl<'a> TaskContext<'a> {
-    /// A context of these parts.
+    /// Creates a context.
     #[must_use]
     pub fn new(env: &'a Env, now: DateTime<Utc>, plan: &'a Plan, record: &'a TaskRecord) -> Self {
         Self { env, now, plan, record }
     }
 }
 
-/// What came of running a task.
+/// The outcome of a task's run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
 pub enum Outcome {
-    /// What it is there for is so.
+    /// It is done.
     Done,
-    /// It has to wait for something and will be run again.
+    /// It has to wait for something and will run again.
     Waiting {
         /// "waiting for …", a sentence for the user.
         message: String,
-        /// When to look again if no event comes first; `None`: an event will come.
+        /// When to requeue if no event arrives first; `None` if an event will arrive.
         recheck_after: Option<Duration>,
     },
-    /// As [`Outcome::Waiting`], and something is to be remembered until it is run again.
+    /// As [`Outcome::Waiting`], with state that is kept until the next run.
     Progress {
         /// "waiting for …", a sentence for the user.
         message: String,
-        /// When to look again if no event comes first; `None`: an event will come.
+        /// When to requeue if no event arrives first; `None` if an event will arrive.
         recheck_after: Option<Duration>,
-        /// What is found in the record's `progress` next time.
+        /// The value of the record's `progress` in the next run.
         progress: Value,
     },
-    /// It is not to be done here.
+    /// It does not apply here.
     Skipped {
         /// Why, in a sentence.
         message: String,
     },
-    /// What it is there for was tried, and is not so. Of a task that [holds](Task::holds) its plan holds.
+    /// It has failed. If the task [holds](Task::holds), its plan holds, otherwise the plan fails.
     Failed {
         /// What was found, in a sentence.
         message: String,
     },
-    /// What an earlier, completed task established no longer holds: the plan ends.
+    /// The result of an earlier, completed task no longer holds: the plan ends as Superseded.
     Invalidated {
-        /// A word in camel case, for history.
+        /// The reason for the history, in camel case.
         reason: String,
         /// What was found, in a sentence.
         message: String,
@@ -148,17 +147,17 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Waiting for something that will announce itself.
+    /// Waiting for something that will cause an event.
     pub fn waiting(message: impl Into<String>) -> Self {
         Self::Waiting { message: message.into(), recheck_after: None }
     }
 
-    /// Waiting for something that must be asked for again.
+    /// Waiting for something that has to be polled.
     pub fn recheck(message: impl Into<String>, after: Duration) -> Self {
         Self::Waiting { message: message.into(), recheck_after: Some(after) }
     }
 
-    /// What an earlier task established no longer holds.
+    /// The result of an earlier task no longer holds.
     pub fn invalidated(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalidated { reason: reason.into(), message: message.into() }
     }

@@ -1,8 +1,8 @@
-//! Words of the API that are a closed set.
+//! Enums for closed sets of API values, such as reasons and phases.
 
-/// Declares an enum of words from one table, so that none can be left out of `ALL`. The word of a variant is its name, or
-/// the literal that follows it. Each is equal to its text: objects keep words as text, since another version may have
-/// written one that is not among them.
+/// Declares an enum of API values from one table, so that none can be missing from `ALL`. The text of a variant is its
+/// name, or the literal that follows it. A variant equals its text: objects store these values as text, since another
+/// version may have written a value that this version does not know.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! words {
@@ -21,10 +21,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The word.
+            /// The value's text.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -32,7 +32,7 @@ macro_rules! words {
                 }
             }
 
-            /// The one of this word; none for a word that this version does not know.
+            /// The variant with this text; `None` if this version does not know it.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|known| known.as_str() == word)

@@ -74,7 +74,7 @@ impl HookContext {
             target_hash: plan.target_hash.clone(),
             build: facts.target.build.to_string(),
             approved: approved.map(str::to_owned),
-            about: AtHook::of(plan).and_then(|at| at.at),
+            about: AtHook::of(plan).and_then(|at| at.point),
             skip: hooks::skip_reason(plan),
             hold: facts.spec.paused.then(|| crate::planner::routing::PAUSED.to_owned()),
         }

@@ -4,7 +4,7 @@ use super::super::observed::{Meta, Observed};
 use super::super::raw::Parts;
 use super::super::{Cache, Key};
 
-/// An object with a content, so that it can be told which version of it is known.
+/// An object with some content, which shows which version is cached.
 #[derive(Clone, Debug, PartialEq)]
 struct Thing {
     meta: Meta,
@@ -146,7 +146,7 @@ fn a_relist_does_not_bring_back_what_we_deleted_before_it() {
     cache.end_relist();
     assert_eq!(cache.content("db"), None);
     assert!(!cache.observe(db(7, "still leaving")));
-    // The next list does not name it any more: it need not be remembered.
+    // The next list does not have it any more, so its deletion need not be remembered.
     cache.begin_relist();
     cache.end_relist();
     assert!(cache.observe(db(8, "nothing is known against it")));

@@ -1,5 +1,5 @@
-//! The rules that are put around a client: a write goes out once and only while it may, an answer comes in time or not at
-//! all, and what is heard is told.
+//! The rules of the guarded client: a write is sent once, and only while it is allowed; a response comes in time or the
+//! request fails; and signs of life are reported.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,8 +23,8 @@ use crate::cluster::observed::Meta;
 /// Requests that reached a server, by method.
 type Requests = Arc<Mutex<Vec<Method>>>;
 
-/// A client as kube-rs makes it, which sends a request again by itself, and a server that answers with these codes in turn,
-/// the last for ever.
+/// A client that repeats requests, as that of kube-rs does, with a server that responds with these codes in turn, and
+/// then with the last one forever.
 fn persistent(codes: &'static [u16]) -> (Client, Requests) {
     let requests = Requests::default();
     let log = requests.clone();
@@ -86,14 +86,14 @@ async fn every_method_that_writes_goes_out_once_and_a_dry_run_is_no_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_may_not_be_made_any_more_does_not_go_out_wherever_it_waited() {
-    // The server asks for the body once the connection is there, which takes as long as this.
+    // The server reads the body once the connection is established, which takes this long.
     for (connects_after, open, is_sent) in [(0, true, true), (0, false, false), (11, true, false)] {
         let sent = Arc::new(AtomicUsize::new(0));
         let count = sent.clone();
         let server = service_fn(move |request: Request<Body>| {
             let count = count.clone();
             async move {
-                // A process that was stopped sees the answer and the time-out at once.
+                // A suspended process sees the response and the time-out at the same time.
                 tokio::time::advance(Duration::from_secs(connects_after)).await;
                 let body = request.into_body().collect_bytes().await?;
                 count.fetch_add(body.len(), Ordering::SeqCst);
@@ -114,7 +114,7 @@ async fn a_write_that_may_not_be_made_any_more_does_not_go_out_wherever_it_waite
     }
 }
 
-/// A body of two pieces, the second of which never comes.
+/// A body of two frames, the second of which never comes.
 struct Stuck(Option<Bytes>);
 
 impl http_body::Body for Stuck {
@@ -178,7 +178,7 @@ async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
             .client();
         tokio::time::advance(Duration::from_secs(50)).await;
         let answer = client.send(Request::new(Body::empty())).await.unwrap();
-        // Each piece of a refusal is one too.
+        // Each part of a refusal is a refusal as well.
         answer.into_body().collect_bytes().await.unwrap();
         assert_eq!(view.freshness.ages(), [(Kind::Pod, Duration::from_secs(50))], "{code}");
         assert_eq!(view.freshness.silences(), [(Kind::Pod, Duration::ZERO)], "{code}");

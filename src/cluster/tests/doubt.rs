@@ -1,5 +1,5 @@
-//! A write whose answer did not come may have been carried out: nothing else may rest on what is known of its object
-//! until another version of it is seen.
+//! A write without a response may have been carried out: no other write may be decided on the cached version of its
+//! object until another version is seen.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::observed::{Meta, Observed, ObservedNode};
 use super::super::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
 
-/// How an API server behaves.
+/// The behavior of an API server.
 #[derive(Clone, Copy, Debug)]
 enum Server {
     Answers(u16),

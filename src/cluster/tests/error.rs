@@ -1,4 +1,4 @@
-//! Errors are told apart by what can be done about them.
+//! Errors are distinguished by what the caller can do about them.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ fn only_an_answer_that_names_the_object_says_that_it_is_gone() {
         ClusterError::from_kube("Pod shop/db-0-0".to_owned(), kube::Error::Api(status))
     };
     assert_eq!(kind(&answered("NotFound", json!({"name": "db-0-0", "kind": "pods"}))), "gone");
-    // A definition that is not served just now, or a proxy that knows no such path.
+    // A definition that is temporarily not served, or a proxy that does not know the path.
     assert_eq!(kind(&answered("NotFound", json!({}))), "transient");
     assert_eq!(kind(&answered("NotFound", json!(null))), "transient");
     assert_eq!(kind(&answered("", json!({"name": "db-0-0"}))), "transient");
 }
 
-/// What is made of an error: a word, and what a task makes of it.
+/// The variant of an error, as a word.
 fn kind(error: &ClusterError) -> &'static str {
     match error {
         ClusterError::Conflict { .. } => "conflict",

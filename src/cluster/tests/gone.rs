@@ -1,5 +1,4 @@
-//! A write that the API server answers with "there is no such object" tells as much as a watch: what is known of the
-//! object is forgotten, however late its watch is.
+//! A 404 for a write is as good as a watch event: the object is removed from the cache, however late its watch is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,8 +53,8 @@ async fn an_object_that_a_write_finds_gone_is_not_known_any_more() {
     }
 }
 
-/// Makes a StatefulSet twice for a node, of which the server then answers this; how often it was made, and how many
-/// nodes are known then.
+/// Creates a StatefulSet twice for a node, for which the server then returns this UID. Returns how often the
+/// StatefulSet was created, and how many nodes are cached afterwards.
 async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
     let made = Arc::new(AtomicU32::new(0));
     let (count, answer) = (made.clone(), answer.map(str::to_owned));
@@ -64,7 +63,7 @@ async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
             count.fetch_add(1, Ordering::SeqCst);
             (201, object(Kind::StatefulSet))
         } else {
-            // Listed, and not got: the operator has no right to get one.
+            // Listed, because the operator has no permission to get a node.
             assert_eq!(request.uri().path(), "/apis/windlass.dev/v1alpha1/namespaces/shop/statefulnodes");
             assert!(
                 request.uri().query().is_some_and(|query| query.contains("metadata.name%3Ddb-0")),

@@ -1,4 +1,4 @@
-//! What belongs together is found together, and only its own changes count for it.
+//! The index finds the objects of a group together, and counts only the group's own changes.
 
 use serde_json::{Value, json};
 

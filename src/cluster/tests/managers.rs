@@ -1,4 +1,4 @@
-//! Of what belongs to Windlass alone the API server is to keep no record of who wrote which field.
+//! The API server keeps no managed fields for the kinds that belong to Windlass alone.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::observed::Meta;
 use super::super::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
 
-/// The operations that a change of a label is sent as.
+/// The patch operations that are sent for a change of a label.
 async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {
     let bodies: Arc<Mutex<Vec<Value>>> = Arc::default();
     let into = bodies.clone();
@@ -40,11 +40,11 @@ async fn what_is_kept_of_who_wrote_what_is_taken_away_with_each_change_of_nodes_
         assert_eq!(sent(kind, Part::Main, false).await.last(), Some(&reset), "{kind:?}");
     }
     let others = [
-        // A person's, or one that the API server would write although nothing else differs.
+        // A kind that people write, or one that the API server would write although nothing else differs.
         (Kind::NodeDeployment, Part::Main, false),
         (Kind::Service, Part::Main, false),
         (Kind::PersistentVolumeClaim, Part::Main, false),
-        // With a status it is not taken, and a trial is to show what the change alone does.
+        // A status patch must not have the operation, and a dry run must show what the change alone does.
         (Kind::StatefulNode, Part::Status, false),
         (Kind::StatefulSet, Part::Main, true),
     ];

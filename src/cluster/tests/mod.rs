@@ -1,4 +1,4 @@
-//! What is known of the cluster, and what can go wrong at the port.
+//! Tests of the caches, the client, and the errors of the port.
 
 mod cache;
 mod client;

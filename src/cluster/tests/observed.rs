@@ -1,9 +1,9 @@
-//! What is read of an object: as much as can be, whatever somebody wrote into the rest.
+//! As much as possible is read of an object, whatever somebody wrote into the rest.
 
 use serde_json::{Value, json};
 
 use super::super::Cache;
-use super::super::observed::{Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedSet};
+use super::super::observed::{Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedStatefulSet};
 
 fn node(spec: &Value, status: &Value) -> ObservedNode {
     ObservedNode::read(&json!({
@@ -72,7 +72,7 @@ fn a_spec_is_read_again_when_it_changed_or_is_that_of_another_object() {
         let read = cache.read_object(&object, Meta::read(&object));
         (read.spec.unwrap().image.clone(), read.status.pod_template_hash)
     };
-    // The API server never sends another spec under the same generation.
+    // The API server never sends another spec with the same generation.
     assert_eq!(read(sent("u", 3, "db:2")), ("db:1".to_owned(), "db:2".to_owned()));
     assert_eq!(read(sent("u", 4, "db:2")).0, "db:2");
     assert_eq!(read(sent("v", 3, "db:2")).0, "db:2");
@@ -100,7 +100,7 @@ fn metadata_is_read_without_kubectls_copy_of_the_whole_object() {
 #[test]
 fn a_stateful_set_is_observed_when_its_controller_has_seen_its_generation() {
     let set = |seen: i64| {
-        ObservedSet::read(&json!({
+        ObservedStatefulSet::read(&json!({
             "metadata": {"name": "db-0", "generation": 4, "annotations": {"windlass.dev/pod-template-hash": "v1:1"}},
             "spec": {"replicas": 1, "updateStrategy": {"type": "OnDelete"}, "template": {"spec": {"containers": [{"name": "db", "image": "db:1"}]}}},
             "status": {"observedGeneration": seen, "updateRevision": "db-0-abc"},
@@ -138,7 +138,7 @@ fn a_pod_is_read_with_its_init_containers_first() {
     );
 }
 
-/// What a watch shows next of an object, and whether that is news.
+/// True if the object counts as changed when a watch shows it with this value at this path.
 fn is_news<T: Observed>(object: &Value, path: &str, value: Value) -> bool {
     let cache = Cache::default();
     assert!(cache.observe(T::read(object)), "the first time");
@@ -180,7 +180,7 @@ fn what_changes_nothing_that_is_read_is_no_news_and_all_else_is() {
         ("metadata/ownerReferences", json!([{"kind": "StatefulNode", "name": "db-0", "uid": "n"}]), true),
         ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),
     ] {
-        assert_eq!(is_news::<ObservedSet>(&set, path, value), news, "StatefulSet {path}");
+        assert_eq!(is_news::<ObservedStatefulSet>(&set, path, value), news, "StatefulSet {path}");
     }
     for (path, value, news) in [
         ("spec/nodeName", json!("worker-1"), false),

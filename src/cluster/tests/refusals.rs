@@ -1,4 +1,4 @@
-//! One watch of events tells of every pod that is refused; what it keeps is bounded, and it may fail.
+//! One watch of events reports every refused pod. Its store is bounded, and the watch may fail.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +27,8 @@ fn told(seconds: i64) -> EventNote {
     EventNote { note: "no".to_owned(), at: chrono::DateTime::from_timestamp(seconds, 0).unwrap() }
 }
 
-/// An API server that lists one event, then watches what comes; requests that begin so get this code instead.
+/// An API server that lists one event and then sends events to a watch. Requests of the kind `refuses` get this code
+/// instead.
 fn server(refuses: &'static str, code: u16) -> (Client, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = asked.clone();
@@ -51,7 +52,7 @@ fn server(refuses: &'static str, code: u16) -> (Client, Arc<Mutex<Vec<String>>>)
         let watches = log.lock().unwrap().iter().filter(|uri| uri.contains("watch=true")).count();
         async move {
             if watches > 1 && !is_refused {
-                // Nothing more comes.
+                // The watch stays open without further events.
                 std::future::pending::<()>().await;
             }
             Response::builder().status(status).body(Body::from(answer.into_bytes()))
@@ -60,7 +61,7 @@ fn server(refuses: &'static str, code: u16) -> (Client, Arc<Mutex<Vec<String>>>)
     (Client::new(service, "shop"), asked)
 }
 
-/// What a watch tells of in a while, and the view that it kept.
+/// What a watch reports within some time, the view, and the requests that were sent.
 async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, Vec<String>) {
     let (client, asked) = server(refuses, code);
     let view = View::shared();
@@ -69,7 +70,7 @@ async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, V
     (news, view, asked)
 }
 
-/// What a watch tells of within this time.
+/// What a watch reports within this time.
 async fn heard_in(time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
     let news = Mutex::new(Vec::new());
     let tell = |meta: Meta| news.lock().unwrap().push(meta.name);
@@ -100,7 +101,7 @@ async fn nobody_waits_for_events_that_may_not_be_watched_or_cannot_be_had() {
     }
 }
 
-/// What a server is asked for: the list of what was said, a later page of it, where it is now, or a watch.
+/// A request: the list of events, a later page of it, the current resourceVersion, or a watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ask {
     List,
@@ -109,13 +110,13 @@ enum Ask {
     Watch,
 }
 
-/// What it answers: this code and text after so many seconds, at once if the code is not 200.
+/// A response: this code and text after so many seconds, or at once if the code is not 200.
 type Answer = (u16, u64, String);
 
-/// What it was asked for, and after how many seconds.
+/// The requests, each with the number of seconds after which it came.
 type Asked = Arc<Mutex<Vec<(u64, Ask)>>>;
 
-/// An API server that answers so, by what it is asked for and how often it was before.
+/// An API server whose responses depend on the kind of request and on how many of that kind came before.
 fn scripted(answer: fn(Ask, usize) -> Answer) -> (Client, Asked) {
     let (asked, began) = (Asked::default(), monotonic());
     let log = asked.clone();
@@ -154,7 +155,7 @@ fn count(asked: &[(u64, Ask)], ask: Ask) -> usize {
     asked.iter().filter(|(_, asked)| *asked == ask).count()
 }
 
-/// A body that comes late, in one piece.
+/// A body that arrives late, as a whole.
 struct Late(Option<std::pin::Pin<Box<dyn Future<Output = String> + Send>>>);
 
 impl http_body::Body for Late {
@@ -225,7 +226,7 @@ async fn a_watch_that_has_lost_its_place_goes_on_from_now_and_what_was_said_is_l
         Ask::Watch if before == 400 => {
             (200, 3, line("ADDED", &event("b", "later", "2030-01-01T00:05:00Z", 10)))
         }
-        // Nothing happens for five minutes, then the place is gone; it is said in either way.
+        // After five minutes without events the resourceVersion is gone. The server reports that in either of two ways.
         Ask::Watch if before % 30 == 14 => no(410),
         Ask::Watch if before % 30 == 29 => {
             (200, 0, line("ERROR", &serde_json::from_str(&no(410).2).unwrap()))

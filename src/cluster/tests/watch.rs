@@ -1,4 +1,4 @@
-//! A watch whose other side is gone: it is begun anew within half a minute, and so is a list that is not answered.
+//! A watch whose other side is gone is restarted within half a minute, and so is a list without a response.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::super::watch::{Attempts, Namespaces, watch};
 use super::super::{Kind, View};
 use crate::clock::monotonic;
 
-/// What a client was asked for, and after how many seconds.
+/// The requests, each with the number of seconds after which it came.
 type Asked = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// A server that leaves the first request of a kind without an answer, and whose watches say nothing and never end.
+/// A server that leaves the first lists without a response, and whose watches send nothing and never end.
 fn black_hole(lists_unanswered: usize) -> (Client, Asked) {
     let (asked, began) = (Asked::default(), monotonic());
     let log = asked.clone();
@@ -42,7 +42,7 @@ fn black_hole(lists_unanswered: usize) -> (Client, Asked) {
     (Client::new(server, "shop"), asked)
 }
 
-/// The lines of an answer, or silence.
+/// The lines of a response, or silence.
 struct Silence(Option<futures::stream::BoxStream<'static, String>>);
 
 impl http_body::Body for Silence {
@@ -58,7 +58,7 @@ impl http_body::Body for Silence {
     }
 }
 
-/// Watches pods for so long, or until the first change.
+/// Watches pods for this time, or until the first change.
 async fn watched(client: &Client, time: Duration) -> Arc<View> {
     let view = View::shared();
     let api = Namespaces::All.api(client, &view, Kind::Pod);
@@ -85,7 +85,7 @@ async fn a_silent_watch_is_begun_anew_within_half_a_minute_from_where_it_was_and
         assert!(pair[1].1.contains("resourceVersion=7"), "{watches:?}");
     }
     assert_eq!(asked.len() - watches.len(), 1, "it is not listed again: {asked:?}");
-    // The server ends a watch that it can still reach sooner than it is given up here.
+    // A server that is reachable ends a watch before the client gives it up.
     let seconds = watches[0].1.split('&').find_map(|part| part.strip_prefix("timeoutSeconds=")).unwrap();
     assert!(seconds.parse::<u64>().unwrap() < watches[1].0, "{watches:?}");
 }
@@ -101,7 +101,7 @@ async fn a_list_that_is_not_answered_is_asked_for_again_and_nothing_is_heard_mea
     assert!(view.pods.is_ready(), "the second list was answered, and a watch begun: {asked:?}");
 }
 
-/// When a watch asks within these minutes, in seconds, where all lists, or all watches, are refused so.
+/// The times of a watch's requests in seconds, within these minutes, if all lists, or all watches, get this code.
 async fn refused_for(minutes: u64, refuses: &'static str, code: u16) -> (Vec<u64>, Arc<View>) {
     let (asked, began) = (Arc::new(Mutex::new(Vec::new())), monotonic());
     let log = asked.clone();
@@ -132,7 +132,7 @@ async fn refused_for(minutes: u64, refuses: &'static str, code: u16) -> (Vec<u64
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_for_ever_is_asked_for_less_and_less() {
     for refuses in ["list", "watch"] {
-        // A time-out (0) is as long as the wait after it.
+        // A time-out (0) lasts as long as the wait after it.
         for (code, longest) in [(403, 30), (404, 30), (429, 30), (500, 10), (0, 20)] {
             let (asked, view) = refused_for(10, refuses, code).await;
             let gaps: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -156,7 +156,7 @@ async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
             if began.elapsed() < OUTAGE {
                 return Err(BoxError::from("connection refused"));
             }
-            // One that has just started does not know the rights yet.
+            // A server that has just started does not know the permissions yet.
             let mut refusals = log.lock().unwrap();
             *refusals += 1;
             let code = if *refusals <= 2 { 403 } else { 200 };
@@ -187,7 +187,7 @@ async fn the_waits_are_short_again_once_something_went_well_or_nothing_failed_fo
     assert_eq!(Attempts::of("x".to_owned()).slower(4).failed(), first * 4);
 }
 
-/// A server that lists one StatefulSet and then shows a later version of it that differs in nothing that is read.
+/// A server that lists one StatefulSet and then shows a later version that differs in nothing that is read.
 fn only_the_version_moves() -> Client {
     let set = |version: &str| {
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db-0", "namespace": "shop", "uid": "u",
@@ -202,7 +202,7 @@ fn only_the_version_moves() -> Client {
                 .to_string()
         };
         let said = futures::stream::once(std::future::ready(said));
-        // A watch does not end after what it showed.
+        // The watch stays open after this event.
         let said = if is_watch { said.chain(futures::stream::pending()).boxed() } else { said.boxed() };
         Ok::<_, BoxError>(Response::new(Silence(Some(said))))
     });

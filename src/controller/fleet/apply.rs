@@ -1,4 +1,4 @@
-//! The third stage: what was decided is carried out, as far as it is more than a write of the status.
+//! The third stage: carries out the decision, except for the write of the status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,40 +16,40 @@ use crate::planner::fleet::status::{rollout_target_of, short};
 use crate::planner::fleet::{FleetFacts, SetRollout};
 use crate::tasks::keep_whole_at_hook;
 
-/// A plan that nothing was done about.
+/// The result for a plan that is not advanced.
 const WAITING: Advance = Advance::Waiting { recheck_after: None };
 
-/// The fleet after its child objects are written and before its own status is.
+/// The fleet after the writes to its child objects and before the write of its status.
 #[must_use]
 pub(super) struct Applied<'a> {
     pub(super) fleet: Fleet<'a>,
     /// The facts after these writes.
     pub(super) facts: Arc<FleetFacts>,
-    /// `None` if something has to be done before the status may be written.
+    /// `None` if the status may not be written yet, because traffic has not moved back.
     pub(super) change: Option<StatusChange>,
 }
 
-/// What the status becomes, before what was observed is brought up to date in it.
+/// The status to write, before the observed state is refreshed in it.
 pub(super) struct StatusChange {
     pub(super) status: NodeDeploymentStatus,
     /// The plan that the status is about.
     pub(super) plan: Option<Plan>,
     pub(super) urgency: Urgency<'static>,
-    /// To be recorded once the status says it.
+    /// Recorded after the status is written.
     pub(super) events: Vec<Event>,
     pub(super) then: Then,
 }
 
-/// When the fleet is reconciled again.
+/// When the fleet is requeued.
 pub(super) enum Then {
-    /// Once the write is seen.
+    /// When the cache has the written status.
     AwaitOwnWrite,
-    /// When something is due, and at the latest after this long.
+    /// At the next deadline, and at the latest after this time.
     Requeue(Option<Duration>),
 }
 
 impl StatusChange {
-    /// A write that changes which plan there is; a reconcile that makes it does nothing else.
+    /// A write that changes the stored plan. The reconcile that makes it does nothing else.
     pub(super) fn of_plan(status: NodeDeploymentStatus, plan: Option<Plan>, events: Vec<Event>) -> Self {
         Self { status, plan, urgency: Urgency::Now, events, then: Then::AwaitOwnWrite }
     }
@@ -75,8 +75,8 @@ impl<'a> Decided<'a> {
 }
 
 impl Fleet<'_> {
-    /// What has nothing to do with the plan. None of these rests on another, nor the plan on them: one that fails is tried
-    /// again, and meanwhile the rollout goes on and the status says what is so.
+    /// Does the work that is independent of the plan. The steps are also independent of one another: if one fails it is
+    /// retried, while the rollout continues and the status reports the observed state.
     async fn apply_beside(&mut self, plan: Option<&Plan>) {
         let is_active = plan.is_some();
         match fleet_objects::apply_service(&self.scope).await {
@@ -103,7 +103,8 @@ impl Fleet<'_> {
         let facts = self.scope.facts();
         let rollout_target = rollout_target_of(&self.scope.fleet.status);
         let of_nodes = (is_active && facts.set_rollout.is_none()).then_some(&rollout_target);
-        // Where no plan asks nodes to halt, those that are lost are not made again to run past the height.
+        // While a set is halting and no plan is active, no task would ask new nodes to halt. Missing nodes are not
+        // recreated then, because they would run past the halt height.
         let is_unasked = !is_active && facts.set_rollout.as_ref().is_some_and(SetRollout::is_halting);
         if !is_unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await
         {
@@ -146,7 +147,7 @@ impl Fleet<'_> {
         Ok(change)
     }
 
-    /// What the status becomes by how far the plan came.
+    /// The status that results from advancing the plan.
     fn advanced(&self, stored: Stored, advance: &Advance) -> Result<StatusChange, ReconcileError> {
         let before = &self.scope.fleet.status;
         let mut status = (**before).clone();
@@ -184,7 +185,7 @@ impl Fleet<'_> {
             }
             (_, None) => {}
         }
-        // A change of what is wanted, or of the spec at all, is not progress of a plan.
+        // A new generation or an invalid spec is reported at once: it is more than progress of a plan.
         if before.observed_generation != self.scope.fleet.meta.generation || self.scope.invalid.is_some() {
             urgency = Urgency::Now;
         }

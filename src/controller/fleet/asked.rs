@@ -1,4 +1,4 @@
-//! What a person asks of a fleet by annotations and fields: skipping a task, and telling why something is not done.
+//! A person's requests by annotations and fields: skips a task, and reports why a request is not carried out.
 
 use super::context::Fleet;
 use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
@@ -9,11 +9,12 @@ use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::fleet::FleetFacts;
 use crate::planner::fleet::sets::decide::may_go_back;
 
-/// A task that may be skipped on a node, where one pod is concerned; of a fleet it says that every node serves.
+/// The task type that may be skipped on a node, where it concerns one pod, but not on a fleet, where it asserts that
+/// every node serves.
 const OF_NODES_ONLY: TaskType = TaskType::MarkReady;
 
 impl Fleet<'_> {
-    /// Skips the task that the annotation names, where a person may decide that. Answers whether the plan changed.
+    /// Skips the task that the annotation names, if it may be skipped. Returns true if the plan changed.
     pub(super) fn skip(&self, plan: &mut Plan) -> bool {
         let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
         if !plan.is_active() {
@@ -42,14 +43,15 @@ impl Fleet<'_> {
         false
     }
 
-    /// Whether a plan, or a task of it, may be that of a node whose hooks the fleet names: the node finds it there.
+    /// True if this may be the ID of a plan of one of the fleet's nodes, or of a task of such a plan. The node itself
+    /// reads the annotation from its fleet.
     fn may_be_of_a_node(&self, id: &str) -> bool {
         let plan = id.split('-').next().unwrap_or_default();
         let hooks = &self.scope.spec.update_strategy.hooks;
         hooks.iter().any(|hook| hook.at.is_of_node()) && engine::id::is_plan_id(plan)
     }
 
-    pub(super) fn refuse_what_cannot_be_done(&self, facts: &FleetFacts) {
+    pub(super) fn warn_of_impossible_requests(&self, facts: &FleetFacts) {
         let meta = &self.scope.fleet.meta;
         let (asked, spent) = (&self.scope.spec.force_promote, &self.scope.fleet.status.spent_force_promote);
         let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
@@ -80,7 +82,8 @@ impl Fleet<'_> {
         }
     }
 
-    /// Says of an annotation that it names a plan which this fleet never had. One that is forgotten may well be meant.
+    /// Reports annotations that name a plan that this fleet never had. The history is bounded, so a plan that may have
+    /// been dropped from it is not reported.
     fn refuse_unknown_plans(&self, facts: &FleetFacts) {
         let status = &self.scope.fleet.status;
         if facts.unrecorded {
@@ -104,7 +107,8 @@ impl Fleet<'_> {
             let note = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
             self.warn(Reason::InvalidSpec, format!("{key}={id}"), note);
         }
-        // A task of a plan that is over stays named until somebody removes the annotation; other tasks never were.
+        // The annotation stays until somebody removes it, so it may name a task of an earlier plan. Any other name is
+        // wrong.
         let skip = self.scope.fleet.meta.annotation(ANNOTATION_SKIP).unwrap_or_default();
         let plan = skip.rsplit_once('-').map_or(skip, |(plan, _)| plan);
         if !skip.is_empty() && !is_known(plan) && !may_be_forgotten(plan) {

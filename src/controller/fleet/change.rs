@@ -1,4 +1,4 @@
-//! How a fleet's plans end and begin: each in one write, which does nothing else.
+//! How a fleet's plans end and begin, each in one status write.
 
 use super::apply::StatusChange;
 use super::context::Fleet;
@@ -15,11 +15,11 @@ use crate::planner::fleet::status::{begin, complete, end, note_asked, reject, ro
 use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, SetRollout, Strategy};
 
-/// How the stored plan ends, and why, in the word of its history.
+/// How the stored plan ends, and the reason for its history entry.
 type End = (Ending, &'static str);
 
 impl Fleet<'_> {
-    /// What becomes of a plan that cannot be carried out, or that is done by what is left of it.
+    /// Ends a stored plan that cannot be carried out, or that the status shows to be done.
     pub(super) fn end_stored(&self, facts: &FleetFacts, mut plan: Plan) -> StatusChange {
         let mut status = (*self.scope.fleet.status).clone();
         if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
@@ -49,7 +49,7 @@ impl Fleet<'_> {
         StatusChange::of_plan(status, Some(plan), vec![event])
     }
 
-    /// Ends and starts plans, in one write, and does nothing else; `None` where traffic has to go back first.
+    /// Ends and starts plans in one write, and does nothing else. `None` if traffic has to move back first.
     pub(super) async fn change_plan(
         &self,
         facts: &FleetFacts,
@@ -58,7 +58,7 @@ impl Fleet<'_> {
         entrant: Option<SetName>,
     ) -> Result<Option<StatusChange>, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
-        // What was wanted before is observed for the last time under the hashes of now.
+        // The written status has the hash that is requested now, not the one that was requested before.
         status.requested_rollout_hash = facts.requested.to_string();
         let (ending, start) = match decision {
             FleetDecision::Resume(start) => return self.resume(facts, plan.as_ref(), &start).map(Some),
@@ -82,7 +82,7 @@ impl Fleet<'_> {
             shown = Some(ended);
             events.extend(event);
         }
-        // One that lost its plan and goes elsewhere by another gives up what it made as well.
+        // A rollout that lost its plan also gives up its set, unless the next plan continues with that set.
         let goes_on = start.as_ref().is_some_and(|start| facts.same_set(start).is_some());
         if facts.under_way.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
             set_status::give_up(&mut status, facts, self.now);
@@ -110,8 +110,8 @@ impl Fleet<'_> {
         Ok(Some(StatusChange::of_plan(status, shown, events)))
     }
 
-    /// Does what has to be done before a plan may end: its Jobs are deleted, and traffic goes back where its rollout is given
-    /// up. Whether all of it is done.
+    /// Does what has to be done before a plan may end: deletes its Jobs, and moves traffic back if a promotion is given
+    /// up. Returns true if all of that is done.
     async fn prepare_to_end(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -129,7 +129,7 @@ impl Fleet<'_> {
         Ok(true)
     }
 
-    /// Takes the end of a plan into the status. Answers with the plan as it ended, and with what is said of that.
+    /// Records the end of a plan in the status. Returns the ended plan and the event.
     fn end_plan(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -147,7 +147,7 @@ impl Fleet<'_> {
             _ => drop(engine::supersede(&mut old, self.now)),
         }
         if start.is_none() {
-            // What ends it was asked of it, and not of what comes after.
+            // No rollout follows, so the request that ends this one is recorded with it.
             note_asked(status, facts);
         }
         end(status, &old, ending, reason, self.now);
@@ -158,8 +158,8 @@ impl Fleet<'_> {
         (old, event)
     }
 
-    /// Another plan for a promotion whose plan has failed: the same way, to the same target, over the same nodes and at
-    /// the same height. It stays past taking back.
+    /// Starts another plan for a promotion whose plan has failed: the same recipe and target, the same nodes and the
+    /// same halt height. The promotion still cannot be taken back.
     fn resume(
         &self,
         facts: &FleetFacts,
@@ -185,7 +185,7 @@ impl Fleet<'_> {
         RevisionName::recorded(self.scope.revisions().remove(hash)?.meta.name.as_str())
     }
 
-    /// The plan that a rollout is carried out by.
+    /// A new plan for a rollout.
     fn plan_for(
         &self,
         start: &Start,
@@ -203,7 +203,7 @@ impl Fleet<'_> {
         }))
     }
 
-    /// Ends a plan whose completed steps no longer hold, and begins another to the same target.
+    /// Ends a plan whose completed tasks no longer hold, and starts another one to the same target.
     pub(super) fn begin_again(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -220,7 +220,7 @@ impl Fleet<'_> {
             cause: Cause::ChildDrift,
             strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
         };
-        // Before the rollout is begun anew below.
+        // Read before `begin` replaces the rollout below.
         let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
         let context = HookContext::of(status).map_or(
             HookContext { cause, own: false, is_way_back: false, is_past_return: false },
@@ -235,7 +235,7 @@ impl Fleet<'_> {
             }
             return Ok(next);
         };
-        // Its set of nodes stays, and so does that it cannot be taken back where that is so.
+        // The set of nodes is kept. A rollout that can no longer be taken back stays in its stage.
         status.plan = Some(RawPlan::of(&next));
         if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
             rollout.stage = set.strategy.first_stage();
@@ -243,8 +243,8 @@ impl Fleet<'_> {
         Ok(next)
     }
 
-    /// Takes into the status how far the plan of a rollout that makes a set came. What cannot be undone is only done
-    /// once this says so.
+    /// Updates the stage of a rollout that makes a set from the progress of its plan. Irreversible tasks run only once
+    /// the status has their stage.
     pub(super) fn move_on(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -256,12 +256,12 @@ impl Fleet<'_> {
             return Some(self.promoted(status, facts, &rollout, plan));
         }
         if rollout.stage == Stage::Promoting && stage::has_switched(plan) {
-            // Hooks are still to come. It is told once, now or when they are done.
+            // AfterPromotion hooks are still to come. The event is sent once, now or when they are done.
             return Some(moved(&rollout, plan));
         }
         let next = stage::stage_of(plan, rollout.stage, rollout.strategy);
         if next == Stage::Promoting && rollout.is_revocable() {
-            // The tasks beyond wait until this is recorded.
+            // Later tasks wait until the status has this stage.
             if facts.may_pass_no_return(&rollout) {
                 set_status::pass_no_return(status, facts);
             }
@@ -282,7 +282,7 @@ impl Fleet<'_> {
         moved(rollout, plan)
     }
 
-    /// Takes the end of a plan into the status.
+    /// Records the end of a plan in the status. Returns the events.
     pub(super) fn plan_ended(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -312,7 +312,8 @@ impl Fleet<'_> {
     }
 }
 
-/// The promotion that has moved traffic, and is not done.
+/// The rollout, if it is in the stage Promoting. A plan ends early in this stage only after the switch, so its traffic
+/// has moved.
 fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
     facts.set_rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting)
 }
@@ -323,14 +324,14 @@ fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
     Event::normal(Reason::Promoted, &plan.id, note)
 }
 
-/// What is said of traffic where a promotion is given up that had moved it.
+/// The part of an event's note that says that traffic has moved back; empty if it had not moved.
 fn back_again(facts: &FleetFacts) -> String {
     traffic_moved(facts)
         .map(|rollout| format!("; traffic is back at set {}", rollout.incumbent_text()))
         .unwrap_or_default()
 }
 
-/// The word in history for why a rollout goes back.
+/// The history reason of a rollback.
 fn why_back(facts: &FleetFacts) -> &'static str {
     if hooks::rolls_back(facts) { "HookFailed" } else { "Stalled" }
 }

@@ -1,4 +1,4 @@
-//! What the stages of a fleet's reconcile work with.
+//! The state that the stages of a fleet's reconcile share.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::report::Invalid;
 use crate::tasks::FleetScope;
 
-/// A fleet in one reconcile.
+/// A fleet during one reconcile.
 pub(super) struct Fleet<'a> {
     pub(super) cx: &'a Context,
-    /// The fleet as it is stored. The scope's may have a status that was repaired.
+    /// The fleet as it is stored. The fleet in the scope may have a repaired status.
     pub(super) stored: Arc<ObservedFleet>,
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
     pub(super) report: ReconcileFindings,
 }
 
-/// What a reconcile found out and did beside its plan.
+/// The findings of a reconcile outside its plan.
 #[derive(Default)]
 pub(super) struct ReconcileFindings {
-    /// The ControllerRevision of what is wanted.
+    /// The ControllerRevision of the desired template.
     pub(super) update_revision: Option<RevisionName>,
-    /// What could not be applied although the rest goes on, in a sentence.
+    /// What could not be applied although the rest continues, in one sentence.
     pub(super) not_applied: Option<String>,
-    /// What a set that should be gone waits for, in a sentence.
+    /// What the removal of a set waits for, in one sentence.
     pub(super) waits_for: Option<String>,
-    /// Whether something is left of a set that goes which no watch shows, or a node that leaves rests on others that are not
-    /// as they were taken to be.
+    /// True if a set that is being removed still has objects that no watch shows, or if the removal of a node depends
+    /// on nodes that are not in the state that was assumed.
     pub(super) needs_requeue: bool,
-    /// The IDs of the stored plan's tasks that were over before.
+    /// The IDs of the stored plan's tasks that were already over.
     pub(super) finished_tasks: Vec<String>,
-    /// The first thing that failed beside the plan: it is tried again.
+    /// The first error outside the plan. It is retried.
     pub(super) error: Option<ReconcileError>,
 }
 
@@ -58,10 +58,11 @@ impl<'a> Fleet<'a> {
         self.record(&Event::warning(reason, cause, note));
     }
 
-    /// Takes in that something beside the plan failed. What the API server refuses for good is the spec's fault.
+    /// Records an error from outside the plan. What the API server refuses permanently is reported in the status
+    /// instead of retried as an error.
     pub(super) fn note(&mut self, error: ReconcileError) {
         if let Some(sentence) = error.refused_delete() {
-            // Nothing of the template is wrong with that, and it may be allowed later.
+            // The template is not at fault, and the delete may be allowed later.
             self.report.not_applied.get_or_insert(sentence);
             return;
         }
@@ -76,7 +77,8 @@ impl<'a> Fleet<'a> {
         self.report.error.get_or_insert(error);
     }
 
-    /// What the API server does not allow, in a sentence, if the last reconcile failed as well: it may pass.
+    /// What the API server forbids, in one sentence, if the last reconcile failed as well: the first refusal may be
+    /// temporary.
     fn denial(&self, error: &ReconcileError) -> Option<String> {
         let key = self.scope.fleet.meta.key();
         error.denial().filter(|_| self.cx.memory.has_failed(Kind::NodeDeployment, &key))

@@ -1,4 +1,4 @@
-//! The second stage: what is to be done. The planner decides; only a name for a new set of nodes is asked for here.
+//! The second stage: decides what to do. The planner decides; this stage only looks up a name for a new set of nodes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{FleetDecision, FleetFacts, decide};
 
-/// What is to be done about a fleet, and what that was decided on.
+/// The decision about a fleet, and the facts that it is based on.
 #[must_use]
 pub(super) struct Decided<'a> {
     pub(super) fleet: Fleet<'a>,
@@ -19,36 +19,35 @@ pub(super) struct Decided<'a> {
     pub(super) action: Action,
 }
 
-/// What one reconcile does.
+/// What the reconcile does.
 pub(super) enum Action {
-    /// The stored plan ends: it cannot be carried out, or what is left of it says that it is done. The plan says which.
+    /// Ends the stored plan: it cannot be carried out, or the status shows that it is done. The plan says which.
     EndStored(Box<Plan>),
-    /// Plans end and begin in one write, and nothing else is done.
+    /// Ends and starts plans in one status write, and does nothing else.
     ChangePlan {
         /// The stored plan.
         plan: Option<Plan>,
-        /// How.
+        /// The decision.
         decision: FleetDecision,
-        /// The set that it makes, where it makes one.
+        /// The name of the new set, if the decision makes one.
         entrant: Option<SetName>,
     },
-    /// A plan whose tasks are others by now is written, and nothing else is done.
+    /// Writes the plan with changed tasks, and does nothing else.
     StorePlan {
-        /// The plan.
         plan: Option<Plan>,
-        /// The hooks that are tried again.
+        /// The hooks that are retried.
         retried: Option<HookRetry>,
     },
-    /// Nothing: the fleet is being deleted, or it is not known which set serves.
+    /// Does not act: the fleet is being deleted, or it is not known which set serves.
     Wait(Stored),
-    /// The plan is carried out, if there is an active one, and so is what applies beside it.
+    /// Carries out the active plan, if there is one, and does what is independent of it.
     CarryOut(Stored),
 }
 
-/// The plan that a fleet goes on with, if it has one.
+/// The plan that a fleet continues with, if it has one.
 pub(super) struct Stored {
     pub(super) plan: Option<Plan>,
-    /// Whether a person skipped one of its tasks.
+    /// True if a person skipped one of the plan's tasks.
     pub(super) skipped: bool,
 }
 
@@ -64,7 +63,7 @@ impl<'a> Observed<'a> {
         let mut decision = decide(&facts, plan.as_ref(), &rollout_target, stalled);
         let mut entrant = fleet.name_for(&facts, &decision).await;
         if let Err(nameless) = entrant {
-            // A set that cannot be named is not begun; all that has nothing to do with it goes on.
+            // Without a name the new set is not started. Everything independent of it continues.
             let is_transient = is_transient(&nameless);
             fleet.scope.invalid = Some(Invalid { sentence: nameless.sentence, is_transient });
             facts = fleet.scope.facts();
@@ -74,7 +73,7 @@ impl<'a> Observed<'a> {
         let changes_plan = decision != FleetDecision::Keep;
         let action = match (entrant, edits) {
             (Ok(entrant), _) if changes_plan => {
-                // With what was found out meanwhile of what is wanted.
+                // Read again: the stores may have changed while names were looked up.
                 facts = fleet.scope.facts();
                 Action::ChangePlan { plan, decision, entrant }
             }

@@ -1,4 +1,4 @@
-//! Hooks in a fleet's plans: which a plan has, whether they could be carried out, and what becomes of those that fail.
+//! Hooks in a fleet's plans: which hooks a plan has, whether they can be carried out, and what follows from a failure.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
-/// How soon it is asked again whether the API server takes a Job that it refused.
+/// How soon a Job that the API server refused is checked again.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
 
 impl Fleet<'_> {
-    /// The hooks that a plan of this context has.
+    /// The hooks that belong into a plan of this context.
     pub(super) fn wanted_hooks(&self, context: HookContext) -> HookPlacement<'_> {
         let hooks = &self.scope.spec.update_strategy.hooks;
         if hooks.is_empty() {
@@ -34,7 +34,7 @@ impl Fleet<'_> {
         HookPlacement { hooks, points: context.points(), stops: hooks::stops(&self.scope.facts()) }
     }
 
-    /// Brings what has not begun of the plan to the list. Whether anything changed.
+    /// Brings the tasks that have not begun in line with the list of hooks. Returns true if the plan changed.
     pub(super) fn follow_hooks(&self, plan: &mut Plan) -> bool {
         let is_without =
             self.scope.spec.update_strategy.hooks.is_empty() && !plan.tasks.iter().any(is_of_list);
@@ -47,8 +47,8 @@ impl Fleet<'_> {
         wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
     }
 
-    /// Has the hooks that failed tried again, where a person asks for that: the fleet's own in this plan, those of nodes by
-    /// what the status says. Answers with that.
+    /// Retries failed hooks if a person asks for it. Resets the fleet's own hook in this plan, and returns all retried
+    /// hooks for the status, in which the nodes find theirs.
     pub(super) fn obey_retry(&self, plan: Option<&mut Plan>, facts: &FleetFacts) -> Option<HookRetry> {
         let (meta, status) = (&self.scope.fleet.meta, &self.scope.fleet.status);
         let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| facts.retry.is_some())?;
@@ -70,7 +70,7 @@ impl Fleet<'_> {
         Some(HookRetry { asked: asked.to_owned(), tasks })
     }
 
-    /// The status with a plan whose tasks are others by now.
+    /// The status with the changed plan.
     pub(super) fn store_plan(&self, plan: Option<Plan>, retried: Option<HookRetry>) -> StatusChange {
         let mut status = (*self.scope.fleet.status).clone();
         if let Some(plan) = plan.as_ref().filter(|plan| plan.is_active()) {
@@ -82,7 +82,7 @@ impl Fleet<'_> {
         StatusChange::of_plan(status, plan, Vec::new())
     }
 
-    /// What of the hooks cannot be carried out, if anything.
+    /// Why the hooks cannot be carried out, if so.
     pub(super) async fn check_hooks(&self) -> Option<Invalid> {
         let spec = self.scope.spec.clone();
         if let Err(sentence) = self.scope.steps() {
@@ -99,7 +99,8 @@ impl Fleet<'_> {
         {
             return Some(Invalid::lasting(sentence));
         }
-        // Expressions are parsed, and the API server is asked, once for each generation.
+        // Expressions are parsed and Jobs are checked by the API server once per generation. A refusal is checked again
+        // later.
         let meta = &self.scope.fleet.meta;
         let content = format!("hooks of {} at {}", meta.uid, meta.generation);
         let verdicts = &self.scope.memory.verdicts;
@@ -125,7 +126,7 @@ impl Fleet<'_> {
         JobOwner::itself(Kind::NodeDeployment, &meta.namespace, &meta.name, &meta.uid)
     }
 
-    /// Deletes the Jobs of a plan that is about to end before it is done.
+    /// Deletes the Jobs of a plan that is about to end early.
     pub(super) async fn delete_jobs(&self, plan: &Plan) -> Result<(), ReconcileError> {
         if !plan.is_active() || !has_hooks(plan) {
             return Ok(());
@@ -134,7 +135,7 @@ impl Fleet<'_> {
         deleted.map_err(ReconcileError::Children)
     }
 
-    /// What the hooks of this plan are handed; `None` where it has none.
+    /// The scope of this plan's hooks; `None` if it has none.
     pub(super) fn hook_scope(&self, plan: &Plan) -> Option<HookScope> {
         if !has_hooks(plan) {
             return None;
@@ -158,13 +159,14 @@ impl Fleet<'_> {
         Some(HookScope { hold: paused, ..scope })
     }
 
-    /// Goes on without a hook that failed, where its failure is to be passed over, and says so.
+    /// Skips a failed hook whose policy is Continue. Returns the event.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
         pass_over(plan, &self.scope.spec.update_strategy.hooks, None)
     }
 
-    /// What came of carrying the plan out; where hooks came last, a plan is over only once its nodes still are, or are again,
-    /// where it brought them.
+    /// Corrects the result of an in-place plan that completed with `AfterRollout` hooks: its nodes may have changed while
+    /// the hooks ran. The plan is superseded if a node has lost its grant, and keeps waiting until the nodes have
+    /// converged again.
     pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
         let came_last = plan.tasks.last().is_some_and(|task| point_of(task) == Some(HookPoint::AfterRollout));
         let is_in_place = self.scope.set_rollout().is_none();
@@ -190,12 +192,12 @@ impl Fleet<'_> {
         has_moved(plan, self.scope.fleet.status.plan.as_ref())
     }
 
-    /// Moves traffic back to the set that served, in one write. Whether it is there.
+    /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there.
     pub(super) async fn move_back(&self, rollout: &SetRollout) -> Result<bool, ReconcileError> {
         let meta = &self.scope.fleet.meta;
         let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
         let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
-        // Where the status has lost the set that served, it still says which one serves.
+        // If the status has lost the incumbent set, it still has the active set.
         let incumbent = rollout.incumbent.clone().unwrap_or_else(|| self.scope.facts().set.clone());
         if traffic::is_at(&service, &incumbent) {
             return Ok(true);
@@ -209,8 +211,8 @@ impl Fleet<'_> {
         }
     }
 
-    /// Tells of hooks that failed and of people that are waited for, each once for each attempt.
-    pub(super) fn tell_of_hooks(&self, facts: &FleetFacts) {
+    /// Records events about failed hooks and about hooks that wait for a person, once for each attempt.
+    pub(super) fn record_hook_events(&self, facts: &FleetFacts) {
         for place in hooks::failures(facts) {
             let note = format!("{} failed: {}", place.name(), place.said());
             self.warn(Reason::HookFailed, place.at.tried(), note);

@@ -1,5 +1,5 @@
-//! The orchestrator: one fleet's reconcile, as a pipeline of values. Each stage consumes what the one before it returned, so
-//! that none can be left out, done twice, or done in another order.
+//! The orchestrator: the reconcile of one fleet, as a pipeline of values. Each stage consumes the result of the one
+//! before it, so that no stage can be left out, repeated or reordered.
 //!
 //! [`Fleet`] → `observe` → `Observed` → `decide` → `Decided` → `apply` → `Applied` → `report` → [`Next`]
 
@@ -27,7 +27,7 @@ use crate::planner::fleet::report::spec_is_unreadable;
 use context::Fleet;
 pub(crate) use names::KINDS_OF_A_SET;
 
-/// Brings one fleet nearer to what its spec says.
+/// Reconciles one fleet.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
     let Some(stored) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
@@ -41,7 +41,7 @@ async fn advance(fleet: Fleet<'_>) -> Result<Next, ReconcileError> {
     let recorder = fleet.scope.recorder.clone();
     let (cx, meta) = (fleet.cx, fleet.stored.clone());
     let next = stages(fleet).await;
-    // Nodes were made and deleted whatever came of the rest.
+    // Nodes may have been created or deleted even if the reconcile failed.
     for recorded in recorder.take() {
         let event = Event::normal(recorded.reason, recorded.cause, recorded.note);
         cx.events.record(Kind::NodeDeployment, &meta.meta, &event);
@@ -78,7 +78,7 @@ async fn unreadable_spec(
     Ok(next)
 }
 
-/// A reconcile of a scope that a test holds a clone of.
+/// Reconciles a fleet with a scope of which the test keeps a clone.
 #[cfg(test)]
 pub(super) async fn reconcile_in(
     cx: &Context,

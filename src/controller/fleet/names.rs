@@ -1,4 +1,4 @@
-//! What a new set of nodes is called. The API server is asked which names are taken.
+//! Chooses the name of a new set of nodes. The API server is asked which names are taken.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::cluster::memory::Nameless;
 use crate::planner::fleet::sets::naming;
 use crate::planner::fleet::{FleetDecision, FleetFacts};
 
-/// The kinds of objects whose names a set's could meet.
+/// The kinds whose names the objects of a new set could collide with.
 pub const KINDS_OF_A_SET: [Kind; 5] =
     [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
 
-/// How soon it is asked again which names are taken, where none was free.
+/// How soon names are listed again if none was free, or if lists keep failing.
 const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
-/// How soon it is asked again where that was not answered just now.
+/// How soon names are listed again if the list failed for less than [`A_MOMENT`].
 const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
-/// For how long it may stay unanswered before that is more than a moment.
+/// How long lists may fail before the failure no longer counts as transient.
 const A_MOMENT: Duration = Duration::from_secs(10);
 
 impl Fleet<'_> {
-    /// The name of the set that a decision makes, where it makes one. An error is why there is no name.
+    /// The name of the set that a decision makes, if it makes one. The error is why there is no name.
     pub(super) async fn name_for(
         &self,
         facts: &FleetFacts,
@@ -44,7 +44,7 @@ impl Fleet<'_> {
             return Ok(Some(set.clone()));
         }
         let meta = &self.scope.fleet.meta;
-        // Lists cost much where there is much; a name that was not free a moment ago is not asked for again.
+        // Lists of large namespaces are expensive: a recent failure is returned again without another list.
         let known = &self.scope.memory.nameless;
         let question = (meta.uid.clone(), start.target.to_string());
         let (before, asked) = (known.get(&question), monotonic());
@@ -65,7 +65,7 @@ impl Fleet<'_> {
                 }
             }
             Err(sentence) => {
-                // What was not answered long ago is another matter.
+                // An older failure is not part of this one.
                 let lately = before.filter(|nameless| age(nameless) < ASK_FOR_NAMES * 2);
                 let since = lately.and_then(|nameless| nameless.unanswered_since).unwrap_or(asked);
                 Nameless { sentence, asked, unanswered_since: Some(since) }
@@ -90,7 +90,7 @@ impl Fleet<'_> {
     }
 }
 
-/// Whether a set has no name only because it could not be asked for a moment which names are taken.
+/// True if a set has no name only because lists have failed for a short time.
 pub(super) fn is_transient(nameless: &Nameless) -> bool {
     nameless.unanswered_since.is_some_and(|since| nameless.asked.duration_since(since) < A_MOMENT)
 }

@@ -1,4 +1,5 @@
-//! The first stage: what is so, what a person asks for, and whether what is wanted could be carried out.
+//! The first stage: observes the state, reads a person's requests, and checks whether the desired state can be carried
+//! out.
 
 use std::sync::Arc;
 
@@ -12,24 +13,25 @@ use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{FleetFacts, possible};
 
-/// A fleet as it was before anything was decided in this reconcile.
+/// A fleet before anything is decided in this reconcile.
 #[must_use]
 pub(super) struct Observed<'a> {
     pub(super) fleet: Fleet<'a>,
     pub(super) facts: Arc<FleetFacts>,
-    /// The stored plan, changed as a person or the list of hooks asks; an error is the plan that says why it ends now.
+    /// The stored plan, edited as a person or the list of hooks requests. The error is a plan that ends now and
+    /// contains the reason.
     pub(super) plan: Result<Option<Plan>, Box<Plan>>,
     pub(super) edits: Edits,
 }
 
-/// How the stored plan was changed.
+/// How the stored plan was edited.
 #[derive(Default)]
 pub(super) struct Edits {
-    /// Whether a person skipped one of its tasks.
+    /// True if a person skipped one of its tasks.
     pub(super) skipped: bool,
-    /// The hooks that a person has tried again.
+    /// The hooks that a person has retried.
     pub(super) retried: Option<HookRetry>,
-    /// Whether its tasks follow another list of hooks.
+    /// True if its tasks were changed to follow the list of hooks.
     pub(super) followed: bool,
 }
 
@@ -47,28 +49,28 @@ impl<'a> Fleet<'a> {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
             edits.retried = self.obey_retry(plan.as_mut(), &facts);
             edits.followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));
-            self.refuse_what_cannot_be_done(&facts);
+            self.warn_of_impossible_requests(&facts);
             plan
         });
         Ok(Observed { fleet: self, facts, plan, edits })
     }
 
-    /// Whether what is wanted can be started; if so, its revision is stored.
+    /// Checks whether a rollout to the desired template can start. If so, stores its revision.
     async fn check(&mut self) -> Result<(), ReconcileError> {
         self.report.update_revision =
             RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
-        // Much can be done without what is missing.
+        // A missing revision does not block the rest.
         match fleet_objects::restore_revisions(&self.scope).await {
             Ok(sentence) => self.report.not_applied = sentence,
             Err(error) if error.is_conflict() => {}
             Err(error) => self.note(error),
         }
-        // What is promoted is what was persisted; what is wanted by now is looked at when that is done.
+        // A promotion continues to its persisted target. The current spec is checked when the promotion is done.
         if self.scope.promoting().is_some() {
-            // Its hooks are those of the spec all the same.
+            // Its hooks are nevertheless read from the current spec.
             if took_over(&self.scope.fleet.status).is_some() {
                 self.scope.invalid = self.check_hooks().await;
             }
@@ -88,7 +90,7 @@ impl<'a> Fleet<'a> {
             }
             Ok(Admission::Refused(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
             Err(error) if error.is_conflict() => return Err(error),
-            // Nothing of it is begun before that is known, and all that has nothing to do with it goes on.
+            // No rollout to the template starts before the answer is known. Everything independent of it continues.
             Err(error) => {
                 let sentence =
                     format!("whether the API server takes spec.template is not known yet: {error}");

@@ -1,4 +1,4 @@
-//! The last stage: the status is written, events are recorded, and it is said when the fleet is reconciled again.
+//! The last stage: writes the status, records events, and decides when the fleet is requeued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,12 @@ use crate::planner::fleet::report::{
 use crate::planner::fleet::status::RefreshInput;
 use crate::planner::fleet::{FleetFacts, refresh, release};
 
-/// How soon a fleet is reconciled again whose spec cannot be carried out: somebody may remove what is in its way.
+/// The requeue delay while something is stuck, such as a spec that cannot be carried out: a person may remove the
+/// obstacle.
 const REQUEUE_INVALID_SPEC: Duration = Duration::from_secs(30);
-/// The same where the API server did not answer for a moment, and for what no watch shows.
+/// The requeue delay after a transient failure of the API server, and for what no watch shows.
 const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
-/// The same where traffic could not be moved back yet.
+/// The requeue delay while traffic could not be moved back.
 const REQUEUE_TRAFFIC: Duration = Duration::from_secs(1);
 
 impl Fleet<'_> {
@@ -36,7 +37,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// Writes the status, and tells what it newly says.
+    /// Writes the status, and records the events that follow from it.
     async fn write(
         &self,
         mut status: NodeDeploymentStatus,
@@ -67,15 +68,15 @@ impl Fleet<'_> {
                 (status.deletion_policy, status.volume_claim_retention) = (None, None);
             }
         }
-        // Told at once, and never by an event before the status says it.
+        // Written at once, so that no event reports it before the status does.
         let urgency = if is_news(before, &status) { Urgency::Now } else { urgency };
         let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
-        self.tell_of_status(&status, &facts, plan);
+        self.record_status_events(&status, &facts, plan);
         Ok(next)
     }
 
-    fn tell_of_status(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
+    fn record_status_events(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
         let generation = self.scope.fleet.meta.generation;
         for sentence in facts.invalid.iter().chain(&facts.not_applied) {
             self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
@@ -83,17 +84,17 @@ impl Fleet<'_> {
         for conflict in &facts.conflicts {
             self.warn(Reason::InvalidSpec, &conflict.message, &conflict.message);
         }
-        self.tell_of_hooks(facts);
+        self.record_hook_events(facts);
         let stalled = conditions::find(&status.conditions, conditions::STALLED)
             .filter(|c| c.reason == Reason::NoProgress);
-        // A stall after some progress is another one.
+        // A stall after some progress is a new stall and gets its own event.
         if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
             let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
             self.warn(Reason::RolloutStalled, cause, &condition.message);
         }
     }
 
-    /// When to reconcile again although no event comes.
+    /// When to requeue if no event comes first.
     fn requeue(&self, next: Next, facts: &FleetFacts) -> Next {
         let status = &self.scope.fleet.status;
         let next =
@@ -121,7 +122,7 @@ impl Applied<'_> {
             fleet.record(event);
         }
         match then {
-            // The write itself brings the next reconcile about.
+            // The write itself requeues the fleet.
             Then::AwaitOwnWrite => Ok(next),
             Then::Requeue(after) => {
                 let next = fleet.requeue(next.within_some(after), &facts);

@@ -1,4 +1,4 @@
-//! The stored plan: what it is, or why it ends now.
+//! Reads the stored plan, or finds out why it ends now.
 
 use super::context::Fleet;
 use crate::api::{RawPlan, Stage};
@@ -7,12 +7,12 @@ use crate::planner::fleet::sets::stage;
 
 /// Why an active plan without its rollout cannot be carried out.
 const NO_ROLLOUT: &str = "status.rollout, which says where the plan goes, is missing or cannot be read";
-/// Why a promotion without its plan cannot be carried on.
+/// Why a promotion without its plan cannot continue.
 const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
 
 impl Fleet<'_> {
-    /// The persisted plan. Where it cannot be read and is not known to be over, or what is left of it says that it is done,
-    /// the plan that says so.
+    /// The persisted plan. The error is a plan that ends now: failed if it cannot be read and is not known to be over,
+    /// complete if the status shows that it is done, superseded if its rollout is lost and can start again.
     pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
         let status = &self.scope.fleet.status;
         let stage = self.scope.set_rollout().map(|r| r.stage);
@@ -26,7 +26,7 @@ impl Fleet<'_> {
                 _ => Ok(None),
             };
         };
-        // With the switch the promotion is done, whatever is left to tell of it.
+        // Once the status has recorded the switch, the promotion is done, whatever else the plan has left.
         let has_promoted =
             |plan: &Plan| stage::has_switched(plan) && plan.target_hash == status.last_completed_rollout_hash;
         match raw.parse() {
@@ -38,7 +38,7 @@ impl Fleet<'_> {
             {
                 Err(Box::new(self.done(plan)))
             }
-            Ok(plan) if plan.is_active() && status.rollout.is_none() && self.scope.may_begin_anew(&plan) => {
+            Ok(plan) if plan.is_active() && status.rollout.is_none() && self.scope.may_start_again(&plan) => {
                 Err(Box::new(Plan { state: PlanState::Superseded, finished_at: Some(self.now), ..plan }))
             }
             Ok(plan) if plan.is_active() && status.rollout.is_none() => {
@@ -46,7 +46,7 @@ impl Fleet<'_> {
             }
             Ok(plan) => Ok(Some(plan)),
             Err(_) if raw.is_over() && !promoting => Ok(None),
-            // The rollout says where it goes, and goes on by another plan.
+            // The rollout has the target, and continues with another plan.
             Err(_)
                 if raw.has_lost_fields()
                     && status.rollout.is_some()
@@ -66,7 +66,7 @@ impl Fleet<'_> {
     }
 }
 
-/// Whether what a rollout that is there has done can still be taken back.
+/// True if a rollout in this stage can still be taken back.
 fn is_before_return(stage: Stage) -> bool {
     !matches!(stage, Stage::Promoting | Stage::Retiring)
 }

@@ -1,4 +1,4 @@
-//! The third stage: what was decided is carried out, as far as it is more than a write of the status.
+//! The third stage: carries out the decision, except for the write of the status.
 
 use std::time::Duration;
 
@@ -16,15 +16,16 @@ use crate::planner::node::{NodeDecision, decide};
 use crate::tasks::request_mark_ready;
 use crate::tasks::watch_sidecar::{Watched, watch};
 
-/// How soon a spec that cannot be carried out is looked at again: somebody may remove what is in its way.
+/// The requeue delay for a spec that cannot be carried out: a person may remove the obstacle.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The node after its child objects are written and before its own status is.
+/// The node after the writes to its child objects and before the write of its status.
 #[must_use]
 pub(super) struct Applied<'a> {
     pub(super) node: Node<'a>,
     pub(super) change: StatusChange,
-    /// What failed beside the plan. It is tried again, once the status is written.
+    /// The first error of the work outside the plan. The reconcile returns it after the status is written, and is
+    /// retried.
     pub(super) error: Option<ReconcileError>,
 }
 
@@ -60,8 +61,8 @@ impl<'a> Decided<'a> {
 }
 
 impl Node<'_> {
-    /// Applies what has nothing to do with the plan, then advances the plan, whatever came of that. Answers as well with what
-    /// failed beside the plan.
+    /// Applies the parts of the spec that are independent of the plan, then advances the plan even if they failed. Also
+    /// returns the error of the independent part.
     async fn carry_out(
         &mut self,
         work: CarryOut,
@@ -70,7 +71,8 @@ impl Node<'_> {
         let applied = if facts.terminating {
             Ok(AppliedAtOnce::default())
         } else {
-            // First: a node may be deleted as soon as its claims are let go of, whatever else cannot be applied.
+            // Claims come first: a node may be deleted as soon as its claims are released, whatever else cannot be
+            // applied.
             let shared = self.apply_to_claims(&spec).await;
             let applied = node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await;
             applied.and_then(|applied| {
@@ -80,7 +82,7 @@ impl Node<'_> {
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);
         self.report.sidecar = status;
-        // What applies at once has nothing to do with the plan, and does not hold it up.
+        // This part is independent of the plan and does not block it.
         self.report.not_applied = match &applied {
             Ok(applied) => applied.refused.clone(),
             Err(error) => self.denial(error),
@@ -139,7 +141,8 @@ impl Node<'_> {
             Advance::Invalidated { reason, .. } => {
                 self.delete_jobs(&plan).await?;
                 match decide(&self.facts(), None, self.now) {
-                    // In the same write: between two the node would not count as in flight.
+                    // The old plan ends and the new one starts in the same write: between two writes the node would not
+                    // count as in flight.
                     NodeDecision::Start { recipe, .. } => self.follow(&plan, &reason, recipe),
                     _ => Ok(self.end(plan, (Ending::Superseded, reason))),
                 }
@@ -147,22 +150,22 @@ impl Node<'_> {
         }
     }
 
-    /// A running pod is marked ready even while its plan waits for something else: no grant is needed for
-    /// that, and a node that could serve should. Answers when to look again.
+    /// Marks a running pod ready even while its plan waits for something else: that needs no grant, and a node that
+    /// could serve should. Returns when to requeue.
     fn mark_while_waiting(&self, plan: &Plan) -> Option<Duration> {
         let is_next = plan.current_task().is_some_and(|t| TaskType::MarkReady.is(t));
         if is_next || !self.facts().needs_mark() {
             return None;
         }
         let task = plan.tasks.iter().find(|t| TaskType::MarkReady.is(t) && !t.state.is_over());
-        // A node that was asked to leave serves until it goes, and may be asked to stay.
-        // As does one that was marked before, and whose plan goes on with what comes after.
+        // A node that was asked to leave serves until it is deleted, and the request may be taken back. The same holds
+        // for a node that this plan has already marked, and whose plan continues with later tasks.
         let is_marked =
             plan.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Complete);
         let leaves =
             || (plan.recipe == recipes::REMOVE_NODE || is_marked).then(|| format!("{}-mark", plan.id));
         let task_id = task.map(|task| task.id.clone()).or_else(leaves)?;
-        // What the sidecar answered is in the scope; an unreachable one is reported from there.
+        // The scope has the sidecar's last answer; if the sidecar is unreachable, that is reported from there.
         request_mark_ready(&self.scope, &self.stored, &task_id).ok().map(|mark| mark.again)
     }
 }

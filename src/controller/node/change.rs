@@ -1,25 +1,25 @@
-//! What a reconcile changes in a node's status.
+//! The changes that a reconcile makes to a node's status.
 
 use crate::api::HistoryEntry;
 use crate::controller::Next;
 use crate::controller::events::Event;
 use crate::engine::Plan;
 
-/// What the status becomes, before what was observed is brought up to date in it.
+/// Changes to the status, before the observed state is refreshed in it.
 pub(super) struct StatusChange {
-    /// The plan as it now stands.
+    /// The plan as it is now.
     pub(super) plan: Option<Plan>,
-    /// The plans that ended.
+    /// History entries of the plans that ended.
     pub(super) entries: Vec<HistoryEntry>,
-    /// Why the spec cannot be carried out, in a sentence.
+    /// Why the spec cannot be carried out, in one sentence.
     pub(super) invalid: Option<String>,
-    /// Whether no more has happened than that the plan waits.
+    /// True if the plan only waits, so that the write may be delayed.
     pub(super) is_progress: bool,
-    /// To be recorded once the status says it.
+    /// Events about the node, recorded after the status is written.
     pub(super) events: Vec<Event>,
-    /// The same of the node's fleet.
+    /// An event about the node's fleet, recorded after the status is written.
     pub(super) of_fleet: Option<Event>,
-    /// When to reconcile again.
+    /// When to requeue.
     pub(super) next: Next,
 }
 

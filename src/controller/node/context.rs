@@ -1,4 +1,4 @@
-//! What the stages of a node's reconcile work with.
+//! The state that the stages of a node's reconcile share.
 
 use std::sync::Arc;
 
@@ -14,35 +14,36 @@ use crate::controller::{Context, ReconcileError};
 use crate::planner::node::NodeFacts;
 use crate::tasks::NodeScope;
 
-/// A node in one reconcile.
+/// A node during one reconcile.
 pub(super) struct Node<'a> {
     pub(super) cx: &'a Context,
     pub(super) scope: NodeScope,
-    /// As it was when the reconcile began.
+    /// The node as it was when the reconcile began.
     pub(super) stored: Arc<ObservedNode>,
     pub(super) of_fleet: OfFleet,
     pub(super) now: DateTime<Utc>,
     pub(super) report: ReconcileFindings,
 }
 
-/// What a reconcile found out beside the node's plan.
+/// The findings of a reconcile outside the node's plan.
 #[derive(Default)]
 pub(super) struct ReconcileFindings {
-    /// What of the spec could not be applied although the plan goes on, in a sentence.
+    /// The part of the spec that could not be applied although the plan continues, in one sentence.
     pub(super) not_applied: Option<String>,
-    /// Whether what the spec says of claims was carried out, where it came to that.
+    /// True if the spec's claim retention was applied, false if that failed; `None` if the reconcile did not get that
+    /// far.
     pub(super) claims_applied: Option<bool>,
-    /// The IDs of the stored plan's tasks that were over before.
+    /// The IDs of the stored plan's tasks that were already over.
     pub(super) finished_tasks: Vec<String>,
-    /// What its sidecar last said while somebody waits for that.
+    /// The sidecar's last answer, while a task or the fleet waits for it.
     pub(super) sidecar: Option<SidecarStatus>,
 }
 
-/// A reconcile that failed, and what it had found out by then.
+/// A failed reconcile, with its findings so far.
 pub(super) struct Failed<'a> {
     pub(super) node: Node<'a>,
     pub(super) error: ReconcileError,
-    /// Whether the status is written already: what failed, failed beside the plan.
+    /// True if the status is already written: the error is from outside the plan.
     pub(super) is_reported: bool,
 }
 
@@ -56,7 +57,7 @@ impl<'a> Node<'a> {
         Self { cx, scope, stored, of_fleet, now, report }
     }
 
-    /// Everything that a decision rests on, as it is known now.
+    /// Everything that a decision depends on, as it is now.
     pub(super) fn facts(&self) -> NodeFacts {
         self.scope.facts(&self.stored)
     }
@@ -69,17 +70,19 @@ impl<'a> Node<'a> {
         Box::new(Failed { node: self, error, is_reported: false })
     }
 
-    /// The same, once the status is written.
+    /// Like [`Self::failed`], after the status is written.
     pub(super) fn failed_beside(self, error: ReconcileError) -> Box<Failed<'a>> {
         Box::new(Failed { node: self, error, is_reported: true })
     }
 
-    /// What the API server does not allow, in a sentence, if that is so for the second time: it may pass.
+    /// What the API server forbids, in one sentence, if the last reconcile failed as well: the first refusal may be
+    /// temporary.
     pub(super) fn denial(&self, error: &ReconcileError) -> Option<String> {
         error.denial().filter(|_| self.cx.memory.has_failed(Kind::StatefulNode, &self.scope.key))
     }
 
-    /// Makes the node's claims go with it, or stay. Answers with a sentence where one is another node's.
+    /// Applies the claim retention: makes the node an owner of its claims or removes that reference. Returns a sentence
+    /// if a claim belongs to another node.
     pub(super) async fn apply_to_claims(
         &mut self,
         spec: &StatefulNodeSpec,

@@ -1,4 +1,4 @@
-//! The second stage: what is to be done. The planner decides; what no watch shows is asked for here.
+//! The second stage: decides what to do. The planner decides; this stage reads from the API server what no watch shows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,65 +14,63 @@ use crate::engine::{self, Plan, TaskState};
 use crate::planner::node::decide::{is_rolling, removal};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 
-/// What is to be done about a node.
+/// The decision about a node.
 #[must_use]
 pub(super) struct Decided<'a> {
     pub(super) node: Node<'a>,
     pub(super) action: Action,
 }
 
-/// What one reconcile does.
+/// What the reconcile does.
 pub(super) enum Action {
-    /// Nothing: the spec cannot be read, which the sentence says.
+    /// Nothing, because the spec cannot be read. The text is the reason, in one sentence.
     RefuseSpec(String),
-    /// The stored plan ends: it cannot be read. The plan says so.
+    /// Ends the stored plan, because it cannot be read. The plan contains the reason.
     EndStored(Box<Plan>),
-    /// Plans end and begin in one write, and nothing else is done.
+    /// Ends and starts plans in one status write, and does nothing else.
     ChangePlan {
         /// The stored plan.
         plan: Option<Plan>,
-        /// What that was decided on.
+        /// The facts that the decision is based on.
         facts: Box<NodeFacts>,
-        /// How.
+        /// The decision.
         decision: NodeDecision,
     },
-    /// A plan whose tasks are others by now is written, and nothing else is done.
+    /// Writes the plan with changed tasks, and does nothing else.
     StorePlan {
-        /// The plan.
         plan: Option<Plan>,
-        /// Why the spec cannot be carried out, in a sentence.
+        /// Why the spec cannot be carried out, in one sentence.
         invalid: Option<String>,
     },
-    /// The spec cannot be carried out: the node takes nothing, and lets go of what it is to leave.
+    /// The spec cannot be carried out: the node applies nothing, except that it releases claims that are to be
+    /// retained.
     Hold {
-        /// The plan.
         plan: Option<Plan>,
-        /// The spec.
         spec: Arc<StatefulNodeSpec>,
-        /// Whether the node is being deleted.
+        /// True if the node is being deleted.
         is_terminating: bool,
-        /// Why, in a sentence.
+        /// Why the spec cannot be carried out, in one sentence.
         invalid: String,
     },
-    /// The plan is carried out, if there is an active one, and so is what applies beside it.
+    /// Carries out the active plan, if there is one, and applies what is independent of it.
     CarryOut(Box<CarryOut>),
 }
 
-/// What a node that goes on goes on with.
+/// The input of [`Action::CarryOut`].
 pub(super) struct CarryOut {
     pub(super) plan: Option<Plan>,
     pub(super) spec: Arc<StatefulNodeSpec>,
     pub(super) facts: NodeFacts,
-    /// Whether a person skipped one of its tasks.
+    /// True if a person skipped one of the plan's tasks.
     pub(super) skipped: bool,
-    /// When it is asked again why there is no pod.
+    /// When to ask again why there is no pod.
     pub(super) ask_again: Option<Duration>,
 }
 
-/// What no watch shows of a node, and was asked for.
+/// What no watch shows of a node, read from the API server.
 struct Checked {
     facts: NodeFacts,
-    /// Why the spec cannot be carried out, in a sentence.
+    /// Why the spec cannot be carried out, in one sentence.
     invalid: Option<String>,
     ask_again: Option<Duration>,
 }
@@ -91,7 +89,7 @@ impl<'a> Observed<'a> {
             Ok(plan) => plan,
             Err(ended) => return Ok(Decided { node, action: Action::EndStored(ended) }),
         };
-        // A node that leaves waits for nothing that only matters to one that stays.
+        // A node that leaves skips the checks that only matter to a node that stays.
         if let Some(decision) = removal(&facts, plan.as_ref(), node.now).filter(|d| *d != NodeDecision::Keep)
         {
             let action = Action::ChangePlan { plan, facts: Box::new(facts), decision };
@@ -131,7 +129,7 @@ impl Node<'_> {
         Ok(Action::CarryOut(Box::new(CarryOut { plan, spec, facts, skipped, ask_again })))
     }
 
-    /// Asks for what no watch shows. Answers as well whether a person skipped a task of the plan.
+    /// Reads what no watch shows. Also returns true if a person skipped a task of the plan.
     async fn check(&self, plan: Option<&mut Plan>) -> Result<(bool, Checked), ReconcileError> {
         node_objects::forget_unlabelled(&self.scope, &self.stored).await?;
         node_objects::check_template(&self.scope, &self.stored).await?;
@@ -147,7 +145,7 @@ impl Node<'_> {
         Ok((skipped, Checked { facts, invalid, ask_again }))
     }
 
-    /// Skips the task that the annotation names. Answers whether the plan changed.
+    /// Skips the task that the annotation names. Returns true if the plan changed.
     fn skip(&self, plan: &mut Plan) -> bool {
         let own = self.stored.meta.annotation(ANNOTATION_SKIP);
         let Some(task_id) = self.skipped_by_fleet(plan).or(own) else { return false };
@@ -156,7 +154,7 @@ impl Node<'_> {
         }
         match engine::skip(plan, task_id, &self.cx.registry, self.now) {
             Ok(()) => true,
-            // The task of a plan that is over stays named until somebody removes the annotation.
+            // The annotation stays until somebody removes it, so it may name a task of a plan that is over.
             Err(engine::SkipRefused::PlanOver { .. }) => false,
             Err(refused) => {
                 self.record(&Event::warning(Reason::SkipRefused, task_id, refused.to_string()));

@@ -1,4 +1,4 @@
-//! Hooks in a node's plans: which a plan has, what they are handed, and what becomes of those that fail.
+//! Hooks in a node's plans: which hooks a plan has, the scope of their tasks, and what follows from a failure.
 
 use super::context::Node;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
@@ -16,8 +16,18 @@ use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
 
+/// What becomes of a hook before a node's pod is deleted.
+enum BeforeNode {
+    /// It runs.
+    Run,
+    /// It does not apply to this pod, and why.
+    Skip(String),
+    /// That is not known yet, and what it waits for.
+    Hold(String),
+}
+
 impl Node<'_> {
-    /// The hooks of a plan of this recipe: of the plan that there is, or of one that begins now.
+    /// The hooks that belong into a plan of this recipe: the existing plan, or a new one if `plan` is `None`.
     pub(super) fn wanted_hooks(&self, recipe: &str, plan: Option<&Plan>) -> HookPlacement<'_> {
         let hooks = self.of_fleet.hooks();
         if hooks.is_empty() {
@@ -28,7 +38,8 @@ impl Node<'_> {
         if recipe == recipes::REMOVE_NODE {
             points.push(HookPoint::BeforeRemove);
         } else if is_rolling(recipe) && self.moves(plan) {
-            // A node that never was Ready is made for the first time: nothing has moved it. Its pod may run all the same.
+            // A node that was never Ready is being created: there is no earlier pod to move from. Its pod may run
+            // nevertheless.
             let begun = plan.map_or(self.now, |plan| plan.started_at);
             let was_ready = status.first_ready_at.is_some_and(|at| at < begun);
             let has = |point| {
@@ -45,8 +56,8 @@ impl Node<'_> {
         HookPlacement { hooks, points, stops: Vec::new() }
     }
 
-    /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort, gets no
-    /// hooks.
+    /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort,
+    /// gets no hooks.
     fn moves(&self, plan: Option<&Plan>) -> bool {
         if plan.is_some_and(|plan| plan.tasks.iter().any(is_of_list)) {
             return true;
@@ -58,8 +69,8 @@ impl Node<'_> {
         !stays && !plan.is_some_and(is_replaced)
     }
 
-    /// Brings what has not begun of the plan to the list, and has a hook that failed tried again where the fleet says so.
-    /// Whether anything changed.
+    /// Brings the tasks that have not begun in line with the fleet's list of hooks, and retries a failed hook if the
+    /// fleet requests it. Returns true if the plan changed.
     pub(super) fn follow_fleet(&self, plan: &mut Plan) -> bool {
         if !plan.is_active() || (self.of_fleet.hooks().is_empty() && !has_hooks(plan)) {
             return false;
@@ -73,7 +84,7 @@ impl Node<'_> {
         wanted.bring_to(plan, &recipe.tasks) || again
     }
 
-    /// The task of this plan that a person says need not be done: named on the node, or on its fleet.
+    /// The task of this plan that a person skips by the annotation on the fleet.
     pub(super) fn skipped_by_fleet<'a>(&'a self, plan: &Plan) -> Option<&'a str> {
         let named = self.of_fleet.fleet.as_ref()?.meta.annotation(ANNOTATION_SKIP)?;
         plan.tasks.iter().any(|task| task.id == named).then_some(named)
@@ -91,7 +102,7 @@ impl Node<'_> {
         }
     }
 
-    /// Deletes the Jobs of a plan that is about to end before it is done.
+    /// Deletes the Jobs of a plan that is about to end early.
     pub(super) async fn delete_jobs(&self, plan: &Plan) -> Result<(), ReconcileError> {
         if !has_hooks(plan) {
             return Ok(());
@@ -100,7 +111,7 @@ impl Node<'_> {
         deleted.map_err(ReconcileError::Children)
     }
 
-    /// What the hooks of this plan are handed; `None` where it has none.
+    /// The scope of this plan's hooks; `None` if it has none.
     pub(super) fn hook_scope(&self, plan: &Plan) -> Option<HookScope> {
         if !has_hooks(plan) {
             return None;
@@ -129,10 +140,10 @@ impl Node<'_> {
         let point = plan.current_task().and_then(point_of);
         let (mut skip, mut hold) = (None, None);
         match point {
-            Some(HookPoint::BeforeNode) => match self.why_not_before_node() {
-                Some(Ok(why)) => skip = Some(why),
-                Some(Err(why)) => hold = Some(why),
-                None => {}
+            Some(HookPoint::BeforeNode) => match self.before_node() {
+                BeforeNode::Run => {}
+                BeforeNode::Skip(why) => skip = Some(why),
+                BeforeNode::Hold(why) => hold = Some(why),
             },
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
@@ -145,24 +156,24 @@ impl Node<'_> {
         Some(HookScope { about: About::Point(point), skip, hold, ..scope })
     }
 
-    /// Why a hook before the pod is replaced is not for this pod (a broken node's fix must get through), or, as an error, what
-    /// is waited for before that can be told.
-    fn why_not_before_node(&self) -> Option<Result<String, String>> {
+    /// What becomes of a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix of a
+    /// broken node is not blocked.
+    fn before_node(&self) -> BeforeNode {
         let facts = self.scope.facts(&self.stored);
         if !facts.pod_runs() {
-            return Some(Ok("the main container of its pod does not run".to_owned()));
+            return BeforeNode::Skip("the main container of its pod does not run".to_owned());
         }
         match self.scope.replacement() {
-            Ok(Replacement::Due(_)) => None,
-            Ok(Replacement::Done) => Some(Ok("its pod is not replaced".to_owned())),
-            Ok(Replacement::NotNow(Outcome::Waiting { message, .. })) => Some(Err(message)),
-            // What the plan rests on is gone: the task that replaces the pod says so.
-            Ok(Replacement::NotNow(_)) => Some(Ok("its pod is not replaced by this plan".to_owned())),
-            Err(error) => Some(Err(error.to_string())),
+            Ok(Replacement::Due(_)) => BeforeNode::Run,
+            Ok(Replacement::Done) => BeforeNode::Skip("its pod is not replaced".to_owned()),
+            Ok(Replacement::NotNow(Outcome::Waiting { message, .. })) => BeforeNode::Hold(message),
+            // The plan's precondition no longer holds. The task that replaces the pod reports that.
+            Ok(Replacement::NotNow(_)) => BeforeNode::Skip("its pod is not replaced by this plan".to_owned()),
+            Err(error) => BeforeNode::Hold(error.to_string()),
         }
     }
 
-    /// Goes on without a hook that failed, where its failure is to be passed over. What is said of that is said of the fleet.
+    /// Skips a failed hook whose policy is Continue. Returns the event to record on the fleet.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
         pass_over(plan, self.of_fleet.hooks(), Some(&self.stored.meta.name))
     }

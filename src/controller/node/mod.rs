@@ -1,8 +1,9 @@
-//! The executor: one node's reconcile, as a pipeline of values. Each stage consumes what the one before it returned.
+//! The executor: the reconcile of one node, as a pipeline of values. Each stage consumes the result of the one before
+//! it.
 //!
 //! [`Node::observe`] → `Observed` → `decide` → `Decided` → `apply` → `Applied` → `report` → [`Next`]
 //!
-//! A stage that fails returns a [`Failed`]: what was observed is reported even so.
+//! A stage that fails returns a [`Failed`], which still reports what was observed.
 
 mod apply;
 mod change;
@@ -18,7 +19,7 @@ use super::{Context, Next, ReconcileError};
 use crate::cluster::Key;
 use context::{Failed, Node};
 
-/// Brings one node nearer to what its spec says.
+/// Reconciles one node.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
     let Some(node) = cx.view.nodes.get(key) else { return Ok(Next::on_event()) };
     match advance(Node::new(cx, key, node)).await {

@@ -1,4 +1,4 @@
-//! The first stage: what is so, by what is known without asking.
+//! The first stage: reads the state from the stores, without requests.
 
 use super::context::Node;
 use crate::api::Reason;
@@ -14,21 +14,22 @@ use crate::planner::node::NodeFacts;
 pub(super) struct Observed<'a> {
     pub(super) node: Node<'a>,
     pub(super) facts: NodeFacts,
-    /// The stored plan; an error is the plan that says why it ends now.
+    /// The stored plan. The error is a plan that ends now and contains the reason.
     pub(super) plan: Result<Option<Plan>, Box<Plan>>,
 }
 
 impl<'a> Node<'a> {
     pub(super) fn observe(mut self) -> Observed<'a> {
         if self.stored.spec.is_ok() {
-            self.refuse_what_cannot_be_read();
+            self.warn_of_unreadable_restart();
         }
         let plan = self.stored_plan();
         self.report.finished_tasks = found(&plan);
         Observed { facts: self.facts(), plan, node: self }
     }
 
-    /// The persisted plan. Where it cannot be read and is not known to be over, the plan that says so.
+    /// The persisted plan. If it cannot be read and is not known to be over, the error is a failed plan with the
+    /// reason.
     pub(super) fn stored_plan(&self) -> Result<Option<Plan>, Box<Plan>> {
         let Some(raw) = &self.status().plan else { return Ok(None) };
         let sentence = match raw.parse() {
@@ -41,7 +42,7 @@ impl<'a> Node<'a> {
         Err(Box::new(raw.failed(&self.stored.meta.uid, &sentence, self.now)))
     }
 
-    fn refuse_what_cannot_be_read(&self) {
+    fn warn_of_unreadable_restart(&self) {
         let restart = self.stored.meta.annotation(ANNOTATION_RESTARTED_AT);
         if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
             self.record(&Event::warning(Reason::InvalidSpec, text, unreadable_restart(text)));

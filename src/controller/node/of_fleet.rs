@@ -1,14 +1,14 @@
-//! The fleet of a node, in which its hooks are.
+//! The fleet of a node, whose spec contains the node's hooks.
 
 use std::sync::Arc;
 
 use crate::api::{Hook, NodeDeploymentSpec};
 use crate::cluster::observed::ObservedFleet;
 
-/// What a node knows of its fleet's hooks.
+/// The node's view of its fleet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfFleet {
-    /// The fleet, where it is there and stays.
+    /// The fleet, if it exists and is not being deleted.
     pub(super) fleet: Option<Arc<ObservedFleet>>,
 }
 
@@ -29,7 +29,7 @@ impl OfFleet {
         self.spec().is_some_and(|spec| spec.paused)
     }
 
-    /// Whether the fleet has a task of a hook of its nodes tried again.
+    /// True if the fleet requests a retry of this hook task of one of its nodes.
     pub(super) fn retries(&self, tried: &str) -> bool {
         let obeyed = self.fleet.as_ref().and_then(|fleet| fleet.status.hook_retry.as_ref());
         obeyed.is_some_and(|retry| retry.tasks.iter().any(|task| task == tried))

@@ -1,4 +1,4 @@
-//! How a node's plans begin and end: each in one write.
+//! How a node's plans begin and end, each in one status write.
 
 use chrono::TimeDelta;
 
@@ -12,13 +12,13 @@ use crate::planner::fleet::status::short;
 use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
 
-/// The shortest wait before a failed plan is tried again, in seconds; doubled at each attempt.
+/// The first backoff before a failed plan is retried, in seconds. It doubles with each attempt.
 const RETRY_SECONDS: i64 = 10;
 
-/// How a plan ended, and why.
+/// How a plan ended, and the reason.
 pub(super) type End = (Ending, String);
 
-/// How a plan that ran to its end ended.
+/// The ending of a plan whose tasks completed or failed.
 pub(super) fn of_outcome(plan: &Plan) -> End {
     match plan.state {
         PlanState::Complete => (Ending::Complete, String::new()),
@@ -39,7 +39,7 @@ impl Node<'_> {
         }
     }
 
-    /// Ends and starts plans, in one write, and does nothing else.
+    /// Ends and starts plans in one write, and does nothing else.
     pub(super) async fn change_plan(
         &self,
         facts: &NodeFacts,
@@ -70,7 +70,7 @@ impl Node<'_> {
         Ok(StatusChange { entries, ..StatusChange::of(ended) })
     }
 
-    /// Ends a plan whose completed steps no longer hold, and starts the one that follows.
+    /// Ends a plan whose completed tasks no longer hold, and starts the next one.
     pub(super) fn follow(
         &self,
         old: &Plan,

@@ -1,4 +1,4 @@
-//! The last stage: the status is written, events are recorded, and it is said when the node is reconciled again.
+//! The last stage: writes the status, records events, and decides when the node is requeued.
 
 use super::apply::Applied;
 use super::change::StatusChange;
@@ -43,10 +43,11 @@ impl<'a> Applied<'a> {
 }
 
 impl Failed<'_> {
-    /// What was observed is told even so: the waves of a fleet rest on it. Where nothing could be decided, why.
+    /// Reports what was observed in spite of the error, because the waves of the fleet depend on it. If no decision was
+    /// possible, the status contains the reason.
     pub(super) async fn report(self: Box<Self>) -> Result<Next, ReconcileError> {
         let Self { node, error, is_reported } = *self;
-        // A second write would be computed from the plan as it was, conflict with the first, and hide this error.
+        // A second write would be computed from the stored plan, conflict with the first write, and hide this error.
         if !is_reported && !error.is_conflict() && !matches!(error, ReconcileError::Persist(_)) {
             let undecided = matches!(error, ReconcileError::Observe(_) | ReconcileError::Check(_));
             let invalid = node.denial(&error).filter(|_| undecided);
@@ -59,13 +60,14 @@ impl Failed<'_> {
 }
 
 impl Node<'_> {
-    /// Progress within a plan may wait; that a node cannot run what it was granted may not: other grants
-    /// rest on it.
+    /// Progress within a plan may be written later. A node that cannot run what it was granted is reported at once,
+    /// because other grants depend on it.
     fn urgency<'p>(&self, plan: &'p Plan, next: &StatefulNodeStatus) -> Urgency<'p> {
         let before = self.status();
         let failed = |s: &StatefulNodeStatus| s.phase == NodePhase::Failed;
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
-        // Traffic may be about to move to it. In a rollout the pod that goes is not at the grant.
+        // A node that stops serving is reported at once, because traffic may be about to move to it. In a rollout the
+        // pod that is replaced is not at the granted hash and is not urgent.
         let at_grant = || self.facts().grant().is_some_and(|grant| *grant == *before.pod_template_hash);
         let urgent = has_moved(plan, before.plan.as_ref())
             || failed(next) != failed(before)
@@ -83,7 +85,7 @@ impl Node<'_> {
         entries: &[HistoryEntry],
         invalid: Option<&str>,
     ) -> StatefulNodeStatus {
-        // Read anew: what this reconcile itself did is already known.
+        // Read again, so that the facts include what this reconcile did.
         let facts = self.facts();
         let mut previous = self.status().clone();
         for entry in entries {

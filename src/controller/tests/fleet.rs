@@ -1,4 +1,4 @@
-//! The orchestrator's looks at a fleet that is updated in place.
+//! Reconciles of a fleet that is updated in place.
 
 use super::*;
 use crate::planner::node::decide::leaving;
@@ -24,7 +24,7 @@ impl Stage {
         self.change_fleet(&json!({"metadata": {"annotations": {key: value}}}));
     }
 
-    /// Every node does at once what it was granted, as its executor would say.
+    /// Every node immediately does what it was granted, and reports it as its executor would.
     pub(super) fn nodes_follow(&self) {
         for name in self.names(Kind::StatefulNode) {
             self.node_follows(&name);
@@ -72,7 +72,7 @@ impl Stage {
         self.change(Kind::StatefulNode, name, &down);
     }
 
-    /// Looks at the fleet until nothing comes of it, its nodes following at once.
+    /// Reconciles the fleet until nothing changes any more, while its nodes follow at once.
     pub(super) async fn settle(&self) {
         for _ in 0..40 {
             let before = self.port.kept.lock().unwrap().count;
@@ -86,7 +86,7 @@ impl Stage {
         panic!("the fleet does not come to rest: {:#}", self.fleet()["status"]);
     }
 
-    /// A fleet of so many nodes that serves v1.
+    /// A fleet with this spec that has been created and serves.
     pub(super) async fn serving(spec: Value) -> Self {
         let stage = Self::new();
         stage.put(Kind::NodeDeployment, "db", json!({"spec": spec}));
@@ -96,7 +96,7 @@ impl Stage {
         stage
     }
 
-    /// Looks at a fleet until its plan waits for its nodes.
+    /// Reconciles the fleet until its plan waits for its nodes.
     async fn begin(&self) {
         for _ in 0..4 {
             self.look_at_fleet().await.unwrap();
@@ -223,14 +223,14 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
     assert_eq!(fleet["status"]["rejected"]["planID"], plan);
     assert_eq!(outcomes(&stage), [("Aborted".to_owned(), "AbortRequested".to_owned())]);
     assert_eq!(stage.reasons().await, ["RolloutAborted"]);
-    // The one that was granted and has not moved is given back what it runs.
+    // The node that was granted the target but has not moved is granted what it runs.
     assert_eq!(stage.granted("v2"), ["db-2"]);
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.granted("v2"), [""; 0]);
     stage.settle().await;
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Aborted", "it is not tried again by itself");
     assert_eq!(stage.reasons().await, [""; 0]);
-    // Nor is a retry that names another plan.
+    // A retry that names another plan has no effect.
     stage.annotate("windlass.dev/retry", "nobody");
     stage.settle().await;
     assert_eq!(stage.reasons().await, ["InvalidSpec"]);
@@ -238,7 +238,7 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
     stage.settle().await;
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
     assert_eq!(stage.granted("v2").len(), 3);
-    // Names of plans that it had are no news.
+    // Names of earlier plans of this fleet are not reported.
     stage.look_at_fleet().await.unwrap();
     assert!(!stage.reasons().await.contains(&"InvalidSpec".to_owned()));
 }
@@ -310,7 +310,7 @@ async fn a_spec_that_cannot_be_read_is_said_and_what_runs_is_left_alone() {
     assert_eq!(stage.reasons().await, ["InvalidSpec"]);
     stage.look_at_fleet().await.unwrap();
     assert_eq!((stage.calls(), stage.reasons().await), (vec![], vec![]));
-    // Of a new one everything is said that kstatus asks for.
+    // A new fleet gets all the conditions that kstatus requires.
     let fresh = Stage::new();
     fresh.put(Kind::NodeDeployment, "db", json!({"spec": {"replicas": "many"}}));
     fresh.look_at_fleet().await.unwrap();
@@ -395,13 +395,13 @@ async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account(
     assert_eq!(stage.reasons().await, ["RolloutFailed"]);
     stage.settle().await;
     assert_eq!(outcomes(&stage).len(), 1, "that is said once");
-    // Over and unreadable: nothing comes of it.
+    // A plan that is over and unreadable has no effect.
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&json!({"status": {"plan": {"id": "x", "state": "Complete", "tasks": "lost"}}}));
     stage.settle().await;
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
     assert_eq!(outcomes(&stage), []);
-    // An active one whose rollout is lost still says where it went.
+    // An active plan whose rollout is lost still has the target.
     stage.change_fleet(&to_v2());
     stage.begin().await;
     stage.change_fleet(&json!({"status": {"rollout": null}}));
@@ -457,7 +457,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said
     stage.cx.memory.failures.take(&key);
     stage.settle().await;
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
-    // A conflict is a new look, and says nothing.
+    // A conflict leads to a new reconcile, and is not reported.
     stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v3"}}}}));
     stage.fail("create ControllerRevision", conflict());
     stage.calls();
@@ -497,7 +497,7 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
     stage.change_fleet(&json!({"spec": {"template": {"metadata": {"labels": {"team": null}}}}}));
     stage.settle().await;
     assert!(stage.get(Kind::StatefulNode, "db-0")["metadata"]["labels"]["team"].is_null());
-    // What is being deleted is left alone.
+    // A node that is being deleted is left alone.
     stage.change(
         Kind::StatefulNode,
         "db-2",
@@ -552,7 +552,7 @@ async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
     stage.look_at_fleet().await.unwrap();
     assert_eq!(wish("db-2"), None, "one after the other");
     let first = wish("db-3").unwrap();
-    // Another goes down before it has gone: it is kept as long as that lasts.
+    // Another node goes down before the leaving node is deleted: the leaving node is kept while the other is down.
     stage.node_follows("db-3");
     stage.node_is_down("db-1");
     stage.look_at_fleet().await.unwrap();
@@ -578,7 +578,7 @@ async fn nobody_leaves_while_the_api_server_shows_another_down_that_was_thought_
     let stage = Stage::serving(fleet_spec(4, "v1")).await;
     let is_asked = || stage.get(Kind::StatefulNode, "db-3")["spec"]["removalID"].is_string();
     let is_there = || stage.cx.view.nodes.get(&Key::new("shop", "db-3")).is_some();
-    // No watch told of it.
+    // No watch has shown this pod.
     let pod = |ready: &str| {
         let pod = json!({
             "metadata": {"name": "db-0-0", "namespace": "shop", "uid": "pod of db-0", "resourceVersion": "1"},
@@ -694,7 +694,7 @@ async fn the_deletion_policy_says_whose_the_nodes_and_the_service_are() {
     stage.calls();
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.calls(), [""; 0]);
-    // Another's reference stays where it is.
+    // Another owner's reference is kept.
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "other"});
     stage.change(Kind::StatefulNode, "db-1", &json!({"metadata": {"ownerReferences": [other]}}));
     stage.change_fleet(&json!({"spec": {"deletionPolicy": "Delete"}}));
@@ -716,7 +716,7 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
     let selects = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first"});
     assert_eq!((&service["spec"]["selector"], &service["spec"]["ports"][0]["port"]), (&selects, &json!(80)));
     assert_eq!(service["metadata"]["labels"]["app.kubernetes.io/managed-by"], "windlass");
-    // A hand's edits are healed, its labels stay.
+    // Manual edits are repaired; labels of others are kept.
     let edit = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "me", "mine": "x"}},
         "spec": {"selector": {"windlass.dev/set": "other"}}});
     stage.change(Kind::Service, "db", &edit);
@@ -735,7 +735,7 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
     stage.change_fleet(&json!({"spec": {"service": null}}));
     stage.settle().await;
     assert_eq!(stage.names(Kind::Service), [""; 0]);
-    // One that somebody else made.
+    // A Service that somebody else made.
     stage.put(Kind::Service, "db", json!({"spec": {"selector": {"app": "x"}}}));
     let before = stage.get(Kind::Service, "db");
     stage.look_at_fleet().await.unwrap();
@@ -754,7 +754,7 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
 async fn a_service_that_no_watch_shows_is_asked_for_now_and_then() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
     stage.change_fleet(&json!({"spec": {"service": {"ports": [{"port": 80}]}}}));
-    // It is there, and the watch does not show it: another's, without our labels.
+    // The Service exists, and no watch shows it: it is somebody else's, without our labels.
     let foreign =
         json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
     stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
@@ -791,7 +791,7 @@ async fn revisions_beyond_the_limit_go_and_those_in_use_stay() {
     assert!(kept.contains(&current));
     let number = |name: &String| stage.get(Kind::ControllerRevision, name)["revision"].as_i64().unwrap();
     assert_eq!(kept.iter().map(number).collect::<std::collections::BTreeSet<_>>(), [3, 4].into());
-    // The current one is made again from what nodes hold, where somebody deletes it.
+    // If somebody deletes the current revision, it is recreated from what the nodes hold.
     stage.remove(Kind::ControllerRevision, &current);
     stage.settle().await;
     assert!(stage.names(Kind::ControllerRevision).contains(&current));
@@ -837,7 +837,7 @@ async fn a_delete_that_is_refused_is_said_as_what_it_is_and_asked_for_again() {
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
 }
 
-/// A fleet of two whose nodes have just become Ready, and are available a minute later.
+/// A fleet of two nodes that have just become Ready, and become available a minute later.
 async fn with_new_nodes_that_wait_a_minute() -> Stage {
     let mut spec = fleet_spec(2, "v1");
     spec["minReadySeconds"] = json!(60);
@@ -857,7 +857,7 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(40));
     stage.pass(40).await;
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), None);
-    // One that is down is overdue at the deadline.
+    // A node that is down is overdue at the deadline.
     stage.node_is_down("db-1");
     stage.pass(10).await;
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(590));
@@ -866,7 +866,7 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
     stage.node_follows("db-1");
     stage.pass(61).await;
     stage.settle().await;
-    // A write whose outcome nobody knows.
+    // A write with an unknown outcome.
     let node = stage.get(Kind::StatefulNode, "db-1");
     let version = node["metadata"]["resourceVersion"].as_str().unwrap();
     stage.cx.view.doubt(Kind::StatefulNode, Key::new("shop", "db-1"), version);
@@ -1048,7 +1048,7 @@ async fn a_nodes_labels_and_owner_that_a_hand_took_away_come_back() {
     stage.change(Kind::StatefulNode, "db-1", &labels);
     stage.settle().await;
     assert_eq!(stage.get(Kind::StatefulNode, "db-1")["metadata"]["labels"], before["labels"]);
-    // The API server keeps no empty list of owners.
+    // The API server stores no empty list of owners.
     stage.change_fleet(&json!({"spec": {"deletionPolicy": "Retain"}}));
     stage.settle().await;
     stage.change(Kind::StatefulNode, "db-1", &json!({"metadata": {"ownerReferences": null}}));

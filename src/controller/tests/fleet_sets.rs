@@ -1,4 +1,4 @@
-//! The orchestrator's looks at a fleet whose rollouts make a set of nodes.
+//! Reconciles of a fleet whose rollouts make a set of nodes.
 
 use super::fleet::fleet_spec;
 use super::*;
@@ -39,7 +39,7 @@ impl Stage {
         sets
     }
 
-    /// Looks until the rollout is in a stage, its nodes following.
+    /// Reconciles until the rollout is in a stage, while its nodes follow.
     async fn until(&self, stage: &str) {
         for _ in 0..30 {
             if self.stage() == stage {
@@ -245,7 +245,7 @@ async fn a_promotion_whose_plan_is_lost_has_failed_and_one_that_is_done_is_compl
     assert_eq!(stage.reasons().await, ["RolloutFailed"]);
     let history = stage.fleet()["status"]["history"][0].clone();
     assert_eq!((&history["recipe"], history["targetHash"].is_null()), (&json!("BlueGreen"), false));
-    // A retry that names it goes on with it, to the same target.
+    // A retry that names the plan continues it to the same target.
     let failed = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
     stage.annotate("windlass.dev/retry", &failed);
     stage.look_at_fleet().await.unwrap();
@@ -337,7 +337,7 @@ async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_star
     let reasons = stage.reasons().await;
     assert_eq!(reasons, ["RolloutComplete", "RolloutStarted"]);
     assert_eq!(stage.stage(), "CreatingEntrants");
-    // What stood before lives on until its time comes, and is gone back to where it is wanted again.
+    // The earlier set exists until its retirement, and is reused if its target is desired again.
     stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v1"}}}}));
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.entrant(), "first");
@@ -359,7 +359,7 @@ async fn a_hard_fork_halts_the_old_nodes_at_the_height_and_no_other() {
         };
         stage.names(Kind::StatefulNode).iter().map(of).collect::<Vec<_>>()
     };
-    // A wish to halt that a hand wrote is taken back from a node that is to serve.
+    // A halt height that a person wrote is removed from a node that is to serve.
     stage.change(Kind::StatefulNode, "db-0", &json!({"spec": {"haltHeight": 7, "haltTaskID": "x"}}));
     stage.look_at_fleet().await.unwrap();
     assert_eq!(heights(), [0, 0]);
@@ -372,9 +372,9 @@ async fn a_hard_fork_halts_the_old_nodes_at_the_height_and_no_other() {
         stage.look_at_fleet().await.unwrap();
         stage.pass(2).await;
     }
-    // db-0, the two new ones, db-1.
+    // In this order: db-0, the two entrants, db-1.
     assert_eq!(heights(), [1000, 0, 0, 1000], "{:?}", stage.names(Kind::StatefulNode));
-    // What enters is to serve.
+    // The entrants are to serve.
     let entrant = stage.names(Kind::StatefulNode)[1].clone();
     stage.change(Kind::StatefulNode, &entrant, &json!({"spec": {"haltHeight": 7}}));
     stage.look_at_fleet().await.unwrap();

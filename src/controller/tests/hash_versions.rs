@@ -1,12 +1,12 @@
-//! A version of Windlass with a second hash algorithm over what a version with one has written: what is recorded goes on
-//! being called as it was, nothing restarts and nothing is written; what is new is called by the new one.
+//! An upgrade to a version of Windlass with a second hash algorithm. Recorded content keeps its hash, nothing restarts
+//! and nothing is written. New content gets a hash of the new algorithm.
 
 use super::fleet::{fleet_spec, template};
 use super::*;
 use crate::revision::hash::have_second_version;
 
 impl Stage {
-    /// Another process, of a version that has a second algorithm.
+    /// Replaces the process by one of a version that has a second algorithm.
     fn upgrade(&mut self) {
         self.cx.memory = Arc::new(Memory::default());
         have_second_version(true);
@@ -49,7 +49,7 @@ async fn a_steady_fleet_is_not_written_and_its_next_target_has_a_hash_of_the_new
     stage.upgrade();
     stage.fleet_writes_nothing().await;
 
-    // A node more is made at what the others have.
+    // An additional node is created at the hash that the others have.
     stage.change_fleet(&json!({"spec": {"replicas": 4}}));
     stage.settle().await;
     assert_eq!(stage.grants(), vec![grants[0].clone(); 4]);
@@ -60,7 +60,7 @@ async fn a_steady_fleet_is_not_written_and_its_next_target_has_a_hash_of_the_new
     assert!(new.iter().all(|hash| hash.starts_with("v2:")), "{new:?}");
     assert!(stage.said("lastCompletedRolloutHash").starts_with("v2:"));
     assert_eq!(stage.ended(), ["Complete"]);
-    // The way back is to the revision that is kept, which is called as it was.
+    // The way back is to the stored revision, which keeps its hash.
     stage.change_fleet(&to("v1"));
     stage.settle().await;
     assert_eq!(stage.said("lastCompletedRolloutHash"), completed);
@@ -113,13 +113,13 @@ async fn a_node_at_rest_is_not_written_and_what_it_next_runs_is_called_by_the_ne
     }
     assert_eq!(stage.calls(), [""; 0]);
     assert_eq!(stage.get(Kind::StatefulSet, "db-0"), set);
-    // The generation moves, and the template is compared with what the new version renders.
+    // The generation changes, and the template is compared with what the new version renders.
     stage.change(Kind::StatefulSet, "db-0", &json!({"spec": {"replicas": 2}}));
     stage.change_node(&json!({"status": {"statefulSet": {"templateDigest": null}}}));
     stage.node_settles().await;
     assert_eq!((stage.get(Kind::Pod, "db-0-0"), stage.history().len()), (pod.clone(), 1));
 
-    // A fleet takes the node over, under the old hash and then under the new one of the same content.
+    // A fleet adopts the node, under the old hash and then under the new hash of the same content.
     stage.change_node(&json!({"spec": {"grantedHash": old, "grantID": "one"}}));
     stage.node_settles().await;
     assert_eq!(stage.node()["status"]["spentGrantID"], "one");

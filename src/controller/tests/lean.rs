@@ -1,20 +1,20 @@
-//! What a look costs: as much as the fleet has nodes, and nothing for those of others.
+//! The cost of a reconcile: proportional to the nodes of the fleet, and independent of other fleets.
 
 use super::fleet::fleet_spec;
 use super::*;
 use crate::controller::fleet::reconcile_in;
 
-/// How often the facts were asked for, and how often they were put together, in one look at the fleet.
+/// How often the facts were requested, and how often they were computed, in one reconcile of the fleet.
 async fn one_look(stage: &Stage) -> (u32, u32) {
     let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
     let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
     let shared = scope.clone();
     reconcile_in(&stage.cx, fleet, scope).await.unwrap();
-    shared.looks_so_far()
+    shared.computations()
 }
 
-/// A fleet of so many nodes, through its creation, a change that applies at once, a wish to halt that a hand made of each
-/// node, and a rollout: what every look asked for.
+/// A fleet of this size goes through its creation, a change that applies at once, a halt height that a person set on
+/// each node, and a rollout. Returns what each reconcile requested.
 async fn looks_at(nodes: i32) -> Vec<(u32, u32)> {
     let stage = Stage::new();
     let mut spec = fleet_spec(nodes, "v1");

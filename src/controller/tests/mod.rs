@@ -1,5 +1,5 @@
-//! One look of a controller at a time, on a port that keeps objects in memory: what is written, what is told in events,
-//! and when the object is looked at again. What whole rollouts come to is shown on the simulated cluster.
+//! Single reconciles of the controllers, on a port that keeps objects in memory: what is written, which events are
+//! recorded, and when the object is requeued. Whole rollouts are tested on the simulated cluster.
 
 mod fleet;
 mod fleet_sets;
@@ -31,7 +31,7 @@ use crate::metrics::Metrics;
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
 
-/// A clock that is moved by hand.
+/// A clock that the test sets.
 struct Moved(Mutex<DateTime<Utc>>);
 
 impl Clock for Moved {
@@ -40,21 +40,21 @@ impl Clock for Moved {
     }
 }
 
-/// The objects, every write, and what the port is to answer instead of doing it.
+/// The stored objects, the log of writes, and the errors that calls get.
 #[derive(Default)]
 struct Kept {
     objects: BTreeMap<(&'static str, String), Value>,
     writes: Vec<String>,
     events: Vec<Value>,
-    /// By the beginning of a write, as the log says it: the error that it gets.
+    /// The error for calls whose log entry begins with this text.
     errors: Vec<(String, ClusterError)>,
     count: u64,
-    /// What admission makes of a StatefulSet that is written.
+    /// Admission that changes each written StatefulSet.
     admission: Option<fn(&mut Value)>,
 }
 
 impl Kept {
-    /// What the API server makes of an object that a patch has changed.
+    /// What the API server does to an object that a patch has changed: admission, and the next generation.
     fn admit(&self, kind: Kind, before: &Value, object: &mut Value) {
         if let Some(admission) = self.admission.filter(|_| kind == Kind::StatefulSet) {
             admission(object);
@@ -65,7 +65,7 @@ impl Kept {
     }
 }
 
-/// The port.
+/// The port to the stored objects.
 struct Port {
     kept: Mutex<Kept>,
     view: Arc<View>,
@@ -76,7 +76,7 @@ fn name_of(object: &Value) -> String {
 }
 
 impl Port {
-    /// Writes a call into the log, and answers with the error that it is to get.
+    /// Logs a call, and returns the error that it is to get.
     fn called(&self, call: String) -> Result<(), ClusterError> {
         let mut kept = self.kept.lock().unwrap();
         let error = kept.errors.iter().find(|(begin, _)| call.starts_with(begin)).map(|(_, e)| e.clone());
@@ -173,7 +173,7 @@ impl Cluster for Port {
         Ok(kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect())
     }
 
-    /// The pods that are kept; a node that was put here without one has the pod that its status speaks of.
+    /// The stored pods. A node that was stored without a pod has the pod that its status describes.
     async fn live_pods(&self, _: &str, _: &str) -> Result<Vec<LivePod>, ClusterError> {
         let kept = self.kept.lock().unwrap();
         let of =
@@ -193,13 +193,13 @@ impl Cluster for Port {
         Ok(kept.objects.get(&(Kind::Pod.name(), name.to_owned())).map(LivePod::read))
     }
 
-    /// No test of these has Jobs, whose pods and events this is about.
+    /// Unused: no test here has Jobs, whose pods and events this reads.
     async fn selected(&self, _: Kind, _: &str, _: Selector) -> Result<Vec<Value>, ClusterError> {
         Ok(Vec::new())
     }
 }
 
-/// The controllers on such a port.
+/// The controllers, with such a port.
 struct Stage {
     port: Arc<Port>,
     cx: Context,
@@ -207,7 +207,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Must be made within a runtime whose time is paused.
+    /// Must be called within a runtime whose time is paused.
     fn new() -> Self {
         Self::with(MockSidecarClient::new())
     }
@@ -242,7 +242,7 @@ impl Stage {
         Self { port, cx, clock }
     }
 
-    /// Puts an object there as somebody else would.
+    /// Stores an object as another client would.
     fn put(&self, kind: Kind, name: &str, object: Value) {
         let mut object = object;
         let now = self.clock.now();
@@ -255,7 +255,7 @@ impl Stage {
         self.port.store(kind, object);
     }
 
-    /// Changes an object as somebody else would: a merge patch. Another spec is another generation.
+    /// Changes an object by a merge patch, as another client would. A changed spec increments the generation.
     fn change(&self, kind: Kind, name: &str, patch: &Value) {
         let mut object = self.get(kind, name);
         let before = object["spec"].clone();
@@ -292,12 +292,12 @@ impl Stage {
         kept.objects.keys().filter(|key| key.0 == kind.name()).map(|key| key.1.clone()).collect()
     }
 
-    /// From now on the API server does this to every StatefulSet that is written.
+    /// From now on admission does this to every StatefulSet that is written.
     fn admits(&self, admission: fn(&mut Value)) {
         self.port.kept.lock().unwrap().admission = Some(admission);
     }
 
-    /// From now on calls that begin so get this error.
+    /// From now on calls whose log entry begins with this text get this error.
     fn fail(&self, begin: &str, error: ClusterError) {
         self.port.kept.lock().unwrap().errors.push((begin.to_owned(), error));
     }
@@ -306,12 +306,12 @@ impl Stage {
         self.port.kept.lock().unwrap().errors.clear();
     }
 
-    /// What was called since this was asked last.
+    /// The calls since the last call of this function.
     fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.port.kept.lock().unwrap().writes)
     }
 
-    /// The reasons and notes of the events that were sent since this was asked last.
+    /// The reasons and notes of the events since the last call of this function.
     async fn told(&self) -> Vec<(String, String)> {
         tokio::time::sleep(Duration::from_secs(6)).await;
         let events = std::mem::take(&mut self.port.kept.lock().unwrap().events);
@@ -323,7 +323,7 @@ impl Stage {
         self.told().await.into_iter().map(|(reason, _)| reason).collect()
     }
 
-    /// Time passes, for the wall clock and for this process.
+    /// Advances both the wall clock and the process's clock.
     async fn pass(&self, seconds: i64) {
         *self.clock.0.lock().unwrap() += TimeDelta::seconds(seconds);
         tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
@@ -354,13 +354,13 @@ fn conflict() -> ClusterError {
     ClusterError::Conflict { object: "it".to_owned(), message: "it changed".to_owned() }
 }
 
-/// How long until the next look, in seconds; `None` for the safety poll.
+/// The requeue delay in seconds; `None` for the resync period.
 fn seconds(next: Next) -> Option<u64> {
     let delay = next.delay("shop/db");
     (delay < Duration::from_mins(10)).then_some(delay.as_secs())
 }
 
-/// What a condition says: its status, reason and message.
+/// The status, reason and message of a condition.
 fn condition(object: &Value, type_: &str) -> (String, String, String) {
     let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = list.into_iter().find(|c| c["type"] == type_).unwrap_or_default();

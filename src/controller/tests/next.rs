@@ -1,4 +1,4 @@
-//! When an object is looked at again.
+//! When an object is requeued.
 
 use std::time::Duration;
 

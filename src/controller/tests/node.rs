@@ -1,4 +1,4 @@
-//! The executor's looks at one node that stands alone.
+//! Reconciles of one node without a fleet.
 
 use sha2::{Digest, Sha256};
 
@@ -17,7 +17,7 @@ impl Stage {
         self.change(Kind::StatefulNode, "db-0", patch);
     }
 
-    /// The StatefulSet's controller and the kubelet do what they are to do.
+    /// Does what the StatefulSet controller and the kubelet would do.
     pub(super) fn play(&self) {
         let set = self.get(Kind::StatefulSet, "db-0");
         if set.is_null() {
@@ -55,7 +55,7 @@ impl Stage {
         }));
     }
 
-    /// Looks at the node until nothing comes of it.
+    /// Reconciles the node until nothing changes any more.
     pub(super) async fn node_settles(&self) {
         for _ in 0..40 {
             let before = self.port.kept.lock().unwrap().count;
@@ -147,7 +147,7 @@ async fn another_image_another_template_and_a_restart_each_have_their_plan() {
     assert_eq!(stage.history(), [update, update, restart, restart]);
     assert_eq!(stage.node()["status"]["restartedAt"], "2031-03-01T00:00:00Z");
     assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
-    // A time that cannot be read restarts nothing, and that is said.
+    // A time that cannot be read restarts nothing, and is reported.
     drop(stage.told().await);
     stage.change_node(&json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "soon"}}}));
     stage.node_settles().await;
@@ -279,7 +279,7 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
     stage.pass(60).await;
     stage.node_settles().await;
     assert_eq!(stage.node()["status"]["currentImage"], "db:v2");
-    // What could not be asked is asked again; what was observed is said even so.
+    // If the check got no answer it is repeated; what was observed is reported nevertheless.
     stage.fail("try StatefulSet", forbidden("no right"));
     stage.change_node(&json!({"spec": {"image": "db:v3"}}));
     stage.look_at_node().await.unwrap();
@@ -300,7 +300,7 @@ async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_writ
     spec["ports"] = json!([{"name": "db", "port": 1}]);
     let stage = Stage::running(&spec).await;
     stage.change_node(&json!({"spec": {"image": "db:v2"}}));
-    // The plan is past the task that writes the Service.
+    // The plan has completed the task that writes the Service.
     for _ in 0..3 {
         let _ = stage.look_at_node().await;
     }
@@ -330,7 +330,7 @@ async fn names_that_belong_to_something_else_are_said_and_not_touched() {
         let mut spec = template("v1");
         spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
         let stage = Stage::with_node(&spec);
-        // No watch shows what does not have our labels.
+        // No watch shows objects without our labels.
         let foreign =
             json!({"metadata": {"name": name, "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
         let key = (kind.name(), name.to_owned());
@@ -358,7 +358,7 @@ async fn a_name_that_was_free_is_not_asked_for_again_while_its_object_is_made() 
     stage.look_at_node().await.unwrap();
     let once = ["get StatefulSet db-0", "get Service db-0", "get PersistentVolumeClaim data-db-0-0"];
     assert_eq!(asked(stage.calls()), once);
-    // The plan is stored; an API server with much to do lets the StatefulSet wait.
+    // The plan is stored; a busy API server delays the StatefulSet.
     stage.fail("create StatefulSet", busy());
     for _ in 0..8 {
         let _ = stage.look_at_node().await;
@@ -368,7 +368,7 @@ async fn a_name_that_was_free_is_not_asked_for_again_while_its_object_is_made() 
     stage.pass(10).await;
     let _ = stage.look_at_node().await;
     let mut again = asked(stage.calls());
-    // A claim that lost its label is looked for as well by now.
+    // By now the search for a claim that lost its label also asks for the claim.
     again.dedup();
     assert_eq!(again, once, "somebody may have taken one since");
 }
@@ -397,7 +397,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
     );
     stage.node_settles().await;
     assert_eq!(stage.node()["status"]["phase"], "Running");
-    // Whoever has it keeps it, whatever its age.
+    // The current holder of the claim keeps it, whatever its age.
     let stage = Stage::with_node(&with("data"));
     stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-7"}}}));
     stage.look_at_node().await.unwrap();
@@ -451,7 +451,7 @@ async fn a_service_whose_write_conflicts_is_written_soon_though_no_event_tells_o
     stage.fail("patch Service", conflict());
     stage.change_node(&json!({"spec": {"ports": [{"port": 81}]}}));
     for _ in 0..3 {
-        // A conflict is tried again after a tenth of a second, and twice that each time.
+        // A conflict is retried after 100 ms, and after twice as long each time.
         assert!(stage.look_at_node().await.is_err_and(|error| error.is_conflict()));
     }
     stage.mend();
@@ -464,7 +464,7 @@ async fn what_an_earlier_node_left_goes_unseen_where_a_hand_took_its_mark_off_an
     for kind in [Kind::StatefulSet, Kind::Service] {
         let stage = Stage::with_node(&template("v1"));
         let earlier = json!({"kind": "StatefulNode", "name": "db-0", "uid": "earlier", "controller": true});
-        // No watch shows what does not have our labels, nor that it goes.
+        // No watch shows objects without our labels, nor their deletion.
         let left = json!({"metadata": {"name": "db-0", "namespace": "shop", "uid": "left", "resourceVersion": "1",
             "ownerReferences": [earlier]}, "spec": {"replicas": 1, "template": {}}});
         let key = (kind.name(), "db-0".to_owned());
@@ -494,11 +494,11 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     stage.fail("try patch", busy());
     assert!(stage.look_at_node().await.is_err(), "nothing is decided on what is not known");
     stage.mend();
-    // Where the server says that our patch would change nothing, it is what we wrote.
+    // If the server says that our patch would change nothing, the template is what we wrote.
     stage.node_settles().await;
     assert_eq!(stage.calls().iter().filter(|c| c.starts_with("try patch")).count(), 2);
     assert_eq!(stage.history().len(), 1);
-    // Where it does not take it, it is something else.
+    // If the server refuses the patch, the template is something else.
     stage.admits(|_| {});
     stage.change(
         Kind::StatefulSet,
@@ -509,7 +509,7 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
     stage.fail("try patch", refused("no"));
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.node()["status"]["plan"]["recipe"], "RestartNode");
-    // So it is where it is stamped otherwise, and nobody has to be asked.
+    // The same holds if the template's hash annotation differs, and then no request is needed.
     let stage = Stage::running(&template("v1")).await;
     stage.change(
         Kind::StatefulSet,
@@ -551,7 +551,7 @@ async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
     stage.change_node(&json!({"spec": {"volumeClaimRetention": "Delete"}}));
     stage.node_settles().await;
     assert_eq!((owners().len(), &owners()[0]["uid"]), (2, &json!("other")));
-    // A claim that came to be another's is said, and not touched.
+    // A claim that now belongs to another node is reported, and not touched.
     stage.change(CLAIM, "data-db-0-0", &label("db-7"));
     let before = stage.get(CLAIM, "data-db-0-0");
     stage.look_at_node().await.unwrap();
@@ -582,7 +582,7 @@ async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_no
     stage.pass(10).await;
     stage.look_at_node().await.unwrap();
     assert_eq!(asked(), 1);
-    // What was said of an earlier pod is old.
+    // An event about an earlier pod is outdated.
     stage.play();
     stage.node_settles().await;
     stage.remove(Kind::Pod, "db-0-0");
@@ -591,7 +591,7 @@ async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_no
     stage.pass(15).await;
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.node()["status"]["problem"]["message"], "it has no pod");
-    // A pod of that name that is somebody else's is in the way.
+    // Somebody else's pod of the same name blocks the node's pod.
     let foreign =
         json!({"metadata": {"name": "db-0-0", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
     stage.port.kept.lock().unwrap().objects.insert(("Pod", "db-0-0".to_owned()), foreign);
@@ -630,7 +630,7 @@ async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
     assert_eq!(writes(), 1);
     stage.look_at_node().await.unwrap();
     assert_eq!(writes(), 0, "nothing new");
-    // A node that was missing nothing, and is gone: nothing is decided about it.
+    // The node is deleted: nothing is decided about it.
     stage.remove(Kind::StatefulNode, "db-0");
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), None);
     assert_eq!(writes(), 0);
@@ -657,7 +657,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
     );
     assert!(stage.look_at_node().await.is_err());
     assert!(stage.stalled().1.contains("no right to patch"), "{:?}", stage.stalled());
-    // A conflict is a new look, and nothing is written.
+    // A conflict leads to a new reconcile, and nothing is written.
     stage.mend();
     stage.fail("try patch", conflict());
     stage.calls();
@@ -686,7 +686,7 @@ async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_
         let stage = Stage::running(&spec).await;
         let key = (CLAIM.name(), "data-db-0-0".to_owned());
         let asked = || stage.calls().iter().filter(|c| *c == "get PersistentVolumeClaim data-db-0-0").count();
-        // No watch shows a claim without the label; so it is asked for, now and then.
+        // No watch shows a claim without the label, so it is read from time to time.
         let of = |uid: &str| {
             json!({"metadata": {"name": "data-db-0-0", "namespace": "shop", "uid": "claim", "resourceVersion": "1",
                 "ownerReferences": [{"kind": "StatefulNode", "name": "db-0", "uid": uid}]}})
@@ -707,7 +707,7 @@ async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_
         let claim = stage.get(CLAIM, "data-db-0-0");
         assert_eq!(claim["metadata"]["labels"]["windlass.dev/node"], "db-0", "{claim:#}");
         assert_eq!(claim["metadata"]["ownerReferences"].as_array().unwrap().len(), owners_after);
-        // Another spec is another question.
+        // After a change of the spec the claim is asked for again.
         stage.remove(CLAIM, "data-db-0-0");
         stage.pass(25).await;
         stage.look_at_node().await.unwrap();
@@ -722,7 +722,7 @@ async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_
 async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_the_claim_is_labelled() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
-    // A claim that is owned by the node is its own, and so is one that has a node's label.
+    // A claim that the node owns is the node's, and so is a claim with the node's label.
     for meta in [
         json!({"ownerReferences": [{"uid": "uid of db-0"}]}),
         json!({"labels": {"windlass.dev/node": "db-0"}}),
@@ -751,7 +751,7 @@ async fn that_a_node_cannot_run_what_it_was_granted_is_written_at_once_and_that_
     stage.look_at_node().await.unwrap();
     assert_eq!(writes(), 1);
     assert_ne!(stage.node()["status"]["phase"], "Failed");
-    // Nor does the answer to a new spec wait, where the plan goes on.
+    // A new spec is also answered at once, although the plan continues.
     stage.change_node(&json!({"spec": {"progressDeadlineSeconds": 700}}));
     stage.look_at_node().await.unwrap();
     assert_eq!(writes(), 1);
@@ -803,7 +803,7 @@ async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
         stage.sidecar_is(false);
         stage.pass(2).await;
     }
-    // It is asked to leave before it was ever in service, and waits for the wave.
+    // The node is asked to leave before it was ever in service, and waits for the wave.
     stage.change_node(&json!({"spec": {"removalID": "remove-1"}}));
     for _ in 0..10 {
         stage.look_at_node().await.unwrap();
@@ -822,7 +822,7 @@ async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
 }
 
 impl Stage {
-    /// Its pod's sidecar runs, and is ready or not.
+    /// The pod's sidecar runs, and is ready or not.
     fn sidecar_is(&self, ready: bool) {
         let mut pod = self.get(Kind::Pod, "db-0-0");
         if pod.is_null() {
@@ -835,7 +835,7 @@ impl Stage {
         self.port.store(Kind::Pod, pod);
     }
 
-    /// Looks at the node until a pod of this image is there, and not yet looked at.
+    /// Reconciles the node until a pod of this image exists that it has not reconciled yet.
     async fn node_settles_until_pod(&self, image: &str) {
         for _ in 0..20 {
             self.look_at_node().await.unwrap();
@@ -848,7 +848,7 @@ impl Stage {
         panic!("there is no pod of {image}");
     }
 
-    /// The kubelet says something else of the pod.
+    /// The kubelet reports another state of the pod.
     fn pod_is(&self, container: &Value, ready: &str) {
         let mut pod = self.get(Kind::Pod, "db-0-0");
         let mut status = pod["status"]["containerStatuses"][0].clone();

@@ -1,5 +1,5 @@
-//! What a platform does to a node's objects on the way, and what that is to the executor: neither drift, nor another pod,
-//! nor another image.
+//! A platform changes a node's objects on the way to the API server. To the executor that is neither drift, nor another
+//! pod, nor another image.
 
 use super::fleet::template;
 use super::*;
@@ -18,7 +18,7 @@ fn mirror(set: &mut Value) {
     }
 }
 
-/// A proxy that comes first.
+/// Injects a proxy as the first container.
 fn inject(set: &mut Value) {
     let containers = set["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap();
     if containers[0]["name"] != "proxy" {
@@ -35,12 +35,12 @@ impl Stage {
         self.get(SET, "db-0")["status"]["updateRevision"].clone()
     }
 
-    /// Somebody takes a label off, which the executor puts back: two writes that admission sees.
+    /// Removes a label, which the executor restores: admission sees two writes.
     fn strip_label(&self) {
         self.change(SET, "db-0", &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}));
     }
 
-    /// Another process, which knows only what is written down.
+    /// Replaces the process by one that knows only what is persisted.
     fn restart(&mut self) {
         self.cx.memory = Arc::new(Memory::default());
     }
@@ -52,7 +52,7 @@ impl Stage {
         assert_eq!(self.calls(), [""; 0], "it is at rest");
     }
 
-    /// As the version of Windlass before this one left it.
+    /// Leaves the objects as the previous version of Windlass would.
     fn forget_what_is_new(&self) {
         let strip = json!({"metadata": {"annotations": null}});
         let generation = self.get(SET, "db-0")["metadata"]["generation"].clone();
@@ -88,7 +88,7 @@ async fn what_admission_adds_to_a_template_replaces_no_pod_and_is_not_put_back()
             assert_eq!(stage.pod_uid(), pod, "{what}");
             assert_eq!(stage.history().len(), 1, "{what}");
             assert_eq!(stage.node()["status"]["currentImage"], "db:v1", "{what}");
-            // It is gone again; then the generation moves for another reason.
+            // The platform stops its changes; then the generation changes for another reason.
             let template_now = stage.get(SET, "db-0")["spec"]["template"].clone();
             stage.admits(|_| {});
             stage.change(SET, "db-0", &json!({"spec": {"replicas": 2}}));
@@ -124,7 +124,7 @@ async fn a_node_completes_under_admission_that_rewrites_and_names_what_was_asked
             );
         }
         assert_eq!(stage.history(), ["NodeUpdate Complete "; 2], "{what}");
-        // The template changes, the image does not: that is a restart, whatever stands in the pod.
+        // The template changes but the image does not: that is a restart, whatever image the pod has.
         stage.change_node(&json!({"spec": {"podTemplate": {"metadata": {"labels": {"x": "y"}}}}}));
         stage.rests().await;
         assert_eq!(stage.history()[2..], ["RestartNode Complete "], "{what}");
@@ -153,7 +153,7 @@ async fn a_pod_that_came_back_before_its_revision_moved_is_known_by_its_words() 
     stage.node_settles().await;
     let known = stage.node()["status"]["statefulSet"]["revisions"].clone();
     assert_eq!(known.as_array().map(Vec::len), Some(2), "{known}");
-    // While nobody looks: the pod is evicted and comes back, then Kubernetes serialises revisions otherwise.
+    // While the operator is down, the pod is evicted and recreated; then Kubernetes serialises revisions differently.
     stage.remove(Kind::Pod, "db-0-0");
     stage.play();
     let pod = stage.pod_uid();
@@ -183,7 +183,7 @@ async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stay
     assert_eq!(stage.calls(), [""; 0], "an upgrade writes nothing");
     assert_eq!((stage.get(SET, "db-0"), stage.node()), (set, node));
 
-    // The generation moves, and nothing that was written says why: the template is compared as it was written.
+    // The generation changes, and no annotation explains why: the template is compared with the written one.
     stage.change(SET, "db-0", &json!({"spec": {"replicas": 2}}));
     stage.restart();
     stage.rests().await;
@@ -196,7 +196,7 @@ async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stay
     stage.rests().await;
     assert_eq!((stage.pod_uid(), stage.history().len()), (pod.clone(), 1));
 
-    // What is next made for it says what it was made for.
+    // The next StatefulSet template has the annotations of what it was made for.
     stage.change_node(&json!({"spec": {"image": "db:v2"}}));
     stage.rests().await;
     assert_ne!(stage.pod_uid(), pod);

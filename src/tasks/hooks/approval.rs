@@ -1,4 +1,4 @@
-//! `await-approval`: a person has said that it may go on.
+//! `await-approval`: a person has approved the hook.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::turn::{Turn, hook_task};
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::engine::Outcome;
 
-/// How soon it is looked at again should the annotation not announce itself.
+/// The requeue delay, in case no watch event reports the annotation.
 const AGAIN: Duration = Duration::from_mins(5);
 
 hook_task! {
-    /// Waits for a person.
+    /// Waits until a person approves.
     AwaitApproval = "await-approval", |turn| Ok(approved(&turn))
 }
 

@@ -1,4 +1,4 @@
-//! `call-http`: a request was answered with a success.
+//! `call-http`: an HTTP request was answered with a success.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict
 use crate::engine::Outcome;
 use crate::hooks::{Filled, HookUrl};
 
-/// Unless the hook says otherwise.
+/// The defaults for a hook's interval and for the timeout of one request.
 const INTERVAL_SECONDS: i64 = 5;
 const REQUEST_TIMEOUT_SECONDS: i64 = 5;
-/// How soon it is looked at again where there is nobody to ask yet.
+/// The requeue delay while no request can be sent.
 const NOBODY_YET: Duration = Duration::from_secs(5);
 
 hook_task! {
@@ -31,7 +31,7 @@ fn call(turn: &Turn<'_>) -> Outcome {
     let asked = format!("{} {}", method(http), shown(&question));
     let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
     let (last, again) = if let Some(why) = &turn.scope.hold {
-        // What was asked before may still be answered.
+        // A request that was sent before may still be answered.
         match askers.last(&owner, &question) {
             Some(last) if last.verdict == Verdict::Success => (Some(last), NOBODY_YET),
             _ if turn.is_overdue() => (None, NOBODY_YET),
@@ -46,7 +46,7 @@ fn call(turn: &Turn<'_>) -> Outcome {
         Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
         Some(last) => turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again),
-        // After a restart what was heard before is in the record.
+        // After a restart, the last answer is in the task's record.
         None if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
         None => turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again),
     }
@@ -63,7 +63,7 @@ fn shown(question: &HookQuestion) -> String {
     }
 }
 
-/// What is asked. An error is a sentence: it cannot be asked now.
+/// The request. An error is a sentence: the request cannot be sent now.
 fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
     let values = turn.values();
     let url = HookUrl::parse(&http.url, &turn.scope.rules.hosts).map_err(|why| format!("http.url {why}"))?;

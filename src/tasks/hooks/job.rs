@@ -16,9 +16,9 @@ use crate::cluster::{Cluster, ClusterError, Kind, Target};
 use crate::engine::{Outcome, Plan, TaskError, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
 
-/// How often a Job is looked at. It is not watched: the right to watch Jobs is not asked for.
+/// How often a Job is polled. Jobs are not watched: Windlass does not request the permission to watch them.
 const LOOK: Duration = Duration::from_secs(2);
-/// How soon after a write that met another it is looked at again.
+/// The requeue delay after a conflicting create.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
 hook_task! {
@@ -26,7 +26,7 @@ hook_task! {
     RunJob = "run-job", |turn| run(&turn).await
 }
 
-/// What is kept of a Job: that it was made, and what kept it from getting on.
+/// What is persisted about a Job: that it was created, and what keeps it from completing.
 #[derive(Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 struct Made {
@@ -47,7 +47,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
             return Ok(turn.is_late(&turn.said_before(format!("Job {name} was not made"))));
         }
         if !made.uid.is_empty() {
-            // Nobody knows how far it was: to run it once more is for a person to say.
+            // Nobody knows how far the Job got: only a person may decide to run it again.
             return Ok(turn.fails(&format!(
                 "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
             )));
@@ -73,7 +73,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
     if turn.is_overdue() {
-        // What is late must not go on beside what comes next.
+        // A Job that timed out must not run in parallel to what follows.
         delete(cluster.as_ref(), &meta).await?;
         return Ok(turn.is_late(&so_far));
     }
@@ -94,7 +94,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
             let made = Made { uid: meta.uid, ..Made::default() };
             Ok(turn.keeps(waiting(&meta.name), LOOK, json!(made)))
         }
-        // By us, and the answer was lost; or by somebody: the next look tells.
+        // Created by us, with the response lost, or by somebody else: the next reconcile finds out.
         Err(error @ (ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. })) => {
             Ok(turn.waits(error.to_string(), AT_ONCE))
         }
@@ -105,7 +105,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
     }
 }
 
-/// Says of a right that is missing where it is to be had.
+/// Adds to a Forbidden error which permissions are needed.
 fn allowed(error: ClusterError) -> ClusterError {
     match error {
         ClusterError::Forbidden { object, message } => ClusterError::Forbidden {
@@ -157,10 +157,10 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
     }
 }
 
-/// Deletes the Jobs of a plan that is to end before they have ended: it is superseded, or a person aborts it. A Job of a
-/// task that is done stays, for as long as its template says.
+/// Deletes the Jobs of a plan that is about to end early, because it is superseded or a person aborts it. The Jobs of
+/// its completed tasks are kept for as long as their templates say.
 ///
-/// To be called before the plan's end is persisted: should the process die in between, it is called again.
+/// Call this before the plan's end is persisted: if the process dies in between, it is called again.
 pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
     let is_begun = |state: TaskState| matches!(state, TaskState::Running | TaskState::Failed);
     for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && is_begun(task.state)) {
@@ -177,30 +177,30 @@ pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -
     Ok(())
 }
 
-/// Why a hook's Job was not let through by the API server.
+/// Why the API server did not accept a hook's Job.
 #[derive(Debug)]
 pub enum DryRun {
-    /// It will go on refusing it: the spec is at fault, in a sentence with the hook's name.
+    /// The API server will keep refusing it: the spec is invalid. The sentence has the hook's name.
     Refused(String),
-    /// It could not be asked, or does not allow it for now.
+    /// The API server could not be asked, or does not allow it for now.
     NotNow(ClusterError),
 }
 
-/// Why hooks cannot be carried out, in a sentence with the hook's name.
+/// Why hooks cannot be run, in a sentence with the hook's name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Unfit {
-    /// The spec is at fault.
+    /// The spec is invalid.
     Refused(String),
-    /// The API server did not say whether it takes a Job.
+    /// It is not known whether the API server would accept a Job.
     Unknown {
-        /// The sentence.
+        /// Why, in a sentence with the hook's name.
         sentence: String,
-        /// Whether that may pass by itself.
+        /// True if this may resolve itself.
         is_transient: bool,
     },
 }
 
-/// Whether all of these hooks could be carried out: by the rules, and, for their Jobs, by the API server.
+/// Checks that all of these hooks can be run: by the rules and, for their Jobs, by a dry run.
 pub async fn check_all(
     cluster: &dyn Cluster,
     owner: &JobOwner,
@@ -216,7 +216,7 @@ pub async fn check_all(
                     "hook {}: whether the API server takes its Job is not known yet: {error}",
                     hook.name
                 ),
-                // What it did not say for a moment is no fault of the spec; what it does not allow is a person's to see.
+                // A temporary failure is not the spec's fault; a missing permission is for a person to see.
                 is_transient: !matches!(error, ClusterError::Forbidden { .. }),
             },
         })?;
@@ -224,13 +224,13 @@ pub async fn check_all(
     Ok(())
 }
 
-/// Asks the API server what it would make of a hook's Job, with strict field validation. Nothing is stored. A hook without
-/// one is no Job's fault.
+/// Asks the API server, in a dry run with strict field validation, whether it would accept a hook's Job. Nothing is
+/// stored. A hook without a Job passes.
 pub async fn dry_run(cluster: &dyn Cluster, owner: &JobOwner, hook: &Hook) -> Result<(), DryRun> {
     let Some(HookAction::Job(job)) = hook.action() else { return Ok(()) };
     let mut values = Values::default();
     for name in ValueName::ALL {
-        // Every name and address is a text: which one does not matter.
+        // Every name and address is a string, so it does not matter which one.
         values.set(name, "unknown");
     }
     let attempt = Attempt { hook: &hook.name, task_id: "0000000000-0", number: 1 };

@@ -1,4 +1,4 @@
-//! A hook's Job: what it is called and what is in it.
+//! A hook's Job: its name and its manifest.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -12,15 +12,15 @@ use crate::hooks::Values;
 
 /// How long a Job is kept after its end, unless its template says otherwise.
 const TTL_SECONDS: i64 = 3_600;
-/// The longest name of a Job: it is a label of its pods.
+/// The maximum length of a Job's name, which is also a label value of the Job's pods.
 const MAX_NAME: usize = 63;
-/// The variable with the attempt.
+/// The environment variable with the attempt.
 const ATTEMPT_VARIABLE: &str = "WINDLASS_ATTEMPT";
 
-/// To whom a Job belongs.
+/// The owner of a Job.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct JobOwner {
-    /// A fleet, a node, or a fleet of workers.
+    /// A fleet of nodes, a node, or a fleet of workers.
     pub kind: Kind,
     /// Its namespace.
     pub namespace: String,
@@ -28,33 +28,33 @@ pub struct JobOwner {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The fleet: itself, or the node's. Empty for a node of none.
+    /// The name of the fleet: the owner's own, or that of the node's fleet. Empty for a node without a fleet.
     pub fleet: String,
 }
 
 impl JobOwner {
-    /// A fleet, of nodes or of workers: whom a person is asked about is itself.
+    /// An owner that is itself a fleet, of nodes or of workers.
     #[must_use]
     pub fn itself(kind: Kind, namespace: &str, name: &str, uid: &str) -> Self {
         let own = str::to_owned;
         Self { kind, namespace: own(namespace), name: own(name), uid: own(uid), fleet: own(name) }
     }
 
-    /// The object that a person is asked about: `nd/db`.
+    /// The fleet as an argument of `windlass` commands: `nd/db`.
     #[must_use]
     pub fn asked_as(&self) -> String {
         let short = if self.kind == Kind::WorkerDeployment { "wwd" } else { "nd" };
         format!("{short}/{}", self.fleet)
     }
 
-    /// The label that says whose a Job is.
+    /// The label that names a Job's fleet.
     fn label(&self) -> &'static str {
         if self.kind == Kind::WorkerDeployment { LABEL_WORKERS } else { LABEL_DEPLOYMENT }
     }
 }
 
-/// The name of a hook's Job: one for each attempt of a task, whatever is killed in between. A name that is too long is
-/// cut: the digits are those of the task, which no other has.
+/// The name of a hook's Job. Each attempt of a task has one name, also after a restart. A name that is too long is cut;
+/// the digits at the end are a digest of the task and the attempt, so no other Job has them.
 #[must_use]
 pub fn job_name(owner: &str, hook: &str, task_id: &str, attempt: u32) -> String {
     let digest = Sha256::digest(format!("{task_id}/{attempt}"));
@@ -64,7 +64,7 @@ pub fn job_name(owner: &str, hook: &str, task_id: &str, attempt: u32) -> String 
     format!("{}-{digits}", whose.trim_end_matches('-'))
 }
 
-/// One attempt of a task, whose Job it is.
+/// One attempt of a task. Each attempt has its own Job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt<'a> {
     pub hook: &'a str,
@@ -72,7 +72,7 @@ pub(super) struct Attempt<'a> {
     pub number: u32,
 }
 
-/// The Job as it is made.
+/// The manifest of a hook's Job.
 pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value, values: &Values) -> Value {
     let mut spec = template.clone();
     if let Some(fields) = spec.as_object_mut() {
@@ -114,13 +114,13 @@ pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value,
     })
 }
 
-/// Adds variables to a container, before its own, which may refer to them: `$(WINDLASS_NODE)`. One that it sets itself
-/// stays as it is.
+/// Adds environment variables to a container, before its own, which may refer to them: `$(WINDLASS_NODE)`. A variable
+/// that the container sets itself is not changed.
 fn add_variables(container: &mut Map<String, Value>, variables: &[(&str, &str)]) {
     let own = match container.remove("env") {
         Some(Value::Array(own)) => own,
         None | Some(Value::Null) => Vec::new(),
-        // What is no list the API server will say.
+        // If `env` is not a list, the API server reports that.
         Some(other) => {
             container.insert("env".to_owned(), other);
             return;
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(meta["ownerReferences"][0]["uid"], "uid-0");
         assert_eq!(meta["labels"][LABEL_DEPLOYMENT], "db");
         assert_eq!(meta["annotations"][ANNOTATION_TASK], "0123456789-2");
-        // Its pods are not the fleet's.
+        // The Job's pods must not get the fleet's labels.
         assert_eq!(spec["template"]["metadata"], Value::Null);
     }
 

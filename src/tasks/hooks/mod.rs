@@ -1,5 +1,5 @@
-//! What hooks do: a task for each action. They stand in plans whose fleet has hooks, and in recipes of one's own, where
-//! `params: {hook: NAME}` says which hook of the fleet it is.
+//! The tasks of hooks, one for each action. They are part of the plans of fleets with hooks, and of custom recipes,
+//! where `params: {hook: NAME}` names the fleet's hook.
 
 mod approval;
 mod http;
@@ -29,45 +29,45 @@ use crate::asking::hooks::{HookAskers, HookOwner};
 use crate::cluster::{Cluster, Key, Kind};
 use crate::hooks::{HookRules, Values};
 
-/// What the tasks of hooks find in their environment, in plans of a fleet and of its nodes.
+/// What hook tasks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]
 pub struct HookScope {
-    /// The hooks that are listed now.
+    /// The hooks that are listed in the spec now.
     pub hooks: HookList,
-    /// Whose plan it is.
+    /// The object whose plan it is.
     pub owner: JobOwner,
-    /// What is known of the values at this point. The IDs of plan and task are added from those.
+    /// The values that are known at this point. Tasks add the IDs of the plan and of the task.
     pub values: Values,
-    /// What the operator was told of hooks when it was started.
+    /// The operator's configuration of hooks.
     pub rules: Arc<HookRules>,
     /// The port to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// Those who ask peers beside the reconciles.
+    /// The askers, which query peers in the background, outside of reconciles.
     pub askers: Arc<HookAskers>,
-    /// What `windlass.dev/approve` says, on the object and on its fleet.
+    /// The values of `windlass.dev/approve` on the object and on its fleet.
     pub approved: Vec<String>,
-    /// The point that `skip` and `hold` are about.
+    /// The hook points that `skip` and `hold` apply to.
     pub about: About,
-    /// Why a hook need not be carried out here and now.
+    /// Why hooks are skipped, if so.
     pub skip: Option<String>,
-    /// Why nothing may be begun now.
+    /// Why no hook may start now, if so.
     pub hold: Option<String>,
 }
 
-/// The hooks that are listed now.
+/// The hooks that are listed in the spec now.
 #[derive(Clone, Debug, Default)]
 pub enum HookList {
-    /// None: there is no fleet.
+    /// No hooks: there is no fleet.
     #[default]
     Nobodys,
-    /// Those of a fleet's spec, which its nodes share.
+    /// The hooks of a fleet's spec, which its nodes share.
     Fleet(Arc<NodeDeploymentSpec>),
-    /// These.
+    /// These hooks.
     These(Arc<[Hook]>),
 }
 
 impl HookList {
-    /// All of them.
+    /// All hooks in the list.
     #[must_use]
     pub fn all(&self) -> &[Hook] {
         match self {
@@ -77,7 +77,7 @@ impl HookList {
         }
     }
 
-    /// Where they are listed.
+    /// The path of the field that lists the hooks.
     #[must_use]
     pub fn field(&self) -> &'static str {
         match self {
@@ -87,24 +87,24 @@ impl HookList {
     }
 }
 
-/// Which tasks a scope speaks of.
+/// The hook points that the `skip` and `hold` of a scope apply to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum About {
-    /// Those at every point.
+    /// All hook points.
     #[default]
     EveryPoint,
-    /// Those at this one, at which the plan was when the scope was made.
+    /// Only this point, which the plan was at when the scope was created.
     Point(Option<HookPoint>),
 }
 
 impl HookScope {
-    /// The hook of a name.
+    /// The hook with this name.
     #[must_use]
     pub fn hook(&self, name: &str) -> Option<&Hook> {
         self.hooks.all().iter().find(|hook| hook.name == name)
     }
 
-    /// For whom peers are asked.
+    /// The object on whose behalf peers are queried.
     #[must_use]
     pub fn asks_for(&self) -> HookOwner {
         let key = Key::new(&self.owner.namespace, &self.owner.name);
@@ -118,10 +118,10 @@ impl HookScope {
 pub struct HookParams {
     /// The hook's name.
     pub hook: String,
-    /// Where it stands, in plans that have it from the fleet's list.
+    /// The hook's point, in plans that have the hook from the fleet's list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<HookPoint>,
-    /// After which step, counted from 0.
+    /// The step that the hook follows, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
 }

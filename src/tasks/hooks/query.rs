@@ -1,4 +1,4 @@
-//! `check-query`: a query was answered so often with a success, and not too often with a failure.
+//! `check-query`: a query had a number of successes in a row, and not too many failures.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdic
 use crate::engine::Outcome;
 use crate::hooks::Filled;
 
-/// Unless the hook says otherwise.
+/// The default for a hook's interval.
 const INTERVAL_SECONDS: i64 = 30;
-/// How long an answer is waited for.
+/// The timeout of one query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How soon it is looked at again where nobody may be asked.
+/// The requeue delay while no query may be sent.
 const NOT_NOW: Duration = Duration::from_secs(5);
 
 hook_task! {
-    /// Asks Prometheus at each interval until the answers are a success.
+    /// Queries Prometheus at each interval until there are enough successes in a row.
     CheckQuery = "check-query", |turn| Ok(check(&turn))
 }
 
-/// What was counted so far. It is persisted, so that an operator that is restarted goes on with it.
+/// The counts so far. They are persisted, so that an operator continues with them after a restart.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 struct Counts {
     /// Successes in a row.
     successes: i64,
-    /// Failures in all.
+    /// Failures in total.
     failures: i64,
-    /// The answer that was counted last: each counts once.
+    /// The time of the answer that was counted last: each answer counts once.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<DateTime<Utc>>,
 }
@@ -45,7 +45,7 @@ impl Counts {
             Verdict::Success => self.successes += 1,
             Verdict::Failure => (self.successes, self.failures) = (0, self.failures + 1),
             Verdict::Neither => self.successes = 0,
-            // Nobody said anything: what was said before stands.
+            // There was no result, so the counts stay as they are.
             Verdict::Nothing => {}
         }
     }
@@ -84,7 +84,7 @@ fn check(turn: &Turn<'_>) -> Outcome {
         if (counts.successes, counts.failures) != before {
             return turn.keeps(message, interval, json!(counts));
         }
-        // It counts nothing, however often it is looked at: to keep when it came would be a write at each interval.
+        // This answer changes no count, so it is not persisted: to record its time would be a write at each interval.
         if let Some(why) = &turn.scope.hold {
             return turn.waits(why.clone(), NOT_NOW);
         }
@@ -96,14 +96,15 @@ fn check(turn: &Turn<'_>) -> Outcome {
     if let Some(why) = &turn.scope.hold {
         return turn.waits(why.clone(), NOT_NOW);
     }
-    // After a restart it is asked when it would have been asked anyway. A clock that was set back asks at once.
+    // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
+    // once.
     let since = counts.at.and_then(|at| (turn.cx.now - at).to_std().ok());
     let first = since.map_or(Duration::ZERO, |since| interval.saturating_sub(since));
     let heard = askers.ask(&owner, question, first);
     turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again)
 }
 
-/// What is asked. An error is a sentence: it cannot be asked.
+/// The query. An error is a sentence: the query cannot be sent.
 fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> {
     let Some(prometheus) = &turn.scope.rules.prometheus else {
         return Err("the operator was started without --prometheus-url".to_owned());

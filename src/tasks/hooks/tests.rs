@@ -17,7 +17,7 @@ mod asked;
 mod defaults;
 mod jobs;
 
-/// What a played peer answers by now, and how often it was asked.
+/// A fake peer: what it answers now, and the requests that it received.
 #[derive(Default)]
 struct Peer {
     answer: Mutex<Option<(u16, String)>>,
@@ -34,7 +34,7 @@ impl HookClient for Peer {
     }
 }
 
-/// A clock that is moved with tokio's.
+/// A clock that advances with tokio's.
 struct Moved(tokio::time::Instant);
 
 fn epoch() -> DateTime<Utc> {
@@ -47,7 +47,7 @@ impl Clock for Moved {
     }
 }
 
-/// A plan of one hook, and all that it meets.
+/// A plan with one hook, and everything that it needs to run.
 struct Stage {
     plan: Plan,
     scope: HookScope,
@@ -63,7 +63,7 @@ fn listing(hook: Hook) -> Arc<crate::api::NodeDeploymentSpec> {
 }
 
 impl Stage {
-    /// Must be made within a runtime whose time is paused.
+    /// Must be called in a runtime whose time is paused.
     #[allow(clippy::disallowed_methods, reason = "time is paused: this is the clock of the test")]
     fn new(hook: &Value, cluster: MockCluster) -> Self {
         let hook: Hook = serde_json::from_value(hook.clone()).unwrap();
@@ -125,7 +125,7 @@ impl Stage {
         advance(&mut self.plan, &Registry::new(), &env, self.clock.now(), 600).await
     }
 
-    /// A reconcile, then what is wished for by it is asked, and another reconcile.
+    /// A reconcile, then the requests that it asked for, then another reconcile.
     async fn turn(&mut self) -> Advance {
         let _ = self.look().await;
         self.scope.askers.answer(&self.scope.asks_for()).await;

@@ -1,4 +1,4 @@
-//! Why a Job does not get on: in the words of its pods, or of those who could not make any.
+//! Why a Job makes no progress: what its pods report or, if none could be created, the events about that.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,20 +11,21 @@ use crate::engine::sentence::cut;
 /// Waiting reasons that pass by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
-/// What a kubelet alternates between while an image cannot be had. The first says most: that it was tried more than once.
+/// The reasons that a kubelet alternates between while an image cannot be pulled. The first says most: the pull was
+/// retried.
 const OF_IMAGES: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "RegistryUnavailable"];
 
-/// Why a Job has no pods, in the words of its controller's events.
+/// The reason of the events of a Job's controller when it cannot create pods.
 const NO_PODS: &str = "FailedCreate";
 
-/// What is wrong with one of a Job's pods, or with the making of them.
+/// The problem with one of a Job's pods, or with creating them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(super) struct Trouble {
-    /// What it is about. What is still so is said in the words of the first time: kubelets find new ones every few
-    /// seconds, and each would be a write.
+    /// Identifies the problem. As long as the problem stays the same, its first text is kept: kubelets change the
+    /// wording every few seconds, and each change would be a write.
     key: String,
-    /// The sentence.
+    /// A sentence about the problem.
     text: String,
 }
 
@@ -33,7 +34,7 @@ impl Trouble {
         Self { key: about.join("/"), text: cut(text, MAX_PROBLEM_BYTES) }
     }
 
-    /// Whether this is what was known before, from another side at most.
+    /// True if this is the problem that was known before, and its text does not say more.
     fn is_known(&self, before: &Self) -> bool {
         let says_more = |word: &str| self.text.contains(word) && !before.text.contains(word);
         self.key == before.key && !says_more(OF_IMAGES[0])
@@ -43,19 +44,20 @@ impl Trouble {
         self.text.is_empty()
     }
 
-    /// A sentence about the Job, and why that is so where it is known.
+    /// A sentence about the Job, followed by the problem if there is one.
     pub(super) fn after(&self, sentence: &str) -> String {
         if self.is_none() { sentence.to_owned() } else { format!("{sentence}; {}", self.text) }
     }
 }
 
-/// Looks at a Job's pods, unless it gets on well. What cannot be asked for now is as it was: it is told, not decided on.
+/// Checks a Job's pods, unless the Job makes progress. If they cannot be read now, the known problem is kept: it is
+/// only reported, no decision is based on it.
 pub(super) async fn look(cluster: &dyn Cluster, job: &Value, before: &Trouble) -> Trouble {
     if gets_on(job) {
         return Trouble::default();
     }
     let found = match pods(cluster, job).await {
-        // Events are many, and not to be listed every few seconds: what was said of this Job once is known.
+        // There are many events, so they are not listed every few seconds: an event that was found once is kept.
         Ok(pods) if pods.is_empty() && before.key == NO_PODS => return before.clone(),
         Ok(pods) if pods.is_empty() => refused(cluster, job).await,
         Ok(pods) => Ok(of_pods(&pods)),
@@ -63,7 +65,7 @@ pub(super) async fn look(cluster: &dyn Cluster, job: &Value, before: &Trouble) -
     };
     match found {
         Ok(Some(found)) if !found.is_known(before) => found,
-        // Pods that failed are deleted with others once their Job has failed.
+        // Once the Job has failed, its failed pods may be deleted together with the others: the known problem is kept.
         Ok(None) if !has_failed(&job["status"]) => Trouble::default(),
         Ok(_) | Err(_) => before.clone(),
     }
@@ -85,7 +87,7 @@ fn has_failed(status: &Value) -> bool {
     conditions.into_iter().any(|c| c["type"] == "Failed" && c["status"] == "True")
 }
 
-/// A Job's pods, the newest first. Which they are its own selector says.
+/// A Job's pods, the newest first, found by the Job's own selector.
 async fn pods(cluster: &dyn Cluster, job: &Value) -> Result<Vec<Value>, ClusterError> {
     let meta = Meta::read(job);
     let labels = job["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten();
@@ -105,7 +107,7 @@ async fn pods(cluster: &dyn Cluster, job: &Value) -> Result<Vec<Value>, ClusterE
     Ok(pods)
 }
 
-/// What the Job controller said last of pods that it could not make.
+/// The last event of the Job controller about pods that it could not create.
 async fn refused(cluster: &dyn Cluster, job: &Value) -> Result<Option<Trouble>, ClusterError> {
     let meta = Meta::read(job);
     let by = format!("regarding.kind=Job,regarding.name={},reason={NO_PODS}", meta.name);
@@ -116,7 +118,7 @@ async fn refused(cluster: &dyn Cluster, job: &Value) -> Result<Option<Trouble>, 
 }
 
 fn of_pods(pods: &[Value]) -> Option<Trouble> {
-    // One that cannot run now says more than one that has ended.
+    // A pod that cannot run now says more than one that has ended.
     let waits = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     waits.clone().find_map(waits_for).or_else(|| pods.iter().find_map(ended_badly))
 }
@@ -130,13 +132,13 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     lists.flat_map(|list| pod["status"][list].as_array().into_iter().flatten())
 }
 
-/// What a pod waits for that does not pass by itself.
+/// What a pod waits for, unless that passes by itself.
 fn waits_for(pod: &Value) -> Option<Trouble> {
     let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
     for container in containers(pod) {
         let (waiting, of) = (&container["state"]["waiting"], text(&container["name"]));
         let (reason, message) = (text(&waiting["reason"]), text(&waiting["message"]));
-        // One that ended says more by how it ended.
+        // For a container that has failed, the way it ended says more.
         if reason.is_empty() || PASSING.contains(&reason) || end(container).is_some() {
             continue;
         }
@@ -153,7 +155,7 @@ fn waits_for(pod: &Value) -> Option<Trouble> {
     Some(Trouble::new(&[uid, reason], &says))
 }
 
-/// How one of a pod's containers ended last that did not end well, or why the pod itself failed.
+/// How one of a pod's containers last failed, or why the pod itself failed.
 fn ended_badly(pod: &Value) -> Option<Trouble> {
     let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
     for container in containers(pod) {
@@ -175,7 +177,7 @@ fn ended_badly(pod: &Value) -> Option<Trouble> {
     Some(Trouble::new(&[uid, reason], &format!("pod {name} failed: {reason}: {message}")))
 }
 
-/// How a container ended, now or before it was started again, unless it ended well.
+/// How a container ended, now or before its last restart, if it failed.
 fn end(container: &Value) -> Option<(i64, &Value)> {
     let ends = ["state", "lastState"].map(|state| &container[state]["terminated"]);
     let end = ends.into_iter().find(|end| end.is_object())?;
@@ -184,7 +186,7 @@ fn end(container: &Value) -> Option<(i64, &Value)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
+#[allow(clippy::needless_pass_by_value, reason = "a literal reads better this way")]
 mod tests {
     use serde_json::json;
 

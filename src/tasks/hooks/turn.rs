@@ -1,4 +1,4 @@
-//! What all tasks of hooks have in common: which hook it is, whether it is to be carried out at all, and for how long.
+//! What all hook tasks have in common: which hook the task runs, whether it runs at all, and for how long.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::api::{Hook, HookAction};
 use crate::engine::{Due, Outcome, TaskContext};
 use crate::hooks::Values;
 
-/// How soon a task is run again that was reached in the middle of a reconcile.
+/// The requeue delay of a task that was reached in the middle of a reconcile.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// One run of a hook's task.
@@ -20,7 +20,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// The run of a hook whose action is of this task's type. An error is the answer where there is nothing to do.
+    /// The run of a hook whose action matches this task's type. An error is the task's outcome: it is skipped, or has
+    /// to wait.
     pub(super) fn of(cx: &'a TaskContext<'a>, params: &HookParams) -> Result<Self, Outcome> {
         let nothing = |why: String| Err(Outcome::Skipped { message: why });
         let name = &params.hook;
@@ -37,7 +38,7 @@ impl<'a> Turn<'a> {
             && params.at.is_some()
             && params.at != point
         {
-            // Tasks before this one have just acted: what was found out of it before is not so any more.
+            // `skip` and `hold` are of another point: tasks of this reconcile have just moved the plan on.
             return Err(Outcome::recheck(format!("waiting for hook {name} to be looked at"), AT_ONCE));
         }
         if let Some(why) = &scope.skip {
@@ -51,7 +52,7 @@ impl<'a> Turn<'a> {
         self.cx.record.attempt.max(1)
     }
 
-    /// What is known of the values, those of plan and task included.
+    /// The known values, including the IDs of the plan and of the task.
     pub(super) fn values(&self) -> Values {
         Values {
             plan_id: Some((&self.cx.plan.id).into()),
@@ -64,12 +65,12 @@ impl<'a> Turn<'a> {
         self.cx.record.deadline.is_some_and(|deadline| deadline <= self.cx.now)
     }
 
-    /// Waits for something, and looks again in time for the time-out.
+    /// Waits for something, and requeues in time for the timeout.
     pub(super) fn waits(&self, message: impl Into<String>, again: Duration) -> Outcome {
         Outcome::recheck(message, self.in_time(again))
     }
 
-    /// The same, and has something kept.
+    /// Like `waits`, and persists `progress`.
     pub(super) fn keeps(
         &self,
         message: impl Into<String>,
@@ -81,30 +82,30 @@ impl<'a> Turn<'a> {
 
     fn in_time(&self, again: Duration) -> Duration {
         let left = self.cx.record.deadline.map(|deadline| deadline - self.cx.now);
-        // A moment after it, so that it has passed.
+        // A moment after the deadline, so that it has passed.
         let left = left.and_then(|left| (left + TimeDelta::milliseconds(1)).to_std().ok());
         left.map_or(again, |left| left.min(again))
     }
 
-    /// It failed, in a sentence that begins with the hook and whose it is.
+    /// The hook has failed. The message begins with the hook's name and the owner's.
     pub(super) fn fails(&self, what: &str) -> Outcome {
         Outcome::Failed { message: format!("hook {} of {}: {what}", self.hook.name, self.scope.owner.name) }
     }
 
-    /// It failed because its time is up.
+    /// The hook has failed because its timeout has passed.
     pub(super) fn is_late(&self, what: &str) -> Outcome {
         let seconds = self.hook.timeout_seconds().unwrap_or_default();
         self.fails(&format!("no success within {seconds} s; {what}"))
     }
 
-    /// What was said when it was last looked at; the text where nothing was.
+    /// The message of the task's last run, or the given text if there was none.
     pub(super) fn said_before(&self, else_: String) -> String {
         let said = &self.cx.record.message;
         if said.is_empty() { else_ } else { said.clone() }
     }
 }
 
-/// When a task of a hook has failed unless it was done before. Its clock stands while it is held, and begins anew after that.
+/// When a hook's task times out. The timeout does not run while the hook is on hold, and starts again after that.
 pub(super) fn due(cx: &TaskContext<'_>, params: &HookParams) -> Due {
     let found = find(cx, params).filter(|(scope, _)| scope.hold.is_none());
     found.and_then(|(_, hook)| hook.timeout_seconds()).map_or(Due::Never, Due::After)
@@ -115,7 +116,8 @@ fn find<'a>(cx: &'a TaskContext<'a>, params: &HookParams) -> Option<(&'a HookSco
     Some((scope, scope.hook(&params.hook)?))
 }
 
-/// The task of a hook's action: whether it is its turn, what may become of it, and until when, is the same for all of them.
+/// Defines the task of a hook's action. When it runs, its possible outcomes and its timeout are the same for all
+/// actions.
 macro_rules! hook_task {
     ($(#[$about:meta])* $task:ident = $name:literal, |$turn:ident| $carried_out:expr) => {
         $(#[$about])*

@@ -7,13 +7,13 @@ use crate::api::HookAction;
 use crate::engine::Outcome;
 
 hook_task! {
-    /// Waits for a time.
+    /// Waits for a number of seconds.
     Wait = "wait", |turn| Ok(passed(&turn))
 }
 
 fn passed(turn: &Turn<'_>) -> Outcome {
     let Some(HookAction::Wait(wait)) = turn.hook.action() else { return Outcome::Done };
-    // It began when it first ran, which is persisted: an operator that is restarted does not begin anew.
+    // The start of the task is persisted, so a restart of the operator does not start the wait again.
     let began = turn.cx.record.started_at.unwrap_or(turn.cx.now);
     let until = began.checked_add_signed(TimeDelta::seconds(wait.seconds)).unwrap_or(began);
     let Ok(left) = (until - turn.cx.now).to_std() else { return Outcome::Done };

@@ -1,9 +1,10 @@
-//! `apply-service`: the node's headless Service says what the spec says, and nobody else's is touched.
+//! `apply-service`: the node's headless Service matches the spec, and a Service that belongs to something else is not
+//! touched.
 
 use super::super::ApplyService;
 use super::*;
 
-/// A node whose Service is as Windlass makes it.
+/// A node whose Service is as Windlass creates it.
 fn with_service() -> Node {
     let mut node = Node::serving("v1");
     let ready = bench(&node).scope();

@@ -4,7 +4,7 @@ use super::super::ApplyStatefulSet;
 use super::*;
 use crate::cluster::{Part, PatchOp};
 
-/// The StatefulSet as it is after a write of ours.
+/// The StatefulSet after a write of ours.
 fn written(version: &str) -> Value {
     let node = Node::serving("v1").with_set(version).set("/metadata/generation", json!(4));
     node.set("/metadata/resourceVersion", json!("11")).set.unwrap()

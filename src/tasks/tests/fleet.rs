@@ -1,5 +1,5 @@
-//! The tasks of a fleet: grants go out wave by wave, each guarded by what it was decided on, and nothing is
-//! done before it was observed.
+//! Tests the tasks of a fleet: grants are written wave by wave, each guarded by the version that it was decided on, and
+//! no task is done before its result was observed.
 
 use super::super::{AwaitSpecUpdate, FleetScope, MarkReady, UpdateNodeSpecs};
 use super::*;
@@ -46,7 +46,7 @@ pub(super) fn down(mut node: Value) -> Value {
     node
 }
 
-/// A node whose executor has not seen its spec.
+/// A node whose spec the executor has not observed.
 pub(super) fn behind(mut node: Value) -> Value {
     node["status"]["observedGeneration"] = json!(2);
     node
@@ -106,14 +106,14 @@ impl Fleet {
         }
     }
 
-    /// Runs a task that may write nothing.
+    /// Runs a task that must not write anything.
     async fn without_a_write(&self, task: &dyn Task) -> String {
         let scope = self.scope(MockCluster::new(), &View::shared());
         said(&run_in(&Env::new().with(scope), &plan("InPlace"), task).await)
     }
 }
 
-/// What a patch sets a node's spec to.
+/// The spec that a patch gives a node.
 pub(super) fn spec_in(ops: &[PatchOp]) -> Value {
     let sets = |op: &PatchOp| match op {
         PatchOp::Set { path, value } if path == "/spec" => Some(value.clone()),

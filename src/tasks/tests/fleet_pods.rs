@@ -1,5 +1,5 @@
-//! What a wave rests on is asked of the API server itself before a node goes that serves: where the pods are other than
-//! they are taken to be, none goes.
+//! Before a node that serves is taken down, the API server is asked for the fleet's pods: if they differ from what was
+//! assumed, no node is taken down.
 
 use super::fleet::{behind, down, fleet, serving};
 use super::*;
@@ -9,7 +9,7 @@ fn live(name: &str, uid: &str, ready: bool) -> LivePod {
     LivePod { name: name.to_owned(), uid: uid.to_owned(), version: 30, ready }
 }
 
-/// A pod as a watch showed it.
+/// A pod as the cache has it.
 fn known(name: &str, uid: &str, ready: bool) -> Value {
     let mut metadata = meta(name, uid, 20, None);
     metadata["labels"] = json!({"windlass.dev/deployment": "db"});
@@ -17,7 +17,7 @@ fn known(name: &str, uid: &str, ready: bool) -> Value {
     json!({"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": status}]}})
 }
 
-/// Runs `update-node-specs` over these nodes twice, and answers with the nodes that it granted, and what it waits for.
+/// Runs `update-node-specs` twice on these nodes, and returns the nodes that it granted, and what it waits for.
 async fn granted(
     nodes: Vec<Value>,
     pods: &[Value],
@@ -86,7 +86,7 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
         let (granted, outcome) = granted(nodes, &pods, listed, None, 1).await;
         assert_eq!(granted, if goes { vec!["db-1"] } else { vec![] }, "{what}: {outcome}");
     }
-    // One that is Ready and counts as down for another reason goes as before.
+    // A pod that is known to be Ready, of a node that counts as down for another reason, does not prevent the grant.
     let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
     let listed =
         vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true), live("db-2-0", "pod-1", true)];

@@ -1,5 +1,5 @@
-//! `mark-ready` of a node: the sidecar is told once, believed only together with the kubelet, and a dead or
-//! lying one is waited for.
+//! `mark-ready` of a node: the sidecar is asked once to mark the node ready, it is believed only together with the
+//! kubelet, and the task waits for a sidecar that is dead or lies.
 
 use super::super::{MarkReady, ReplacePod};
 use super::*;
@@ -54,10 +54,10 @@ async fn a_sidecar_that_says_ready_is_not_told_again() {
     assert_eq!(ready.scope.askers.known(), 0, "nothing more is wished of it");
 }
 
-/// A node with a sidecar whose template is what it was granted.
+/// A node with a sidecar, whose template is the granted one.
 fn with_sidecar() -> Node {
     let node = Node::serving("v1").with_sidecar();
-    // The sidecar is part of the template: what was granted is what is rendered with it.
+    // The sidecar is part of the template, so the granted hash is that of a template with the sidecar.
     let spec: StatefulNodeSpec = serde_json::from_value(node.object["spec"].clone()).unwrap();
     let rendered = render::pod_template(&spec, None, &RenderOptions::default()).unwrap();
     let hash = revision::pod_template_hash(&rendered);
@@ -93,14 +93,14 @@ async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id_and_asked_aga
     assert_eq!(ready.answer(), SidecarAnswer::Ready);
 }
 
-/// One whose sidecar wants a token.
+/// A node whose sidecar requires a token.
 fn with_token() -> Node {
     let mut node = with_sidecar().not_ready();
     node.object["spec"]["sidecar"]["tokenSecret"] = json!("tok");
     node
 }
 
-/// What the port answers when it is asked for the Secret.
+/// Sets the port's answer to a read of the Secret.
 fn secret(bench: &mut Bench, answer: Result<Option<Value>, ClusterError>) {
     bench
         .cluster
@@ -219,7 +219,7 @@ async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
 
 #[tokio::test]
 async fn a_dead_sidecar_does_not_keep_its_pod_from_being_replaced() {
-    // No call of the sidecar is expected: one would be a panic.
+    // No call of the sidecar is expected: a call would panic.
     let mut bench = bench(&with_sidecar().with_new_pod("v0").not_ready());
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
     assert_eq!(said(&bench.once(&ReplacePod {}).await), "waiting for the old pod to terminate");

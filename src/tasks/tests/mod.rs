@@ -1,6 +1,6 @@
-//! Each task against a mocked port and caches that are filled by hand: what it does, what it never does,
-//! and that a second run writes nothing. `Node::serving("v1")` is a node whose pod serves v1, which is what it
-//! was granted; its grant is spent.
+//! Tests each task with a mocked port and prepared caches: what it does, what it never does, and that a second run
+//! writes nothing. `Node::serving("v1")` is a node whose pod serves v1, which is the version that it was granted; its
+//! grant is spent.
 
 mod apply_service;
 mod apply_stateful_set;
@@ -56,7 +56,7 @@ fn meta(name: &str, uid: &str, version: u64, owner: Option<(&str, &str, &str)>) 
     })
 }
 
-/// A node and its objects as the API server has them; `None` where there is none.
+/// A node and its objects as the API server has them; `None` for an object that does not exist.
 #[derive(Clone)]
 struct Node {
     object: Value,
@@ -91,7 +91,7 @@ impl Node {
         new
     }
 
-    /// Granted another version, which it has not converged to.
+    /// Granted another version, which the node has not converged to.
     fn granted(mut self, version: &str) -> Self {
         self.object["spec"]["image"] = json!(format!("db:{version}"));
         self.object["spec"]["grantedHash"] = json!(hash(version));
@@ -99,13 +99,13 @@ impl Node {
         self
     }
 
-    /// The same grant, converged to once.
+    /// The same grant, but spent.
     fn spent(mut self) -> Self {
         self.object["status"]["spentGrantID"] = self.object["spec"]["grantID"].clone();
         self
     }
 
-    /// Its spec says another version than its grant.
+    /// The spec has another version than the grant.
     fn wanting_without_grant(mut self, version: &str) -> Self {
         self.object["spec"]["image"] = json!(format!("db:{version}"));
         self
@@ -116,7 +116,7 @@ impl Node {
         self
     }
 
-    /// A StatefulSet whose template is a version, seen by its controller.
+    /// A StatefulSet whose template has this version, observed by its controller.
     fn with_set(mut self, version: &str) -> Self {
         let mut metadata = meta("db-0", "set-uid", 10, Some(NODE));
         metadata["annotations"] = json!({"windlass.dev/pod-template-hash": hash(version)});
@@ -141,7 +141,7 @@ impl Node {
         self
     }
 
-    /// The controller of the StatefulSet is behind.
+    /// The StatefulSet controller has not observed the template.
     fn unseen(self) -> Self {
         self.set("/status/observedGeneration", json!(2))
     }
@@ -163,7 +163,7 @@ impl Node {
         self
     }
 
-    /// Another pod than the one that the status speaks of.
+    /// Another pod than the one that the status names.
     fn with_new_pod(self, version: &str) -> Self {
         self.with_pod(version).pod("/metadata/uid", json!("pod-2"))
     }
@@ -198,7 +198,7 @@ impl Node {
     }
 }
 
-/// A node, the port and its sidecar, as a task is handed them.
+/// A node, the port and the node's sidecar, for a task to run with.
 struct Bench {
     view: Arc<View>,
     cluster: MockCluster,
@@ -213,7 +213,7 @@ fn bench(node: &Node) -> Bench {
 }
 
 impl Bench {
-    /// Runs a task twice, and answers with both outcomes. Every write that is not expected is a panic.
+    /// Runs a task twice and returns both outcomes. A write that is not expected panics.
     async fn twice(self, task: &dyn Task) -> [Result<Outcome, TaskError>; 2] {
         let scope = self.scope();
         [run(task, &scope).await, run(task, &scope).await]
@@ -256,7 +256,7 @@ impl Ready {
     }
 }
 
-/// What a task makes of what the sidecar said, when it was asked for what the task wanted to know.
+/// Runs a task, lets the sidecar answer the task's question, and runs the task again.
 async fn heard(task: &dyn Task, ready: &Ready) -> Result<Outcome, TaskError> {
     let outcome = run(task, ready).await;
     assert!(
@@ -281,7 +281,7 @@ fn plan(recipe: &str) -> Plan {
     Recipe::parse(&yaml).unwrap().plan(seed)
 }
 
-/// What a task waits for, or a word for what else came of it.
+/// What a task waits for, or its outcome in words.
 fn said(outcome: &Result<Outcome, TaskError>) -> String {
     match outcome {
         Ok(Outcome::Done) => "done".to_owned(),
@@ -295,7 +295,7 @@ fn said(outcome: &Result<Outcome, TaskError>) -> String {
     }
 }
 
-/// The pods of these nodes are as the nodes say; the API server says the same, where nothing else was expected of it.
+/// Makes the pods match these nodes, in the cache and, if the test expects nothing else, in the API server.
 fn pods_are_as_said<'a>(view: &View, cluster: &mut MockCluster, nodes: impl IntoIterator<Item = &'a Value>) {
     let mut pods = Vec::new();
     for node in nodes {
@@ -307,7 +307,7 @@ fn pods_are_as_said<'a>(view: &View, cluster: &mut MockCluster, nodes: impl Into
             "metadata": metadata,
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         });
-        // What a test showed before is newer.
+        // A pod that the test put into the cache before is newer, and stays.
         view.observe(Kind::Pod, &pod);
         pods.push(LivePod::read(&pod));
     }

@@ -1,4 +1,4 @@
-//! `observe-image` believes only what was observed of the pod at the update revision.
+//! `observe-image` relies only on what was observed on the pod at the update revision.
 
 use super::super::ObserveImage;
 use super::*;

@@ -1,4 +1,4 @@
-//! What a recipe has to have that takes the place of one that comes with Windlass.
+//! What a recipe must contain if it replaces one that comes with Windlass.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -14,7 +14,7 @@ use crate::engine::{
     TaskContext, TaskError, advance,
 };
 
-/// A task of somebody's own, without params.
+/// A custom task without params.
 #[derive(Debug, Deserialize, Serialize)]
 struct Nothing;
 
@@ -58,7 +58,7 @@ fn names(recipe: &Recipe) -> Vec<String> {
     recipe.tasks.iter().map(|step| step.type_.clone()).collect()
 }
 
-/// A built-in recipe with a task of somebody's own before, between and after all of its own.
+/// A built-in recipe with a custom task before, between and after its own tasks.
 fn padded(original: &Recipe) -> Recipe {
     let tasks = original.tasks.iter().flat_map(|step| [nothing(), step.clone()]).chain([nothing()]);
     Recipe { name: original.name.clone(), tasks: tasks.collect() }

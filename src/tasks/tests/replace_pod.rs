@@ -8,7 +8,7 @@ use crate::api::MadeFor;
 
 const OLD_POD_GOES: &str = "waiting for the old pod to terminate";
 
-/// The template is v2 and seen; the pod still runs v1.
+/// The template is v2 and observed; the pod still runs v1.
 fn to_v2() -> Node {
     Node::serving("v1").granted("v2").with_set("v2")
 }
@@ -142,7 +142,7 @@ async fn a_pod_stays_whose_revision_was_seen_although_two_others_were_seen_befor
     assert_eq!(said(&run(&ReplacePod {}, &ready).await), "done");
 }
 
-/// Its pod says that it was made for v2, and is of a revision of which no status has told.
+/// A node whose pod says that it was made for v2, and has a revision that no status has reported.
 fn of_an_unknown_revision() -> Node {
     let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
     to_v2()
@@ -151,7 +151,7 @@ fn of_an_unknown_revision() -> Node {
         .pod("/metadata/labels/controller-revision-hash", json!("db-0-moved"))
 }
 
-/// The StatefulSet as it is once its status tells of the pod's revision.
+/// The StatefulSet once its status reports the pod's revision.
 fn that_tells_of_it() -> Value {
     let told = of_an_unknown_revision().set("/status/updateRevision", json!("db-0-moved"));
     told.set("/metadata/resourceVersion", json!("31")).set.unwrap()

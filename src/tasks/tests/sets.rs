@@ -1,5 +1,5 @@
-//! The tasks of a rollout that makes a set: nothing that cannot be undone is done before the status says that it will
-//! be, nothing is promoted that does not run, and no claim goes with what was never promoted.
+//! Tests the tasks of a rollout that creates a set: nothing that cannot be undone happens before the status records
+//! that it will, only nodes that run are promoted, and no claim is deleted for a set that was never promoted.
 
 use super::super::{
     AwaitCaughtUp, AwaitNodesAtHeight, AwaitNodesRunning, AwaitPromotion, CreateEntrants, FleetScope,
@@ -29,7 +29,7 @@ fn serving(name: &str, version: &str) -> Value {
     node
 }
 
-/// A fleet of one node that serves v1, and one of the set `new` that is to serve v2.
+/// A fleet with one node that serves v1, and one node of the set `new` that is to serve v2.
 pub(super) struct Amid {
     strategy: &'static str,
     stage: &'static str,
@@ -117,13 +117,13 @@ impl Amid {
         said(&run_in(&Env::new().with(scope), &plan(self.strategy), task).await)
     }
 
-    /// Runs a task that may write nothing.
+    /// Runs a task that must not write anything.
     async fn without_a_write(&self, task: &dyn Task) -> String {
         self.run(MockCluster::new(), task).await
     }
 }
 
-/// The fleet's Service once it selects the new set: by our own write, or by a hand's.
+/// The fleet's Service once it selects the new set, changed by Windlass or by a person.
 fn turned(by_us: bool) -> Value {
     let mut service = json!({"metadata": meta("db", "service-uid", 9, Some(FLEET)),
         "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "new"}}});
@@ -266,7 +266,7 @@ async fn traffic_does_not_move_to_what_does_not_run() {
     ];
     for (index, case) in cases.into_iter().enumerate() {
         let mut cluster = MockCluster::new();
-        // The node may be granted its target once more; the Service stays.
+        // The node may be granted its target again; the Service must not change.
         let of_node = |target: &crate::cluster::Target| target.kind == Kind::StatefulNode;
         cluster.expect_patch().withf(move |target, _, _| of_node(target)).returning(|_, _, _| Ok(json!({})));
         let waits = case.run(cluster, &SwitchTraffic {}).await;
@@ -282,11 +282,11 @@ async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so
         let unready = amid("BlueGreen", "Promoting").changed(entrant, "/status/conditions", condition);
         unready.changed(entrant, "/status/podRuns", json!(true))
     };
-    // What it ran is known; its container is being created anew.
+    // What the node ran last is known, but its container is being recreated.
     let gone = || unready().changed(entrant, "/status/podRuns", json!(false));
     let waits =
         [(unready(), "waiting for db-new-0 to be ready"), (gone(), "waiting for db-new-0 to run the target")];
-    // It is looked at before the promotion is recorded, and once more before traffic moves.
+    // This is checked before the promotion is recorded, and again before traffic moves.
     for (amid, sentence) in waits {
         let earlier =
             Amid { stage: "AwaitingPromotion", spec: amid.spec.clone(), nodes: amid.nodes.clone(), ..amid };
@@ -306,7 +306,7 @@ async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so
     assert_eq!(forced(unready()).run(force(), &SwitchTraffic {}).await, "done");
     let still = forced(gone()).without_a_write(&SwitchTraffic {}).await;
     assert_eq!(still, "waiting for db-new-0 to run the target", "force makes nothing run");
-    // The wish is spent once it is recorded; what was recorded counts. So does that a person skipped the wait.
+    // Once recorded, `forcePromote` is spent, and the record counts. So does a wait that a person skipped.
     for skipped in [false, true] {
         let mut scope = unready().scope(force(), &View::shared());
         let mut plan = plan("BlueGreen");
@@ -324,7 +324,7 @@ async fn what_has_fallen_behind_again_does_not_take_over_unless_a_person_says_so
             "{skipped}"
         );
     }
-    // The old nodes have halted: there is no other set to wait with.
+    // The old nodes have halted: no other set could serve during a wait.
     let fork = Amid { strategy: "HardFork", ..unready() };
     assert_eq!(fork.run(force(), &SwitchTraffic {}).await, "done");
 }
@@ -510,8 +510,8 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         }
         json!({"metadata": metadata})
     };
-    // One that is not labelled as the node's is shown by no watch. The write that was not answered was decided on a
-    // version of it.
+    // No watch shows a claim without the node's label (`shown`). `unanswered` is the version of the claim that a write
+    // with an unknown outcome was based on.
     for (retention, owned, shown, unanswered, goes) in [
         ("Retain", false, true, "", true),
         ("Retain", false, true, "5", true),
@@ -548,7 +548,7 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
             waits.starts_with("waiting for set first to go"),
             "{retention} {owned} {shown} {unanswered}: {waits}"
         );
-        // Nothing else tells what keeps the rollout there.
+        // Nothing else reports what the rollout waits for.
         let named = waits.contains("node db-0 is not removed");
         assert_eq!(named, !goes, "{retention} {owned} {shown} {unanswered}: {waits}");
         assert_eq!(

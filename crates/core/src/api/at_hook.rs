@@ -1,30 +1,30 @@
-//! The hook that a plan is at, read from its tasks.
+//! The current hook of a plan, read from its tasks.
 
 use super::HookPoint;
 use super::TaskType;
 use crate::engine::{Plan, TaskRecord, TaskState};
 
-/// The hook that a plan is at.
+/// The current hook of a plan.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AtHook {
     /// The hook's name.
     pub hook: String,
-    /// The task that carries it out.
+    /// The ID of the task that runs it.
     pub task_id: String,
-    /// Which attempt that is: 1 is the first.
+    /// The number of the attempt; 1 is the first.
     pub attempt: u32,
-    /// Where it stands; none of a task of a recipe of one's own.
-    pub at: Option<HookPoint>,
-    /// Whether it waits for a person.
+    /// The point at which it runs; `None` for a task of a custom recipe.
+    pub point: Option<HookPoint>,
+    /// True if it waits for a user's approval.
     pub asks: bool,
-    /// Whether it has failed.
+    /// True if it has failed.
     pub failed: bool,
     /// What it waits for, or why it failed.
     pub message: String,
 }
 
 impl AtHook {
-    /// The hook that an active plan is at, if it is at one.
+    /// The current hook of an active plan, if its current task is a hook's.
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let task = plan.current_task().filter(|_| plan.is_active())?;
@@ -32,33 +32,33 @@ impl AtHook {
             hook: hook_of(task)?.to_owned(),
             task_id: task.id.clone(),
             attempt: attempt_of(task),
-            at: point_of(task),
+            point: point_of(task),
             asks: TaskType::AwaitApproval.is(task),
             failed: task.state == TaskState::Failed,
             message: task.message.clone(),
         })
     }
 
-    /// What a retry of it is called in the status.
+    /// The key of a retry of this hook in the status: `TASK/ATTEMPT`.
     #[must_use]
     pub fn tried(&self) -> String {
         format!("{}/{}", self.task_id, self.attempt)
     }
 }
 
-/// Which attempt a task is at: 1 is the first.
+/// The number of a task's current attempt; 1 is the first.
 #[must_use]
 pub fn attempt_of(task: &TaskRecord) -> u32 {
     task.attempt.max(1)
 }
 
-/// The name of the hook that a task carries out, if it does.
+/// The name of the hook that a task runs, if it runs one.
 #[must_use]
 pub fn hook_of(task: &TaskRecord) -> Option<&str> {
     task.params["hook"].as_str()
 }
 
-/// The point at which a task of the list stands.
+/// The hook point of a task that comes from `updateStrategy.hooks`; `None` for other tasks.
 #[must_use]
 pub fn point_of(task: &TaskRecord) -> Option<HookPoint> {
     serde_json::from_value(task.params["at"].clone()).ok()

@@ -1,9 +1,9 @@
-//! The types of conditions, and what they may be.
+//! The types and statuses of conditions.
 
 /// Condition type: every node (or this node) serves.
 pub const READY: &str = "Ready";
 
-/// Condition type of a fleet: what is wanted is what last completed.
+/// Condition type of a fleet: the desired revision is the one that last completed.
 pub const UP_TO_DATE: &str = "UpToDate";
 
 /// Condition type of a fleet: a rollout is active.
@@ -12,7 +12,7 @@ pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
 /// Condition type of a node: a plan that replaces its pod is active.
 pub const NODE_UPDATE_IN_PROGRESS: &str = "NodeUpdateInProgress";
 
-/// Condition type of a node: what its sidecar last answered.
+/// Condition type of a node: what its sidecar last reported.
 pub const SIDECAR_READY: &str = "SidecarReady";
 
 /// Condition type: kstatus reads `True` as failed.
@@ -28,7 +28,7 @@ crate::engine::words! {
         True,
         /// It does not hold.
         False,
-        /// It cannot be told.
+        /// It is not known.
         Unknown,
     }
 }

@@ -32,24 +32,24 @@ pub struct Condition {
     pub observed_generation: i64,
 }
 
-/// The condition of this type, if it is there.
+/// The condition of this type, if it is present.
 #[must_use]
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.type_ == type_)
 }
 
-/// Whether the condition of this type is there and `True`.
+/// True if the condition of this type is present and `True`.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|c| c.status == Truth::True)
 }
 
-/// The longest message of a condition, in bytes: an object's status is bounded.
+/// The maximum length of a condition's message, in bytes: the size of an object's status is limited.
 const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// Sets a condition in place, or appends it. The transition time moves only when the status does. A message
-/// that is too long is cut.
-#[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "unit tests alone look at the closed set"))]
+/// Updates a condition in place, or appends it. The transition time changes only if the status does. A message that is
+/// too long is truncated.
+#[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "only unit tests check the closed set"))]
 pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -60,7 +60,7 @@ pub fn set(
     now: DateTime<Utc>,
 ) {
     let reason = reason.into();
-    // The set is closed: what is not in it is on no page, and no tool knows it.
+    // The set of reasons is closed: the documentation and other tools know no others.
     #[cfg(test)]
     assert!(super::reasons::may_say(type_, truth, &reason), "{type_}={truth} may not say {reason}");
     let status = truth.as_str();

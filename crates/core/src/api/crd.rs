@@ -1,5 +1,5 @@
-//! The definitions of the custom resources as they are installed: what the types derive, plus the validation
-//! rules, less what would make a stored object hard to live with.
+//! The CRDs as they are installed: the schemas that are derived from the types, plus the validation rules, minus what
+//! would make stored objects hard to handle.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -14,7 +14,7 @@ use super::{NodeDeployment, StatefulNode};
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut fleet = NodeDeployment::crd();
-    // A template says nothing about one node; the rules tell who tries.
+    // `suspend` gets no default in a template, where the rules forbid the field.
     if let Some(schema) = root(&mut fleet)
         && let Some(suspend) = descend(schema, "spec.template.spec.suspend")
     {
@@ -26,7 +26,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-/// A derived definition as it is installed: with these rules, each list of them below a place in the schema.
+/// A derived CRD as it is installed: with these rules. Each list of rules is attached below a path in the schema.
 #[must_use]
 pub fn finished(
     mut definition: CustomResourceDefinition,
@@ -41,23 +41,23 @@ pub fn finished(
     definition
 }
 
-/// Both CRDs as YAML documents, each begun by `---`. `deploy/crds/` holds the same.
+/// Both CRDs as YAML documents, each starting with `---`. `deploy/crds/` has the same content.
 #[must_use]
 pub fn crds_yaml() -> String {
     crds().iter().map(yaml).collect()
 }
 
-/// A definition as a YAML document, begun by `---`.
+/// A CRD as a YAML document that starts with `---`.
 #[must_use]
 pub fn yaml(crd: &CustomResourceDefinition) -> String {
     let text = serde_json::to_value(crd)
         .map_err(|e| e.to_string())
         .and_then(|value| serde_saphyr::to_string(&whole_numbers(value)).map_err(|e| e.to_string()));
-    // A CRD has neither a key that is no string nor a number that JSON lacks, so that neither step can fail.
+    // A CRD has only keys that are strings and numbers that JSON can represent, so neither step can fail.
     format!("---\n{}", text.unwrap_or_default())
 }
 
-/// Bounds are floats in the CRD's type; `minimum: 0.0` reads badly.
+/// Turns whole floats into integers: bounds are floats in the Rust type of a CRD, and `minimum: 0.0` is hard to read.
 fn whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
@@ -75,7 +75,7 @@ fn root(crd: &mut CustomResourceDefinition) -> Option<&mut JSONSchemaProps> {
 }
 
 fn tidy(root: &mut JSONSchemaProps) {
-    // Declared only so that rules may report on it.
+    // Declared only so that rules can report errors on it.
     let name = JSONSchemaProps { type_: Some("string".to_owned()), ..JSONSchemaProps::default() };
     let metadata = JSONSchemaProps {
         type_: Some("object".to_owned()),
@@ -84,7 +84,8 @@ fn tidy(root: &mut JSONSchemaProps) {
     };
     root.properties.get_or_insert_default().insert("metadata".to_owned(), metadata);
     every(root, &|schema| {
-        // An `Option` would let `null` be stored; the server drops nulls of fields that are not nullable.
+        // The derived schema of an `Option` would allow storing `null`. If a field is not nullable, the API server
+        // drops its null.
         schema.nullable = None;
     });
     if let Some(status) = descend(root, "status") {
@@ -92,8 +93,8 @@ fn tidy(root: &mut JSONSchemaProps) {
     }
 }
 
-/// A status is written by an operator that may be newer, or older, than the installed CRD: nothing that it writes may
-/// be refused or dropped for that.
+/// The operator that writes a status may be newer or older than the installed CRD. Nothing that it writes may be
+/// rejected or pruned for that reason.
 fn open(schema: &mut JSONSchemaProps) {
     schema.required = None;
     schema.enum_ = None;
@@ -118,7 +119,7 @@ fn every(schema: &mut JSONSchemaProps, change: &impl Fn(&mut JSONSchemaProps)) {
 
 fn attach(root: &mut JSONSchemaProps, below: &str, rules: &[Rule]) {
     for rule in rules {
-        // A rule whose place is gone is found by a test, which counts them.
+        // A test counts the rules, and so detects a rule whose path does not exist.
         if let Some(schema) = descend(root, below).and_then(|schema| descend(schema, rule.at)) {
             schema.x_kubernetes_validations.get_or_insert_default().push(rule.to_validation());
         }

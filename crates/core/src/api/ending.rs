@@ -1,25 +1,25 @@
-//! How a plan can end, and the word for it in a status.
+//! How a plan can end, and the value for it in a status.
 
 use super::history::HistoryEntry;
 
 crate::engine::words! {
-    /// How a rollout's plan ended: a word of `status.history` and of `status.rejected`.
+    /// How a rollout's plan ended: a value in `status.history` and `status.rejected`.
     pub enum Ending {
         /// Every node was observed at the target.
         Complete,
-        /// Another plan took its place.
+        /// Another plan replaced it, or what it was for no longer applies.
         Superseded,
-        /// A person stopped it.
+        /// A user aborted it.
         Aborted,
-        /// It stalled, and the way back begins.
+        /// It stalled, or one of its hooks failed, and the rollout is rolled back.
         RolledBack,
-        /// It cannot be carried out.
+        /// It failed permanently.
         Failed,
     }
 }
 
 impl HistoryEntry {
-    /// How it ended, where this version knows the word.
+    /// How the plan ended; `None` if this version does not know the value.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         Ending::of(&self.outcome)

@@ -1,4 +1,4 @@
-//! The plans that ended.
+//! The history of ended plans in a status.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -41,10 +41,11 @@ pub struct HistoryEntry {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// How many ended plans an object remembers.
+/// The maximum number of ended plans in an object's history.
 pub const HISTORY_LIMIT: usize = 10;
 
-/// Appends an entry and drops the oldest beyond [`HISTORY_LIMIT`]. A reason that is too long is cut.
+/// Appends an entry and drops the oldest ones beyond [`HISTORY_LIMIT`]. A reason or a message that is too long is
+/// truncated.
 pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
     let (reason, message) = (cut(&entry.reason, MAX_REASON_BYTES), cut(&entry.message, MAX_ASKED_BYTES));
     history.push(HistoryEntry { reason, message, ..entry });
@@ -55,5 +56,5 @@ pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
 /// The longest reason in the history, in bytes.
 const MAX_REASON_BYTES: usize = 200;
 
-/// The longest sentence about who asked for what, in bytes.
+/// The maximum length of the sentence about a user's requests, in bytes.
 pub const MAX_ASKED_BYTES: usize = 256;

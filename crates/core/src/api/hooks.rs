@@ -1,5 +1,5 @@
-//! Hooks: steps of one's own in a rollout, `updateStrategy.hooks`. Each becomes a task of a plan. They are no part of a
-//! revision: a change of them applies at once.
+//! Hooks (`updateStrategy.hooks`): user-defined steps of a rollout. Each becomes a task of a plan. They are not part of
+//! a revision, so a change to them applies at once.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use super::TaskType;
 pub const DEFAULT_HOOK_TIMEOUT_SECONDS: i64 = 600;
 
 /// A step of one's own: where it stands, what it does, and what its failure leads to.
-// No default is one that the server fills in: inside a list it would show as a difference to what was applied.
+// The API server fills in no default: inside a list, it would show up as a difference from what was applied.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hook {
@@ -76,7 +76,7 @@ pub enum HookPoint {
 }
 
 impl HookPoint {
-    /// All of them.
+    /// All points.
     pub const ALL: [Self; 8] = [
         Self::BeforeRollout,
         Self::BeforeNode,
@@ -88,13 +88,13 @@ impl HookPoint {
         Self::BeforeRemove,
     ];
 
-    /// Whether its hooks are tasks of a node's plans, and not of the fleet's.
+    /// True if its hooks are tasks of a node's plans, and not of the fleet's.
     #[must_use]
     pub fn is_of_node(self) -> bool {
         matches!(self, Self::BeforeNode | Self::AfterNode | Self::BeforeRemove)
     }
 
-    /// The word in the API.
+    /// The value in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -239,20 +239,20 @@ pub struct WaitHook {
 /// What a hook does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HookAction<'a> {
-    /// Sends a request.
+    /// Sends an HTTP request.
     Http(&'a HttpHook),
     /// Runs a Job.
     Job(&'a JobHook),
-    /// Asks Prometheus.
+    /// Queries Prometheus.
     Query(&'a QueryHook),
-    /// Waits for a person.
+    /// Waits for a user's approval.
     Approval,
     /// Waits for a time.
     Wait(&'a WaitHook),
 }
 
 impl HookAction<'_> {
-    /// The type of the task that does it.
+    /// The type of the task that carries it out.
     #[must_use]
     pub fn task_type(self) -> &'static str {
         match self {
@@ -266,7 +266,7 @@ impl HookAction<'_> {
 }
 
 impl Hook {
-    /// What it does; `None` where it says nothing or more than one thing, which the API server refuses.
+    /// What it does; `None` if it has no action or several, which the API server rejects.
     #[must_use]
     pub fn action(&self) -> Option<HookAction<'_>> {
         let mut said = [
@@ -282,13 +282,13 @@ impl Hook {
         if said.next().is_some() { None } else { first }
     }
 
-    /// What its failure leads to.
+    /// What its failure leads to, with the default filled in.
     #[must_use]
     pub fn on_failure(&self) -> OnHookFailure {
         self.on_failure.unwrap_or_default()
     }
 
-    /// After how many seconds without success it has failed; `None`: never.
+    /// The number of seconds without success after which it has failed; `None` for never.
     #[must_use]
     pub fn timeout_seconds(&self) -> Option<i64> {
         let never = matches!(self.action(), Some(HookAction::Approval | HookAction::Wait(_)));
@@ -296,7 +296,8 @@ impl Hook {
     }
 }
 
-/// How many nodes a step of a rollout is: a number, or a percentage of `replicas`, rounded down and at least 1.
+/// The number of nodes in a step of a rollout, at least 1: a number, or a percentage of `replicas` that is rounded
+/// down.
 #[must_use]
 pub fn nodes_of_step(step: &IntOrString, replicas: i32) -> i32 {
     let count = match step {

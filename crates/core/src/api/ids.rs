@@ -1,6 +1,6 @@
-//! Texts that look alike and must not be taken for one another. Each has a type of its own, so that a rollout hash can neither
-//! be compared with a pod template hash nor be passed where one is wanted. None is empty: where there may be none, there is
-//! an `Option`. As JSON each is the bare text.
+//! Types for IDs, hashes and names that look alike but must not be mixed up: a rollout hash can be neither compared
+//! with a pod template hash nor passed in its place. The texts are not empty, except for [`RolloutHash::lost`]; an
+//! `Option` stands for one that may be missing. In JSON each is a plain string.
 
 use std::borrow::{Borrow, Cow};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::engine::PlanId;
 
-/// Types over a text that is not empty: how each keeps it, and which one a test has where it does not matter.
+/// Declares such types: the inner type of each, and its default value in tests in which the value does not matter.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident($text:ty) = $any:literal;)*) => {$(
         $(#[$doc])*
@@ -18,7 +18,7 @@ macro_rules! ids {
 
         crate::engine::text_id!($name);
 
-        /// A map with such keys can be asked with a text that was read somewhere.
+        /// Allows looking up a map with these keys by a plain string.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -49,58 +49,61 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The hash of what should run on a node: of a rendered pod template. A node's `grantedHash` is one, and what its pod was
-    /// observed at.
+    /// The hash of a rendered pod template: of what should run on a node. A node's `grantedHash` is one, and so is the
+    /// hash that its pod was observed at.
     PodTemplateHash(Box<str>) = "";
 
-    /// The hash of everything whose change is a new target of a fleet. Its revisions are called by it, and each node holds one.
+    /// The hash of every input whose change starts a rollout of a fleet. It identifies the fleet's revisions, and the
+    /// spec of each node is at one of them.
     RolloutHash(Box<str>) = "";
 
     /// The name of a fleet's ControllerRevision.
     RevisionName(Box<str>) = "";
 
-    /// The name of a StatefulNode, which its StatefulSet and its Service have too; its pod has another.
+    /// The name of a StatefulNode, and of its StatefulSet and Service. Its pod has another name.
     NodeName(Box<str>) = "";
 
-    /// The name of a set of a fleet's nodes. It is part of the names of its nodes, except for [the first](SetName::FIRST).
+    /// The name of a set of a fleet's nodes. It is part of the nodes' names, except for [the first
+    /// set](SetName::FIRST).
     SetName(Cow<'static, str>) = "first";
 
-    /// A build ID that somebody chose (`unsafeCustomBuildID`). There is none where it is generated.
+    /// A build ID that a user chose (`unsafeCustomBuildID`). There is none if the build ID is generated.
     BuildId(Box<str>) = "";
 
-    /// When a restart was asked for, as it was written (RFC 3339). A pod template says which one it obeys.
+    /// When a restart was requested, as the user wrote it (RFC 3339). A pod template records the restart that it
+    /// includes.
     RestartTime(Box<str>) = "";
 
-    /// The ID of a task, as a node's `haltTaskID` and its sidecar name it.
+    /// The ID of a task, as in a node's `haltTaskID` and in its sidecar's answers.
     TaskId(Box<str>) = "";
 
-    /// The ID of a grant, as a node's `grantID` and `spentGrantID` hold it.
+    /// The ID of a grant, as in a node's `grantID` and `spentGrantID`.
     GrantId(Box<str>) = "";
 
-    /// The wish that a node leaves: its `removalID`.
+    /// The ID of a request to remove a node: its `removalID`.
     RemovalId(Box<str>) = "";
 }
 
-/// The text of a field that holds it: an empty one where there is none.
+/// The text of an optional ID for a field; empty for `None`.
 #[must_use]
 pub fn field<T: AsRef<str>>(id: Option<&T>) -> &str {
     id.map_or("", AsRef::as_ref)
 }
 
-/// Who gives a grant.
+/// Who issues a grant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GrantedBy<'a> {
     /// A plan of the fleet.
     Plan(&'a PlanId),
-    /// An abort, which takes back what a plan granted.
+    /// An abort, which reverts what a plan granted.
     Abort,
 }
 
-/// What stands in a grant's ID in place of a plan's where an abort gave it.
+/// The first part of a grant's ID if an abort issued it; otherwise this is the plan's ID.
 const ABORT: &str = "abort";
 
 impl GrantId {
-    /// The ID of the grant that is given to a node of this generation.
+    /// The ID of a grant that is issued to a node of this generation.
     #[must_use]
     pub fn of(by: GrantedBy<'_>, generation: i64) -> Self {
         let by = match by {
@@ -110,21 +113,21 @@ impl GrantId {
         Self(format!("{by}-{generation}").into())
     }
 
-    /// Whether an abort gave it.
+    /// True if an abort issued it.
     #[must_use]
     pub fn is_by_abort(&self) -> bool {
         self.0.strip_prefix(ABORT).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// One that no plan has given yet, in a forecast.
+    /// A placeholder for a grant that no plan has issued yet, in a forecast.
     pub(crate) fn assumed() -> Self {
         Self("granted".into())
     }
 }
 
 impl RemovalId {
-    /// The wish that a node of this generation leaves. Another generation is another wish: a plan that was made for one that was
-    /// taken back is not for this one.
+    /// The ID of a request to remove a node of this generation. Another generation gives another ID, so a plan for a
+    /// request that was withdrawn does not match a later request.
     #[must_use]
     pub fn at(generation: i64) -> Self {
         Self(format!("remove-{generation}").into())
@@ -132,42 +135,42 @@ impl RemovalId {
 }
 
 impl SetName {
-    /// The set that a fleet begins with. A status that names no active set means this one.
+    /// The first set of a fleet. If a status names no active set, this one is meant.
     pub const FIRST: Self = Self(Cow::Borrowed("first"));
 
-    /// The set of these digits of a hash; of a name that is taken, the so many-th that was tried.
+    /// The set named after these digits of a hash. If that name is taken, the number of the try is appended.
     pub(crate) fn numbered(digits: &str, number: usize) -> Self {
         Self(if number == 1 { digits.to_owned() } else { format!("{digits}-{number}") }.into())
     }
 }
 
 impl NodeName {
-    /// The one that is composed of other names.
+    /// A name that is composed of other names.
     pub(super) fn composed(name: String) -> Self {
         Self(name.into())
     }
 }
 
 impl RevisionName {
-    /// The one that is made of a fleet's name and a digest of what tells its revision from others.
+    /// A name composed of a fleet's name and a digest that identifies the revision.
     pub(crate) fn of(deployment: &str, digest: &str) -> Self {
         Self(format!("{deployment}-{digest}").into())
     }
 }
 
 impl RolloutHash {
-    /// The one that was computed of a revision's content.
+    /// A hash that was computed from a revision's content.
     pub(crate) fn computed(hash: String) -> Self {
         Self(hash.into())
     }
 
-    /// What stands for one that was recorded and is lost: no revision has it.
+    /// A placeholder for a recorded hash that was lost: an empty text. No revision has it.
     #[must_use]
     pub fn lost() -> Self {
         Self(Box::default())
     }
 
-    /// The one of a field that every rollout has: one that is lost, where the field is empty.
+    /// Reads a field that every rollout has; [`RolloutHash::lost`] if it is empty.
     #[must_use]
     pub fn recorded_or_lost(text: impl Into<String>) -> Self {
         Self::recorded(text).unwrap_or_else(Self::lost)
@@ -175,12 +178,12 @@ impl RolloutHash {
 }
 
 impl PodTemplateHash {
-    /// The one that was computed of a rendered template.
+    /// A hash that was computed from a rendered template.
     pub(crate) fn computed(hash: String) -> Self {
         Self(hash.into())
     }
 
-    /// What stands for the hash that this one becomes under a restart, in a forecast. No template has it.
+    /// A placeholder for the hash of the same template after a restart, in a forecast. No template has it.
     #[must_use]
     pub fn assumed_under(&self, restart: &RestartTime) -> Self {
         Self(format!("{self} restarted {restart}").into())

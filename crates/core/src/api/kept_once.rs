@@ -1,5 +1,6 @@
-//! Parts of objects that are the same in thousands of them, or that are rarely read: held once, or as text. A pod template
-//! of 4 KB is a tree of 70 KB once it is parsed, and a fleet of 10,000 nodes has it 10,000 times.
+//! Saves memory for cached objects: parts that are equal in thousands of objects are stored once, and parts that are
+//! rarely read are stored as text. A pod template of 4 KB takes 70 KB once it is parsed, and a fleet of 10,000 nodes
+//! has it 10,000 times.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -9,29 +10,30 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A value that is held once in this process, however many objects have it. It goes with the last of them.
+/// An interned value: stored once in this process, however many objects have it. It is freed with the last of them.
 pub struct Shared<T: Pooled>(Arc<T>);
 
-/// What [`Shared`] can hold: a kind of content with a pool of its own.
+/// A type that [`Shared`] can hold. Each type has its own pool.
 pub trait Pooled: Eq + Hash + Send + Sync + Sized + 'static {
-    /// Where its values are found again.
+    /// The pool of this type's values.
     fn pool() -> &'static Pool<Self>;
 }
 
-/// Every value of a kind that is in use, by the hash of its content.
+/// All values of one type that are in use, by the hash of their content.
 pub struct Pool<T> {
     state: RandomState,
     known: Mutex<Known<T>>,
 }
 
 struct Known<T> {
-    /// One for each hash: of two values of one hash the first is shared, and the other is held as often as it comes.
+    /// One value for each hash. If two values have the same hash, only the first is shared; the other is stored once
+    /// for each object.
     by_hash: HashMap<u64, Weak<T>>,
-    /// How many there may be until those that nobody uses any more are forgotten.
+    /// The number of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
-/// As few as this are never looked through for what is not used any more.
+/// Below this number of entries, unused ones are not removed.
 const SWEEP_MIN: usize = 1_024;
 
 impl<T: Pooled> Pool<T> {
@@ -56,7 +58,7 @@ impl<T: Pooled> Pool<T> {
 }
 
 impl<T> Known<T> {
-    /// Forgets what nobody uses any more: as much work as there is, each time that it has doubled.
+    /// Removes unused entries. This visits all entries, and is done each time that their number has doubled.
     fn sweep(&mut self) {
         self.by_hash.retain(|_, value| value.strong_count() > 0);
         self.by_hash.shrink_to(SWEEP_MIN);
@@ -64,7 +66,7 @@ impl<T> Known<T> {
     }
 }
 
-/// Gives a kind of content its pool.
+/// Gives each type its pool.
 macro_rules! pooled {
     ($($type:ty),* $(,)?) => {$(
         impl $crate::api::kept_once::Pooled for $type {
@@ -82,7 +84,7 @@ pub(crate) use pooled;
 pooled!(Value, Vec<Value>, Vec<(String, String)>, super::MadeFor, super::PackedTexts);
 
 impl<T: Pooled> Shared<T> {
-    /// Whether both are one value in memory.
+    /// True if both are the same value in memory.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -147,19 +149,19 @@ impl<'de, T: Pooled + Deserialize<'de>> Deserialize<'de> for Shared<T> {
     }
 }
 
-/// JSON that is rarely read, as text: a tenth of what its tree takes.
+/// Rarely read JSON, stored as text. That takes a tenth of the memory of the parsed value.
 #[derive(Clone, Eq)]
 pub struct JsonText(Box<str>);
 
 impl JsonText {
-    /// What it says.
+    /// The parsed value.
     #[must_use]
     pub fn value(&self) -> Value {
-        // It was written by this type.
+        // This type wrote the text, so it can be parsed.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// Whether its text has this piece: a look before it is read.
+    /// True if its text contains this piece: a cheap check before parsing.
     #[must_use]
     pub fn mentions(&self, piece: &str) -> bool {
         self.0.contains(piece)
@@ -191,7 +193,8 @@ impl std::fmt::Debug for JsonText {
 }
 
 impl PartialEq for JsonText {
-    /// By what they say: two texts of one value differ where the keys of their objects come in another order.
+    /// Compares the parsed values: two texts of the same value differ if the keys of their objects are in another
+    /// order.
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0 || self.value() == other.value()
     }

@@ -1,24 +1,25 @@
-//! What a pod was made for: the annotations that Windlass puts into every pod template that it writes.
+//! What a pod was created for: the annotations that Windlass puts into every pod template that it writes.
 
 use super::PodTemplateHash;
 use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPLATE_HASH};
 
-/// What was asked for where a pod template was written. A pod carries it, so that it can be told from others whatever
-/// became of its StatefulSet's revision, or of the images' texts, on the way. It is outside of every hash. A template that
-/// somebody edits keeps these words: they are believed only beside a revision that is known to be ours.
+/// What a pod template was written for. The pod carries this information, so that it can be identified even if the
+/// StatefulSet's revision or the texts of the images have changed since. It is not part of any hash. A template that
+/// somebody else edits keeps these annotations, so they are trusted only on a pod at a revision that Windlass is known
+/// to have written.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct MadeFor {
     /// The pod template hash.
     pub hash: PodTemplateHash,
-    /// The main container's image, as it was asked for; empty where none was.
+    /// The main container's image, as specified; empty if none was.
     pub image: String,
     /// The main container's name.
     pub main_container: String,
 }
 
 impl MadeFor {
-    /// The annotations that say so.
+    /// The annotations that record it.
     #[must_use]
     pub fn to_annotations(&self) -> [(&'static str, &str); 3] {
         let Self { hash, image, main_container } = self;
@@ -29,7 +30,7 @@ impl MadeFor {
         ]
     }
 
-    /// Reads it off annotations; `None` where they do not say it, as in templates of earlier versions of Windlass.
+    /// Reads it from annotations; `None` if some are missing, as in templates of earlier versions of Windlass.
     #[must_use]
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let text = |key| annotation(key).map(str::to_owned);

@@ -1,6 +1,6 @@
-//! Names that the API server makes up where an object is created by its `generateName`.
+//! Names that the API server generates for objects that are created with `generateName`.
 
-/// The sentence with names made from a `generateName` cut back to what they were made from.
+/// Removes the random suffix of generated names from a message. `prefix` is the `generateName`.
 #[must_use]
 pub fn without_made_up_names(message: &str, prefix: &str) -> String {
     /// How many characters the API server appends.

@@ -1,5 +1,5 @@
-//! The custom resources: their types, schema and validation rules. No logic lives here beyond reading
-//! a field in the form that others need; what should happen is the planner's business.
+//! The custom resources: their types, schema and validation rules. The only logic here converts a field into the form
+//! that other code needs; decisions are made by the planner.
 
 pub mod at_hook;
 pub mod condition_types;

@@ -15,54 +15,54 @@ pub const LABEL_NODE: &str = "windlass.dev/node";
 pub const LABEL_SET: &str = "windlass.dev/set";
 /// Label: who manages an object; its value is [`MANAGER`].
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The value of [`LABEL_MANAGED_BY`], and the manager of every field that Windlass writes.
+/// The value of [`LABEL_MANAGED_BY`], and the field manager of everything that the operator writes.
 pub const MANAGER: &str = "windlass";
-/// The field manager of what a person writes by a verb.
+/// The field manager of everything that the command line writes.
 pub const CLI_MANAGER: &str = "windlass-cli";
-/// The prefix of every label and annotation that is Windlass's own.
+/// The prefix of Windlass's own labels and annotations.
 pub const OWN_PREFIX: &str = "windlass.dev/";
 
-/// On a fleet's ControllerRevision: the `unsafeCustomBuildID` under which it was wanted, where it was set.
+/// Annotation on a fleet's ControllerRevision: the `unsafeCustomBuildID` of the fleet at that time, if it was set.
 pub const ANNOTATION_BUILD_ID: &str = "windlass.dev/build-id";
 /// Annotation: the UID of the fleet that a node belongs to, under `deletionPolicy: Retain`.
 pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
-/// Annotation: restart what this object runs (RFC 3339).
+/// Annotation: the time of a requested restart of what this object runs (RFC 3339).
 pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
 /// Annotation: abort the plan with this ID.
 pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
-/// Annotation: try the plan with this ID again.
+/// Annotation: retry the plan with this ID.
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 /// Annotation: skip the task with this ID.
 pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
-/// Annotation: the task with this ID, which waits for a person, may go on.
+/// Annotation: approve the task with this ID, which waits for a user.
 pub const ANNOTATION_APPROVE: &str = "windlass.dev/approve";
-/// On a hook's Job: the hook.
+/// Label on a hook's Job: the name of the hook.
 pub const LABEL_HOOK: &str = "windlass.dev/hook";
-/// Label on all that belongs to a WorkerDeployment: its name.
+/// Label on all objects of a WorkerDeployment: its name.
 pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
-/// On a hook's Job: the ID of the task that made it.
+/// Annotation on a hook's Job: the ID of the task that created it.
 pub const ANNOTATION_TASK: &str = "windlass.dev/task";
-/// On a hook's Job: which attempt of the task made it.
+/// Annotation on a hook's Job: the attempt of the task that created it.
 pub const ANNOTATION_ATTEMPT: &str = "windlass.dev/attempt";
-/// Annotation: who asked last for what with the command line, and why; an [`super::Asked`] as JSON.
+/// Annotation: the last request that a user made with the command line, and why; an [`super::Asked`] as JSON.
 pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
 /// Annotation on a StatefulSet, and on its pod template: the pod template hash that the template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
-/// Annotation on a StatefulSet's pod template: the main container's image, as it was asked for.
+/// Annotation on a StatefulSet's pod template: the main container's image, as specified.
 pub const ANNOTATION_IMAGE: &str = "windlass.dev/image";
 /// Annotation on a StatefulSet's pod template: the main container's name.
 pub const ANNOTATION_MAIN_CONTAINER: &str = "windlass.dev/main-container";
-/// Annotation on a fleet's Service: the set that a promotion last moved it to. A hand that edits the selector does not
-/// write it, and so is not taken for the switch.
+/// Annotation on a fleet's Service: the set that a promotion last switched it to. A person who edits the selector does
+/// not write this annotation, so the edit is not mistaken for the switch.
 pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
-/// Annotation on child objects: which labels and annotations came from `template.metadata`, as JSON
-/// `{"labels": [key…], "annotations": [key…]}`, so that one removed there is removed here.
+/// Annotation on child objects: which labels and annotations came from `template.metadata`, so that a key that is
+/// removed there is removed from the child as well. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
 
 /// The name of the container that Windlass adds for a node's sidecar; no container of a pod template may have it.
 pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
 
-/// The longest name of a StatefulNode: a StatefulSet of a longer name gets no pod.
+/// The maximum length of a StatefulNode's name: a StatefulSet with a longer name cannot create its pod.
 pub const MAX_NODE_NAME: usize = 52;
 
 /// The name of the node with this ordinal in a set of a fleet.
@@ -75,8 +75,8 @@ pub fn node_name(deployment: &str, set: &SetName, ordinal: i32) -> String {
     }
 }
 
-/// The set and the ordinal in a node's name, where it has the form that this fleet gives. A name never changes, so
-/// it says more surely than a label to which set a node belongs.
+/// The set and the ordinal in a node's name, if it has the form that this fleet uses. A name never changes, so it is
+/// more reliable than a label.
 #[must_use]
 pub fn place_of(deployment: &str, node: &str) -> Option<(SetName, i32)> {
     let rest = node.strip_prefix(deployment)?.strip_prefix('-')?;
@@ -95,14 +95,14 @@ pub fn pod_name(node: &str) -> String {
     format!("{node}-0")
 }
 
-/// The name of the claim that a StatefulSet makes for a node from a claim template.
+/// The name of the claim that a StatefulSet creates for a node from a claim template.
 #[must_use]
 pub fn claim_name(template: &str, node: &str) -> String {
     format!("{template}-{node}-0")
 }
 
 impl NodeName {
-    /// The one of the node with this ordinal in a set of a fleet.
+    /// The name of the node with this ordinal in a set of a fleet.
     #[must_use]
     pub fn of(deployment: &str, set: &SetName, ordinal: i32) -> Self {
         Self::composed(node_name(deployment, set, ordinal))

@@ -11,7 +11,7 @@ use super::policies::DeletionPolicy;
 use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
-#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
+#[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -143,8 +143,8 @@ pub struct UpdateStrategy {
 }
 
 impl UpdateStrategy {
-    /// The strategy that is meant; `None` for a word that this version does not know. An empty type, which only an
-    /// object has that was stored before the type was required, means InPlace.
+    /// The strategy; `None` if this version does not know the value. An empty type means InPlace: only an object that
+    /// was stored before the type was required has one.
     #[must_use]
     pub fn strategy(&self) -> Option<StrategyType> {
         match self.type_.as_str() {
@@ -159,9 +159,9 @@ impl UpdateStrategy {
 /// The three strategies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StrategyType {
-    /// Nodes are updated where they are, in waves.
+    /// Nodes are updated in place, in waves.
     InPlace,
-    /// New nodes are made beside the old ones and take over.
+    /// New nodes are created next to the old ones and take over.
     BlueGreen,
     /// The old nodes are halted at a height before the new ones take over.
     HardFork,
@@ -173,9 +173,9 @@ pub enum Promotion {
     /// As soon as they are ready.
     #[default]
     WhenReady,
-    /// When a person says so.
+    /// When a user promotes them.
     Manual,
-    /// At once: the old nodes go first.
+    /// At once: the old nodes are removed first.
     Immediately,
 }
 
@@ -246,7 +246,7 @@ pub struct ServiceSpec {
 }
 
 impl NodeDeploymentSpec {
-    /// `unsafeCustomBuildID`; none where it is generated.
+    /// `unsafeCustomBuildID`; `None` if the build ID is generated.
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         BuildId::recorded(self.unsafe_custom_build_id.as_str())
@@ -266,14 +266,14 @@ impl NodeDeploymentSpec {
         wanted.max(1)
     }
 
-    /// How long incumbents live after promotion, in seconds.
+    /// How long the old nodes are kept after a promotion, in seconds.
     #[must_use]
     pub fn retire_delay_seconds(&self) -> i64 {
         let asked = self.update_strategy.blue_green.as_ref().and_then(|s| s.retire_delay_seconds);
         asked.unwrap_or(DEFAULT_RETIRE_DELAY_SECONDS).max(0)
     }
 
-    /// When new nodes take over; a word that this version does not know is the default.
+    /// When new nodes take over; the default if this version does not know the value.
     #[must_use]
     pub fn promotion(&self) -> Promotion {
         match self.update_strategy.blue_green.as_ref().map(|s| s.promotion.as_str()) {
@@ -283,7 +283,7 @@ impl NodeDeploymentSpec {
         }
     }
 
-    /// The height at which old nodes halt; 0 where none is given.
+    /// The height at which old nodes halt; 0 if none is given.
     #[must_use]
     pub fn halt_height(&self) -> i64 {
         self.update_strategy.hard_fork.as_ref().map_or(0, |s| s.halt_height.max(0))

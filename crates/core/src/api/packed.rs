@@ -1,13 +1,13 @@
-//! Labels and annotations as the caches hold them: all texts in one piece of memory. A map of texts takes a kilobyte for a
-//! handful of them, and every object has two.
+//! The form in which the caches hold labels and annotations: all strings in one allocation. A map takes a kilobyte for
+//! a handful of strings, and every object has two maps.
 
 use std::collections::BTreeMap;
 
-/// Some texts by their keys, in the order of these.
+/// Texts by key, sorted by key.
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct PackedTexts {
     text: Box<str>,
-    /// Where each key and each value ends.
+    /// The end of each key and each value in `text`.
     ends: Box<[u32]>,
 }
 
@@ -18,19 +18,19 @@ impl PackedTexts {
         self.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
-    /// Whether there is a text under a key.
+    /// True if there is a text under a key.
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// How many there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len() / 2
     }
 
-    /// Whether there is none.
+    /// True if there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -55,7 +55,7 @@ impl<K: AsRef<str> + Ord, V: AsRef<str>> FromIterator<(K, V)> for PackedTexts {
         for (key, value) in &pairs {
             for part in [key.as_ref(), value.as_ref()] {
                 text.push_str(part);
-                // The API server takes no object of this size.
+                // The API server accepts no object of this size.
                 ends.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
             }
         }

@@ -1,4 +1,4 @@
-//! The words of `status.phase`. The conditions say the same and why; nothing is decided by a phase.
+//! The values of `status.phase`. The conditions report the same, with reasons. No decision depends on a phase.
 
 crate::engine::words! {
     /// `status.phase` of a fleet.
@@ -13,7 +13,7 @@ crate::engine::words! {
         Upgrading,
         /// Some nodes cannot run what they were granted.
         Degraded,
-        /// It is filled for the first time.
+        /// Its nodes are being created for the first time.
         Initializing,
         /// Every node is Ready.
         Ready,

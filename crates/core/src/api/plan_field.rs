@@ -1,5 +1,5 @@
-//! `status.plan` as it is stored: raw, so that a plan written by another version, or by hand, can never
-//! keep an object from being read. It is parsed where it is used, and text until then: every node has one.
+//! `status.plan` as it is stored: raw, so that a plan that was written by another version or edited by a person never
+//! makes its object unreadable. It stays text until it is used, since every node has one.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -26,30 +26,30 @@ impl RawPlan {
         Self(plan.to_value().into())
     }
 
-    /// The plan that is stored, or a sentence that says why it cannot be read.
+    /// Parses the plan. The error is a sentence that says why it cannot be read.
     pub fn parse(&self) -> Result<Plan, String> {
         Plan::from_value(&self.0.value())
     }
 
-    /// Whether its text has these words anywhere: cheaper than reading it.
+    /// True if its text contains these words: cheaper than parsing it.
     #[must_use]
     pub fn mentions(&self, words: &str) -> bool {
         self.0.mentions(words)
     }
 
-    /// The plan's ID, even where the rest cannot be read.
+    /// The plan's ID, even if the rest cannot be read.
     #[must_use]
     pub fn id(&self) -> Option<PlanId> {
         self.text("id").map(PlanId::from)
     }
 
-    /// The name of the recipe that the plan was made from, even where the rest cannot be read.
+    /// The name of the recipe that the plan was created from, even if the rest cannot be read.
     #[must_use]
     pub fn recipe(&self) -> Option<String> {
         self.text("recipe")
     }
 
-    /// Whether it may be active: cheaper than to read it. No task is in a state of that name.
+    /// True if it may be active: cheaper than parsing it. No task state has that name.
     #[must_use]
     pub fn may_be_active(&self) -> bool {
         self.0.mentions("\"Active\"")
@@ -61,15 +61,15 @@ impl RawPlan {
 }
 
 impl RawPlan {
-    /// Whether what is stored says that the plan is over.
+    /// True if the stored state says that the plan has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.text("state").as_deref(), Some("Complete" | "Failed" | "Superseded" | "Aborted"))
     }
 
-    /// Whether it cannot be read for no other reason than that fields of its own are missing: somebody took them away. What
-    /// another version wrote, or a hand, has fields that cannot be read; and of a task that is there in part nobody knows what
-    /// it had done.
+    /// True if it cannot be read only because some of the plan's own fields are missing: somebody removed them. False
+    /// if a field has an invalid value, as in a plan that another version wrote or a person edited, or if a task is
+    /// incomplete, since nobody knows what that task had done.
     #[must_use]
     pub fn has_lost_fields(&self) -> bool {
         let mut value = self.0.value();
@@ -82,7 +82,7 @@ impl RawPlan {
         Plan::from_value(&value).is_ok()
     }
 
-    /// The plan that is over of which this is left, by what the history says of it.
+    /// The ended plan that this is what is left of, completed from the history.
     #[must_use]
     pub fn as_it_ended(&self, history: &[HistoryEntry]) -> Option<Plan> {
         let id = self.id();
@@ -109,7 +109,7 @@ impl RawPlan {
         })
     }
 
-    /// The plan that takes the place of one of this object's that cannot be read: failed, and as much of it as is known.
+    /// The plan that replaces one of this object's that cannot be read: Failed, with the fields that are known.
     #[must_use]
     pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
         let text = |field: &str| self.text(field).unwrap_or_default();
@@ -128,7 +128,7 @@ impl RawPlan {
     }
 }
 
-/// Puts what is missing of an object into it.
+/// Adds the fields that an object lacks.
 fn fill(object: &mut Value, blank: &Value) {
     let (Some(object), Some(blank)) = (object.as_object_mut(), blank.as_object()) else { return };
     for (key, value) in blank {

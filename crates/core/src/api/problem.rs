@@ -23,5 +23,5 @@ pub struct Problem {
     pub pod_uid: String,
 }
 
-/// The longest sentence about what is wrong with one node, in bytes.
+/// The maximum length of the message about a node's problem, in bytes.
 pub const MAX_PROBLEM_BYTES: usize = 768;

@@ -1,7 +1,5 @@
-//! The words that a user meets, each a closed set: the reasons of conditions and of events, and what `unconverged` says
-//! beside the kubelet's own words. `docs/operations.md` explains every one of them, which a test holds it to.
-
-use Reason::*;
+//! The reasons that a user sees, as closed sets: those of conditions, of events, and in `unconverged`, which has the
+//! kubelet's reasons as well. `docs/operations.md` explains every one of them; a test checks that.
 
 use super::condition_types::{
     NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
@@ -9,7 +7,8 @@ use super::condition_types::{
 };
 
 crate::engine::words! {
-    /// Why a condition has its value, why an event was sent, why a node has not converged. `docs/operations.md` explains each.
+    /// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/operations.md`
+    /// explains each.
     #[allow(missing_docs, reason = "docs/operations.md explains each")]
     pub enum Reason {
         AllNodesReady,
@@ -79,98 +78,171 @@ crate::engine::words! {
     }
 }
 
-/// A condition's type, its status, and the reasons that it may have then.
+/// The type of a condition, its status, and the reasons that it may then have.
 pub type Reasons = (&'static str, Truth, &'static [Reason]);
 
 /// The conditions of a fleet.
 pub const OF_FLEETS: &[Reasons] = &[
-    (READY, Truth::True, &[AllNodesReady]),
-    (READY, Truth::False, &[NotStarted, NodesInitializing, NodesNotReady, NodesFailed]),
-    (UP_TO_DATE, Truth::True, &[Applied]),
-    (UP_TO_DATE, Truth::Unknown, &[Applying, PartitionHeld, ReadyToPromote, Promoting, NotStarted]),
-    (UP_TO_DATE, Truth::False, &[Stalled, RolledBack, Aborted, PlanFailed, InvalidSpec, HookFailed]),
+    (READY, Truth::True, &[Reason::AllNodesReady]),
+    (
+        READY,
+        Truth::False,
+        &[Reason::NotStarted, Reason::NodesInitializing, Reason::NodesNotReady, Reason::NodesFailed],
+    ),
+    (UP_TO_DATE, Truth::True, &[Reason::Applied]),
+    (
+        UP_TO_DATE,
+        Truth::Unknown,
+        &[
+            Reason::Applying,
+            Reason::PartitionHeld,
+            Reason::ReadyToPromote,
+            Reason::Promoting,
+            Reason::NotStarted,
+        ],
+    ),
+    (
+        UP_TO_DATE,
+        Truth::False,
+        &[
+            Reason::Stalled,
+            Reason::RolledBack,
+            Reason::Aborted,
+            Reason::PlanFailed,
+            Reason::InvalidSpec,
+            Reason::HookFailed,
+        ],
+    ),
     (
         ROLLOUT_IN_PROGRESS,
         Truth::True,
         &[
-            TemplateChanged,
-            RestartRequested,
-            RetryRequested,
-            Superseded,
-            ChildDrift,
-            OperatorDrift,
-            Stalled,
-            Paused,
-            PartitionHeld,
+            Reason::TemplateChanged,
+            Reason::RestartRequested,
+            Reason::RetryRequested,
+            Reason::Superseded,
+            Reason::ChildDrift,
+            Reason::OperatorDrift,
+            Reason::Stalled,
+            Reason::Paused,
+            Reason::PartitionHeld,
         ],
     ),
     (
         ROLLOUT_IN_PROGRESS,
         Truth::False,
-        &[NotStarted, RolloutComplete, RolloutFailed, RolloutAborted, RolledBack],
+        &[
+            Reason::NotStarted,
+            Reason::RolloutComplete,
+            Reason::RolloutFailed,
+            Reason::RolloutAborted,
+            Reason::RolledBack,
+        ],
     ),
-    (STALLED, Truth::True, &[NoProgress, RolledBack, Aborted, PlanFailed, InvalidSpec, HookFailed]),
-    (STALLED, Truth::False, &[Progressing]),
-    (RECONCILING, Truth::True, &[Progressing]),
-    (RECONCILING, Truth::False, &[Settled]),
+    (
+        STALLED,
+        Truth::True,
+        &[
+            Reason::NoProgress,
+            Reason::RolledBack,
+            Reason::Aborted,
+            Reason::PlanFailed,
+            Reason::InvalidSpec,
+            Reason::HookFailed,
+        ],
+    ),
+    (STALLED, Truth::False, &[Reason::Progressing]),
+    (RECONCILING, Truth::True, &[Reason::Progressing]),
+    (RECONCILING, Truth::False, &[Reason::Settled]),
 ];
 
 /// The conditions of a node.
 pub const OF_NODES: &[Reasons] = &[
-    (READY, Truth::True, &[NodeReady]),
-    (READY, Truth::False, &[NotStarted, NodesInitializing, PodNotReady, NodesFailed, Suspended]),
-    (NODE_UPDATE_IN_PROGRESS, Truth::True, &[UpdateStarted]),
-    (NODE_UPDATE_IN_PROGRESS, Truth::False, &[NotStarted, UpdateComplete, UpdateFailed, UpdateSuperseded]),
-    (SIDECAR_READY, Truth::True, &[Ready]),
-    (SIDECAR_READY, Truth::False, &[NotReady, NotConfigured]),
-    (SIDECAR_READY, Truth::Unknown, &[Unreachable]),
-    (STALLED, Truth::True, &[NoProgress, PlanFailed, InvalidSpec, HookFailed]),
-    (STALLED, Truth::False, &[Progressing]),
-    (RECONCILING, Truth::True, &[Progressing]),
-    (RECONCILING, Truth::False, &[Settled]),
+    (READY, Truth::True, &[Reason::NodeReady]),
+    (
+        READY,
+        Truth::False,
+        &[
+            Reason::NotStarted,
+            Reason::NodesInitializing,
+            Reason::PodNotReady,
+            Reason::NodesFailed,
+            Reason::Suspended,
+        ],
+    ),
+    (NODE_UPDATE_IN_PROGRESS, Truth::True, &[Reason::UpdateStarted]),
+    (
+        NODE_UPDATE_IN_PROGRESS,
+        Truth::False,
+        &[Reason::NotStarted, Reason::UpdateComplete, Reason::UpdateFailed, Reason::UpdateSuperseded],
+    ),
+    (SIDECAR_READY, Truth::True, &[Reason::Ready]),
+    (SIDECAR_READY, Truth::False, &[Reason::NotReady, Reason::NotConfigured]),
+    (SIDECAR_READY, Truth::Unknown, &[Reason::Unreachable]),
+    (
+        STALLED,
+        Truth::True,
+        &[Reason::NoProgress, Reason::PlanFailed, Reason::InvalidSpec, Reason::HookFailed],
+    ),
+    (STALLED, Truth::False, &[Reason::Progressing]),
+    (RECONCILING, Truth::True, &[Reason::Progressing]),
+    (RECONCILING, Truth::False, &[Reason::Settled]),
 ];
 
 /// The reasons of the operator's events about fleets.
 pub const EVENTS_OF_FLEETS: &[Reason] = &[
-    RolloutStarted,
-    RolloutComplete,
-    RolloutSuperseded,
-    RolloutStalled,
-    RolloutFailed,
-    RolloutAborted,
-    RolledBack,
-    Promoted,
-    StaleForcePromote,
-    NodeCreated,
-    NodeDeleted,
-    InvalidSpec,
-    SkipRefused,
-    HookFailed,
-    ApprovalRequested,
+    Reason::RolloutStarted,
+    Reason::RolloutComplete,
+    Reason::RolloutSuperseded,
+    Reason::RolloutStalled,
+    Reason::RolloutFailed,
+    Reason::RolloutAborted,
+    Reason::RolledBack,
+    Reason::Promoted,
+    Reason::StaleForcePromote,
+    Reason::NodeCreated,
+    Reason::NodeDeleted,
+    Reason::InvalidSpec,
+    Reason::SkipRefused,
+    Reason::HookFailed,
+    Reason::ApprovalRequested,
 ];
 
 /// The reasons of the operator's events about nodes.
-pub const EVENTS_OF_NODES: &[Reason] =
-    &[PlanStarted, PlanComplete, PlanFailed, TaskFailed, InvalidSpec, SkipRefused];
+pub const EVENTS_OF_NODES: &[Reason] = &[
+    Reason::PlanStarted,
+    Reason::PlanComplete,
+    Reason::PlanFailed,
+    Reason::TaskFailed,
+    Reason::InvalidSpec,
+    Reason::SkipRefused,
+];
 
-/// The reasons of the events that `windlass VERB` sends.
+/// The reasons of the events that `windlass VERB` records.
 pub const EVENTS_OF_VERBS: &[Reason] = &[
-    PauseRequested,
-    ResumeRequested,
-    RestartRequested,
-    AbortRequested,
-    RetryRequested,
-    SkipRequested,
-    ApproveRequested,
-    PromoteRequested,
-    RollbackRequested,
+    Reason::PauseRequested,
+    Reason::ResumeRequested,
+    Reason::RestartRequested,
+    Reason::AbortRequested,
+    Reason::RetryRequested,
+    Reason::SkipRequested,
+    Reason::ApproveRequested,
+    Reason::PromoteRequested,
+    Reason::RollbackRequested,
 ];
 
 /// The reasons in `unconverged` that are not the kubelet's.
-pub const UNCONVERGED: &[Reason] =
-    &[NotReady, Missing, Terminating, SidecarUnreachable, InvalidSpec, Unschedulable, WaitingForWave];
+pub const UNCONVERGED: &[Reason] = &[
+    Reason::NotReady,
+    Reason::Missing,
+    Reason::Terminating,
+    Reason::SidecarUnreachable,
+    Reason::InvalidSpec,
+    Reason::Unschedulable,
+    Reason::WaitingForWave,
+];
 
-/// Whether a condition of a fleet or a node may say this.
+/// True if a condition of a fleet or a node may have this status and reason.
 #[must_use]
 pub fn may_say(type_: &str, truth: Truth, reason: &str) -> bool {
     let allows = |reasons: &Reasons| {
@@ -187,7 +259,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/operations.md");
 
-    /// The rows of the table under a heading, each as its cells. Where the first cell is empty the one above counts.
+    /// The rows of the table under a heading, each as its cells. An empty first cell stands for the one above.
     fn table(heading: &str) -> Vec<Vec<String>> {
         let section = PAGE.split("\n## ").find(|s| s.lines().next() == Some(heading)).unwrap();
         let lines = section.lines().filter(|line| line.starts_with('|')).skip(2);

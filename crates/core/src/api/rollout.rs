@@ -1,4 +1,4 @@
-//! The rollout that is under way.
+//! The active rollout in a fleet's status.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -89,44 +89,45 @@ pub struct Rollout {
     pub message: String,
 }
 
-/// The items of a list that can be read: one that lost a field does not take with it what it is a part of.
+/// Reads a list without the items that cannot be read: an item that lacks a field must not make the whole rollout
+/// unreadable.
 fn readable_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(list: D) -> Result<Vec<T>, D::Error> {
     let items = Vec::<serde_json::Value>::deserialize(list)?;
     Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 impl Rollout {
-    /// `targetHash`.
+    /// `targetHash`; [`RolloutHash::lost`] if it is empty.
     #[must_use]
     pub fn target(&self) -> RolloutHash {
         RolloutHash::recorded_or_lost(self.target_hash.as_str())
     }
 
-    /// The set that served when it began, where it makes one and says so.
+    /// The set that was active when it began, if it creates a set and that was recorded.
     #[must_use]
     pub fn incumbent(&self) -> Option<SetName> {
         SetName::recorded(self.incumbent_set.as_str())
     }
 
-    /// The build ID that it goes to, where somebody chose one.
+    /// The build ID of its target, if a user chose one.
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         BuildId::recorded(self.build_id.as_str())
     }
 
-    /// The set that it makes, if any.
+    /// The set that it creates, if any.
     #[must_use]
     pub fn entrant(&self) -> Option<SetName> {
         SetName::recorded(self.entrant_set.as_str())
     }
 
-    /// Whether a time that every rollout has is not known.
+    /// True if a time that every rollout has is missing.
     #[must_use]
     pub fn has_lost_a_time(&self) -> bool {
         [self.started_at, self.last_progress_at].contains(&DateTime::default())
     }
 
-    /// One that begins now, of which nothing else is said.
+    /// A rollout that begins now, with all other fields empty.
     #[must_use]
     pub fn begun(now: DateTime<Utc>) -> Self {
         Self {
@@ -207,5 +208,5 @@ pub struct Unconverged {
     pub since: DateTime<Utc>,
 }
 
-/// How many unconverged nodes a rollout names.
+/// The maximum number of unconverged nodes in a rollout's status.
 pub const UNCONVERGED_LIMIT: usize = 20;

@@ -1,10 +1,11 @@
-//! The validation rules that the API server enforces, as data: where each is attached, what it checks, and the
-//! sentence that a person reads. Bounds and types are in the schema.
+//! The validation rules that the API server enforces, as data: where each is attached, what it checks, and the message
+//! that a user sees. Bounds and types are in the schema.
 //!
-//! An object that became invalid after it was stored, by a newer CRD, has to stay one that can be scaled, finished and
-//! given a status. So a rule sits as deep in the schema as its inputs allow: the API server forgives one that fails on
-//! a value which did not change. One that sits higher, or reads `oldSelf`, sees to it itself. And no rule may err,
-//! on a required field that is missing for example: neither an error nor a rule with `oldSelf` is ever forgiven.
+//! If a newer CRD makes a stored object invalid, it must still be possible to scale the object, to remove its
+//! finalizers and to update its status. So a rule is attached as deep in the schema as its inputs allow: the API server
+//! ignores a violation by a value that did not change. A rule that is attached higher, or that reads `oldSelf`, has to
+//! allow unchanged values itself. And no rule may cause an evaluation error, for example because a required field is
+//! missing: neither such an error nor a violation of a rule with `oldSelf` is ever ignored.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 
@@ -13,26 +14,26 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 pub struct Rule {
     /// The schema that it is attached to: field names with dots, `[]` after a list for its items. Empty: the object.
     pub at: &'static str,
-    /// The CEL expression; false refuses the object.
+    /// The CEL expression; false rejects the object.
     pub check: &'static str,
     /// What is wrong and what to do; names the field.
     pub sentence: &'static str,
     /// The field below `at` that the error is reported on; empty: `at` itself.
     pub field: &'static str,
-    /// How the error is classed.
+    /// The class of the error.
     pub reason: Reason,
-    /// Whether `oldSelf` is an optional that is empty on creation, instead of skipping the rule there.
+    /// True if `oldSelf` is an optional that is empty on creation; otherwise the rule is skipped on creation.
     pub optional_old_self: bool,
 }
 
-/// The classes of errors that the API knows, less Duplicate, with which the API server drops the sentence.
+/// The error classes of the API, without Duplicate: for that class the API server drops the message.
 #[derive(Clone, Copy, Debug)]
 pub enum Reason {
-    /// It cannot be so.
+    /// The value is invalid.
     Invalid,
     /// Something is missing.
     Required,
-    /// It may not be changed, or not be there.
+    /// The field may not be changed, or may not be set.
     Forbidden,
 }
 
@@ -43,7 +44,7 @@ impl Rule {
         Self { at, check, sentence, field: "", reason: Reason::Invalid, optional_old_self: false }
     }
 
-    /// Reports on a field below the one that the rule is attached to.
+    /// Reports the error on a field below the one that the rule is attached to.
     #[must_use]
     pub const fn on(self, field: &'static str) -> Self {
         Self { field, ..self }
@@ -55,7 +56,7 @@ impl Rule {
         Self { reason, ..self }
     }
 
-    /// `oldSelf` is an optional, empty on creation.
+    /// Makes `oldSelf` an optional that is empty on creation.
     #[must_use]
     pub const fn with_optional_old_self(self) -> Self {
         Self { optional_old_self: true, ..self }
@@ -64,7 +65,7 @@ impl Rule {
     /// The form in a CRD.
     pub(super) fn to_validation(self) -> ValidationRule {
         let reason = match self.reason {
-            // The default, left out.
+            // The default is omitted.
             Reason::Invalid => None,
             Reason::Required => Some("FieldValueRequired"),
             Reason::Forbidden => Some("FieldValueForbidden"),
@@ -105,7 +106,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     .on("unsafeCustomBuildID")
     .class(Reason::Forbidden)
     .with_optional_old_self(),
-    // New nodes get new volumes; under a build ID that stays, a strategy that makes new nodes updates in place too.
+    // New nodes get new volumes. If the build ID does not change, a strategy that creates new nodes updates in place as
+    // well.
     Rule::new(
         "spec",
         "(has(self.updateStrategy) && has(self.updateStrategy.type) \
@@ -136,7 +138,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("hardFork.haltHeight")
     .class(Reason::Required),
-    // Its inputs are far apart, so that it is up to the rule to forgive what was stored before there was one.
+    // Its inputs are far apart in the spec, so the rule itself has to allow objects that were stored before it existed.
     Rule::new(
         "spec",
         "!has(self.updateStrategy) || !has(self.updateStrategy.type) || self.updateStrategy.type != 'HardFork' \
@@ -175,7 +177,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         IS_SHARE,
         "a step of inPlace.steps has to be a number above 0, or a percentage from 1% to 100%",
     ),
-    // That they ascend is the operator's to see: to compare what may be a number or a text is beyond what a rule may cost.
+    // The operator checks that the steps ascend: comparing values that are numbers or strings exceeds a rule's cost
+    // limit.
     Rule::new(
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \
@@ -383,35 +386,36 @@ const IS_NOT_RESERVED: &str = "self != 'windlass-sidecar'";
 const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for \
      sidecar: rename it";
 
-// What a Service's own validation asks for.
+// The requirements of a Service's own validation.
 const PORTS_HAVE_NAMES: &str = "size(self) < 2 || self.all(p, has(p.name) && p.name != '')";
 const PORT_NAMES_DIFFER: &str =
     "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name))";
 const PORTS_DIFFER: &str = "self.all(p, !has(p.port) || self.exists_one(q, has(q.port) && q.port == p.port \
      && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))";
-/// That the names of the hooks of a list differ.
+/// The check that all hooks in a list have different names.
 pub const HOOK_NAMES_DIFFER: &str =
     "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))";
-/// That a text can be the name of a hook.
+/// The check that a text is a valid hook name.
 pub const IS_HOOK_NAME: &str = "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
-/// What a hook's name has to be.
+/// The message for an invalid hook name.
 pub const HOOK_NAME: &str =
     "a hook's name has to be lowercase letters, digits and dashes, with no dash at either end";
-/// That a hook does one thing.
+/// The check that a hook has exactly one action.
 pub const HAS_ONE_ACTION: &str =
     "[has(self.http), has(self.job), has(self.query), has(self.approval), has(self.wait)].exists_one(a, a)";
-/// What a hook does.
+/// The message for a hook that does not have exactly one action.
 pub const ONE_ACTION: &str =
     "a hook does exactly one of http, job, query, approval and wait: give it one, and only one";
-/// That a header of a request has one value.
+/// The check that a request header has exactly one source of its value.
 pub const HAS_HEADER_VALUE: &str = "has(self.value) != has(self.secretKeyRef)";
-/// What a header of a request needs.
+/// The message for a request header that does not have exactly one source of its value.
 pub const HEADER_VALUE: &str = "a header needs either value or secretKeyRef, and not both";
 const IS_PORT_NAME: &str = "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
 const PORT_NAME: &str =
     "the port's name has to be lowercase letters, digits and dashes, with no dash at either end";
-// Kubernetes before 1.36 takes what may be a number or a text to be as long as a request, whatever its maxLength says, and refuses a
-// rule that would look at all of that: of such a field no pattern is asked for, only single letters, and texts in a list.
+// To estimate a rule's cost, Kubernetes before 1.36 assumes that a value that is a number or a string is as long as a
+// request, whatever its maxLength says, and rejects a rule that reads all of it. So the rules for such fields match no
+// pattern; they only compare single characters, and texts with those in a list.
 const IS_SHARE: &str = "type(self) == int ? (self > 0 && self <= 2147483647) : self in ['1%', '2%', '3%', '4%', '5%', '6%', '7%', \
      '8%', '9%', '10%', '11%', '12%', '13%', '14%', '15%', '16%', '17%', '18%', '19%', '20%', '21%', '22%', \
      '23%', '24%', '25%', '26%', '27%', '28%', '29%', '30%', '31%', '32%', '33%', '34%', '35%', '36%', '37%', \

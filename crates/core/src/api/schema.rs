@@ -1,5 +1,5 @@
-//! The schema of fields that stay raw JSON: declared only as far as a validation rule or a reader needs, and
-//! open to everything else, so that fields of a newer Kubernetes pass through.
+//! The schemas of fields that stay raw JSON. They declare only what a validation rule or a reader needs and preserve
+//! unknown fields, so that the fields of a newer Kubernetes pass through.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -33,7 +33,8 @@ fn raw_objects(description: &str, most: u32) -> Schema {
     })
 }
 
-/// A PodTemplateSpec. `metadata` is not an embedded resource's, which would lose what is not a name or a label.
+/// A PodTemplateSpec. Its `metadata` is not declared like that of an embedded resource, which would drop everything but
+/// names and labels.
 #[must_use]
 pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
     let containers = |description: &str| {
@@ -77,7 +78,7 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Volume claims as a StatefulSet has them.
+/// Volume claim templates, as in a StatefulSet.
 pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -106,7 +107,7 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A number or a text.
+/// A number or a string.
 #[must_use]
 pub fn int_or_string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63})

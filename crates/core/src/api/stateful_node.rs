@@ -1,4 +1,4 @@
-//! StatefulNode: one node of a fleet, or one that stands alone.
+//! StatefulNode: a node of a fleet, or a standalone node.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime, Shared};
 
 /// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
-#[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
+#[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "windlass.dev",
@@ -107,31 +107,31 @@ pub struct StatefulNodeSpec {
 }
 
 impl StatefulNodeSpec {
-    /// `grantedHash`; none where the node moves by itself.
+    /// `grantedHash`; `None` if the node updates without a grant.
     #[must_use]
     pub fn granted(&self) -> Option<PodTemplateHash> {
         PodTemplateHash::recorded(self.granted_hash.as_str())
     }
 
-    /// `grantID`; none of a node that was just created, or moves by itself.
+    /// `grantID`; `None` for a node that was just created, or that updates without a grant.
     #[must_use]
     pub fn grant_id(&self) -> Option<GrantId> {
         GrantId::recorded(self.grant_id.as_str())
     }
 
-    /// `removalID`; none while the node stays.
+    /// `removalID`; `None` if the node is not asked to leave.
     #[must_use]
     pub fn removal_id(&self) -> Option<RemovalId> {
         RemovalId::recorded(self.removal_id.as_str())
     }
 
-    /// Whether the sidecar is to be asked again and again: somebody waits for what it says.
+    /// True if the sidecar is polled, because something waits for its answers.
     #[must_use]
     pub fn asks_sidecar(&self) -> bool {
         self.sidecar.is_some() && (self.watch_sidecar || self.halt_height > 0)
     }
 
-    /// Whether there is a sidecar, in the pod or at a URL.
+    /// True if there is a sidecar, in the pod or at a URL.
     #[must_use]
     pub fn has_sidecar_to_ask(&self) -> bool {
         self.sidecar.as_ref().is_some_and(|sidecar| sidecar.is_injected() || !sidecar.url.is_empty())
@@ -180,7 +180,7 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Whether it is a container of the pod. One that is not is reached by its URL, and nothing of it is in a revision.
+    /// True if it is a container of the pod. Otherwise it is reached by its URL and is not part of a revision.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         !self.image.is_empty()
@@ -203,7 +203,7 @@ pub struct Port {
     #[schemars(schema_with = "super::schema::int_or_string")]
     pub target_port: Option<IntOrString>,
     /// `TCP`, `UDP` or `SCTP`. Default: TCP.
-    // No default that the server fills: inside a list it would show as a difference to what was applied.
+    // The API server fills in no default: inside a list, it would show up as a difference from what was applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["TCP", "UDP", "SCTP"]))]
     pub protocol: String,
@@ -271,13 +271,13 @@ pub struct StatefulNodeStatus {
 }
 
 impl StatefulNodeStatus {
-    /// `podTemplateHash`: what the node was observed to run; none where that is not known.
+    /// `podTemplateHash`: what the node was observed to run; `None` if that is not known.
     #[must_use]
     pub fn running(&self) -> Option<PodTemplateHash> {
         PodTemplateHash::recorded(self.pod_template_hash.as_str())
     }
 
-    /// The latest restart obeyed.
+    /// `restartedAt`: the latest accepted restart.
     #[must_use]
     pub fn restarted_at(&self) -> Option<RestartTime> {
         RestartTime::recorded(self.restarted_at.as_str())
@@ -332,7 +332,7 @@ pub struct StatefulSetRef {
     pub revisions: Vec<String>,
 }
 
-/// How many of its revisions a node remembers of its StatefulSet.
+/// The maximum number of revisions of its StatefulSet that a node's status keeps.
 pub const KNOWN_REVISIONS: usize = 5;
 
 /// The default of every `progressDeadlineSeconds`, in seconds.

@@ -1,4 +1,4 @@
-//! What is observed of a fleet, and the parts that a node's status shares with it.
+//! A fleet's status, and the parts that a node's status shares with it.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -109,25 +109,25 @@ pub struct NodeDeploymentStatus {
 }
 
 impl NodeDeploymentStatus {
-    /// `lastCompletedRolloutHash`; none before the first.
+    /// `lastCompletedRolloutHash`; `None` before the first completion.
     #[must_use]
     pub fn last_completed(&self) -> Option<RolloutHash> {
         RolloutHash::recorded(self.last_completed_rollout_hash.as_str())
     }
 
-    /// The build ID under which the active set was made, where somebody chose one.
+    /// The build ID of the active set, if a user chose one.
     #[must_use]
     pub fn active_build_id(&self) -> Option<BuildId> {
         BuildId::recorded(self.active_build_id.as_str())
     }
 
-    /// The latest restart obeyed.
+    /// `restartedAt`: the latest accepted restart.
     #[must_use]
     pub fn restarted_at(&self) -> Option<RestartTime> {
         RestartTime::recorded(self.restarted_at.as_str())
     }
 
-    /// The set that serves; none before it was ever written.
+    /// `activeSet`: the set that serves; `None` if it was never written.
     #[must_use]
     pub fn active_set(&self) -> Option<SetName> {
         SetName::recorded(self.active_set.as_str())
@@ -154,16 +154,16 @@ pub struct HookStatus {
 }
 
 crate::engine::words! {
-    /// How a hook stands that somebody has to look at.
+    /// The state of a hook that needs a user's attention.
     pub enum HookState {
         /// It failed.
         Failed,
-        /// It waits for a person.
+        /// It waits for a user's approval.
         AwaitingApproval,
     }
 }
 
-/// How many hooks a status names.
+/// The maximum number of hooks in a status.
 pub const HOOKS_LIMIT: usize = 20;
 
 /// A retry of hooks that failed.
@@ -195,39 +195,39 @@ pub struct Filling {
     pub clock_stopped: bool,
 }
 
-/// Who asked for what with the command line, and why.
+/// A request that a user made with the command line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Asked {
-    /// The verb: pause, resume, restart, abort, retry, skip, promote or rollback.
+    /// The verb: pause, resume, restart, abort, retry, skip, approve, promote or rollback.
     pub verb: String,
     /// The user, as the API server knows them.
     pub by: String,
-    /// Why, in their words; empty where they gave none.
+    /// The user's reason; empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// When.
+    /// The time of the request.
     pub at: DateTime<Utc>,
-    /// The way back that was asked for last, by this verb or before it.
+    /// The rollback that was requested last, by this verb or before it.
     #[serde(default, rename = "wayBack", skip_serializing_if = "Option::is_none")]
     pub way_back: Option<WayBack>,
 }
 
-/// Who set a template back to a revision with the command line.
+/// A rollback of a template to a revision with the command line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WayBack {
     /// The revision's name.
     pub to: String,
     /// The user, as the API server knows them.
     pub by: String,
-    /// When.
+    /// The time of the request.
     pub at: DateTime<Utc>,
-    /// The plan that the fleet had then; empty where it had none.
+    /// The plan that the fleet had then; empty if it had none.
     #[serde(default, rename = "planID")]
     pub plan_id: String,
 }
 
 impl Asked {
-    /// For the history: `abort by alice: disk full`.
+    /// The text for the history, for example `abort by alice: disk full`.
     #[must_use]
     pub fn sentence(&self) -> String {
         let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
@@ -255,13 +255,13 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// The plan that ended at it.
+    /// The plan whose end led to the rejection; a retry names it.
     #[must_use]
     pub fn plan(&self) -> Option<PlanId> {
         PlanId::recorded(self.plan_id.as_str())
     }
 
-    /// How the plan ended that it was rejected for, where this version knows the word.
+    /// How that plan ended; `None` if this version does not know the value.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         Ending::of(&self.outcome)
@@ -297,23 +297,24 @@ pub struct RetiringSet {
 }
 
 impl RetiringSet {
-    /// The build ID under which it was made, where somebody chose one.
+    /// The build ID of the set, if a user chose one.
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         BuildId::recorded(self.build_id.as_str())
     }
 
-    /// Whether it has carried traffic.
+    /// True if it has received traffic.
     #[must_use]
     pub fn has_served(&self) -> bool {
         !self.unpromoted || self.served
     }
 
-    /// Whether its volume claims stay whatever the policy says: it was given up, or nobody knows what it was for.
+    /// True if its volume claims stay whatever the policy says: it was abandoned before its promotion, or nobody knows
+    /// what it was for.
     #[must_use]
     pub fn keeps_claims(&self) -> bool {
         self.unpromoted || self.hash.is_empty()
     }
 }
-/// How many sets may wait for their removal; beyond it the oldest go at once.
+/// The maximum number of sets that wait for their removal; beyond it, the oldest ones are removed at once.
 pub const RETIRING_LIMIT: usize = 20;

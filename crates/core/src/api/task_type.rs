@@ -1,10 +1,10 @@
-//! The types of tasks that something else is decided by. Their names are wire format: they are in the status of running
-//! clusters.
+//! The task types that other code depends on. Their names are part of the wire format: they are stored in the statuses
+//! of running clusters.
 
 use crate::engine::{Plan, TaskRecord};
 
 crate::engine::words! {
-    /// A type of task that comes with Windlass.
+    /// The type of a built-in task.
     pub enum TaskType {
         /// Waits until every new node has caught up with its peers.
         AwaitCaughtUp = "await-caught-up",
@@ -12,19 +12,19 @@ crate::engine::words! {
         AwaitNodesAtHeight = "await-nodes-at-height",
         /// Waits until the new nodes run.
         AwaitNodesRunning = "await-nodes-running",
-        /// Waits until a set may take over.
+        /// Waits until the new set may take over.
         AwaitPromotion = "await-promotion",
         /// Waits until the node is deleted.
         AwaitRemoval = "await-removal",
-        /// Waits for a person.
+        /// Waits for a user's approval.
         AwaitApproval = "await-approval",
-        /// Makes a set of nodes.
+        /// Creates a set of nodes.
         CreateEntrants = "create-entrants",
-        /// Waits until the node, or every node, serves, and has the sidecar know it.
+        /// Has the sidecar mark the node as ready, and waits until the node (in a fleet's plan: every node) serves.
         MarkReady = "mark-ready",
-        /// Takes down the pod that is not at the grant.
+        /// Deletes the pod if it is not at the granted hash.
         ReplacePod = "replace-pod",
-        /// Removes the set that served.
+        /// Removes the old set.
         RetireIncumbents = "retire-incumbents",
         /// Runs a Job.
         RunJob = "run-job",
@@ -32,19 +32,19 @@ crate::engine::words! {
         SubmitHalt = "submit-halt",
         /// Moves the Service to another set.
         SwitchTraffic = "switch-traffic",
-        /// Moves a fleet's nodes, and, with a step, those of that step.
+        /// Grants the target to a fleet's nodes, or only to the nodes of a step.
         UpdateNodeSpecs = "update-node-specs",
     }
 }
 
 impl TaskType {
-    /// The type of a plan's next step, if it is one of these.
+    /// The type of a plan's current task, if it is one of these.
     #[must_use]
     pub fn next_of(plan: &Plan) -> Option<Self> {
         Self::of(&plan.current_task()?.type_)
     }
 
-    /// Whether a task is of this type.
+    /// True if a task is of this type.
     #[must_use]
     pub fn is(self, task: &TaskRecord) -> bool {
         task.type_ == self.as_str()

@@ -1,4 +1,4 @@
-//! An object's metadata, and how fields of it are read.
+//! An object's metadata, and helpers to read its fields.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub struct Owner {
     pub name: String,
     /// The owner's UID.
     pub uid: String,
-    /// Whether it is the controlling one.
+    /// True if it is the controller.
     pub controller: bool,
 }
 
@@ -32,27 +32,27 @@ pub struct Meta {
     pub name: String,
     /// UID.
     pub uid: String,
-    /// The resourceVersion, as it has to be given back.
+    /// The resourceVersion, as it has to be sent back in a guarded write.
     pub resource_version: String,
-    /// How often the spec changed.
+    /// `metadata.generation`: increases with each change of the spec.
     pub generation: i64,
     /// Labels.
     pub labels: Shared<PackedTexts>,
     /// Annotations, without `kubectl`'s copy of the whole object.
     pub annotations: Shared<PackedTexts>,
-    /// Whether the object has a map of labels, so that a key of it can be patched.
+    /// True if the object has a map of labels, so that a single key can be patched.
     pub has_labels: bool,
-    /// Whether the object has a map of annotations.
+    /// True if the object has a map of annotations.
     pub has_annotations: bool,
     /// Owners.
     pub owners: Shared<Vec<Owner>>,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
     /// When it was created.
     pub created_at: Option<DateTime<Utc>>,
 }
 
-/// Where `kubectl apply` keeps a copy of the whole object.
+/// The annotation in which `kubectl apply` stores a copy of the whole object.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Meta {
@@ -104,8 +104,8 @@ impl Meta {
         self.owners.iter().find(|o| o.controller)
     }
 
-    /// The UID of the fleet or node to which it belongs: its controller, or, where nothing controls it, whom its annotation
-    /// names.
+    /// The UID of the fleet or node that it belongs to: that of its controller or, if it has none, the one in its
+    /// annotation.
     #[must_use]
     pub fn owner_uid(&self) -> Option<&str> {
         match self.controller() {
@@ -114,7 +114,7 @@ impl Meta {
         }
     }
 
-    /// Whether the object with this UID controls it.
+    /// True if the object with this UID controls it.
     #[must_use]
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|o| o.uid == uid)

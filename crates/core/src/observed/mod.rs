@@ -1,4 +1,4 @@
-//! What the caches hold: of each object only what a decision needs.
+//! The objects in the caches: of each, only what decisions need.
 
 mod key;
 mod meta;
@@ -25,34 +25,34 @@ pub use pod::{ContainerState, ObservedPod, PodCondition};
 use meta::text;
 use pod::{POD, images, read_pod};
 
-/// Something that a watch cache can hold.
+/// An object in a watch cache.
 pub trait Observed: Send + Sync + Sized + 'static {
-    /// All that [`Self::of`] looks at.
+    /// The parts that [`Self::of`] reads.
     const READ: Parts;
-    /// All that [`Self::after`] looks at of an object whose generation is the one that is known.
+    /// The parts that [`Self::after`] reads of an object whose generation has not changed.
     const READ_AFTER: Parts = Self::READ;
-    /// Reads it from the API server's JSON, of which the metadata are read.
+    /// Reads it from the API server's JSON, with its metadata, which is already read.
     #[must_use]
     fn of(object: &Value, meta: Meta) -> Self;
-    /// Reads it where an earlier state of the same object is known: what cannot have changed since is not read again.
+    /// Reads a later state of a known object. What cannot have changed since is taken over from the known state.
     #[must_use]
     fn after(object: &Value, meta: Meta, _known: &Self) -> Self {
         Self::of(object, meta)
     }
-    /// Reads it from the API server's JSON.
+    /// Reads it, with its metadata, from the API server's JSON.
     #[must_use]
     fn read(object: &Value) -> Self {
         Self::of(object, Meta::read(object))
     }
     /// Its metadata.
     fn meta(&self) -> &Meta;
-    /// Whether all that is read of it is as it was in an earlier state of it, but for the resourceVersion: no decision comes
-    /// out differently.
+    /// True if everything that is read of it, except the resourceVersion, is the same as in an earlier state, so that
+    /// no decision changes.
     #[must_use]
     fn says_the_same(&mut self, _earlier: &Self) -> bool {
         false
     }
-    /// What it belongs to, by which it is found with others of its kind; at most a handful.
+    /// The index keys of the object: what it belongs to. At most a handful.
     #[must_use]
     fn groups(&self) -> Vec<&str> {
         Vec::new()
@@ -87,7 +87,7 @@ pub struct ObservedNode {
 
 /// A StatefulSet.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct ObservedSet {
+pub struct ObservedStatefulSet {
     /// Its metadata.
     pub meta: Meta,
     /// `spec.replicas`.
@@ -96,13 +96,14 @@ pub struct ObservedSet {
     pub update_strategy: String,
     /// `spec.revisionHistoryLimit`.
     pub revision_history_limit: Option<i64>,
-    /// `spec.persistentVolumeClaimRetentionPolicy`: whether it lets claims go with the StatefulSet, or with its replicas.
+    /// True if `spec.persistentVolumeClaimRetentionPolicy` deletes claims with the StatefulSet or when it is scaled
+    /// down.
     pub deletes_claims: bool,
     /// Container names and images of `spec.template`, in order.
     pub images: Shared<Vec<(String, String)>>,
-    /// What its pods are made for, as the annotations of `spec.template` say.
+    /// What its pods are created for, by the annotations of `spec.template`.
     pub made_for: Option<Shared<MadeFor>>,
-    /// A digest of `spec.template`, as the API server has it.
+    /// A digest of `spec.template`, as the API server stores it.
     pub template_digest: String,
     /// `status.observedGeneration`.
     pub observed_generation: i64,
@@ -110,22 +111,22 @@ pub struct ObservedSet {
     pub update_revision: String,
 }
 
-impl ObservedSet {
-    /// The pod template hash that it was last stamped with.
+impl ObservedStatefulSet {
+    /// The pod template hash in its own annotation.
     #[must_use]
     pub fn stamp(&self) -> Option<&str> {
         self.meta.annotation(ANNOTATION_TEMPLATE_HASH)
     }
 
-    /// The pod template hash that its template was written for: the template itself says it, or, where an earlier version
-    /// of Windlass wrote it, the stamp.
+    /// The pod template hash that its template was written for, by the template's annotations. If an earlier version of
+    /// Windlass wrote it, this is the hash in the StatefulSet's own annotation.
     #[must_use]
     pub fn written_for(&self) -> Option<PodTemplateHash> {
         let said = self.made_for.as_ref().map(|made_for| made_for.hash.clone());
         said.or_else(|| self.stamp().and_then(PodTemplateHash::recorded))
     }
 
-    /// Whether its controller has seen its latest spec.
+    /// True if the StatefulSet controller has observed its latest generation.
     #[must_use]
     pub fn is_observed(&self) -> bool {
         self.observed_generation == self.meta.generation
@@ -137,7 +138,7 @@ impl ObservedSet {
 pub struct ObservedService {
     /// Its metadata.
     pub meta: Meta,
-    /// Its spec, as text: few look at it.
+    /// Its spec, stored as text because it is rarely read.
     pub spec: JsonText,
 }
 
@@ -155,11 +156,11 @@ pub struct ObservedRevision {
     pub meta: Meta,
     /// Its number.
     pub revision: i64,
-    /// What it holds, as text: there are many, and few are ever read again.
+    /// Its data, stored as text: there are many revisions, and few are ever read again.
     pub data: JsonText,
 }
 
-/// Compares all that is read, by the type's own equality: for the comparison both are of one version.
+/// Compares everything that is read by the type's own equality. The resourceVersions are made equal for the comparison.
 macro_rules! says_the_same {
     () => {
         fn says_the_same(&mut self, earlier: &Self) -> bool {
@@ -191,8 +192,8 @@ macro_rules! observed {
     )*};
 }
 
-/// Windlass's own kinds: most of their changes are of the status, and the spec is most of what there is to read. The
-/// API server counts the changes of the spec.
+/// For Windlass's own kinds. Most updates change only the status, but the spec is larger. So the spec is read again
+/// only if `metadata.generation` has changed.
 macro_rules! observed_with_spec {
     ($($type:ty),*) => {$(
         impl Observed for $type {
@@ -220,27 +221,28 @@ macro_rules! observed_with_spec {
     )*};
 }
 
-/// By the UID of what it belongs to.
+/// Indexes an object by the UID of what it belongs to.
 fn by_owner(meta: &Meta) -> Vec<&str> {
     meta.owner_uid().into_iter().collect()
 }
 
-/// By the UIDs of all that it would go with.
+/// Indexes an object by the UIDs of all its owners.
 fn by_owners(meta: &Meta) -> Vec<&str> {
     meta.owners.iter().map(|owner| owner.uid.as_str()).collect()
 }
 
-/// By the name of the fleet that its label says.
+/// Indexes an object by the name of the fleet in its label.
 fn by_fleet(meta: &Meta) -> Vec<&str> {
     meta.label(LABEL_DEPLOYMENT).into_iter().collect()
 }
 
 observed_with_spec!(ObservedFleet, ObservedNode);
 
-/// The parts of a StatefulSet beside its template.
-const SET_STATUS: Parts = Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
+/// The parts of a StatefulSet's status.
+const STATEFUL_SET_STATUS: Parts =
+    Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
 
-impl Observed for ObservedSet {
+impl Observed for ObservedStatefulSet {
     const READ: Parts = Parts::Only(&[
         (
             "spec",
@@ -252,7 +254,7 @@ impl Observed for ObservedSet {
                 ("template", Parts::All),
             ]),
         ),
-        ("status", SET_STATUS),
+        ("status", STATEFUL_SET_STATUS),
     ]);
     const READ_AFTER: Parts = Parts::Only(&[
         (
@@ -264,7 +266,7 @@ impl Observed for ObservedSet {
                 ("persistentVolumeClaimRetentionPolicy", Parts::All),
             ]),
         ),
-        ("status", SET_STATUS),
+        ("status", STATEFUL_SET_STATUS),
     ]);
     fn of(object: &Value, meta: Meta) -> Self {
         let template = &object["spec"]["template"];
@@ -290,14 +292,15 @@ impl Observed for ObservedSet {
     fn meta(&self) -> &Meta {
         &self.meta
     }
-    // Of the four times that a StatefulSet's status is written while its pod is replaced, three change nothing here.
+    // While its pod is replaced, a StatefulSet's status is written four times; three of these updates change nothing
+    // here.
     says_the_same!();
     fn groups(&self) -> Vec<&str> {
         by_fleet(&self.meta)
     }
 }
 
-impl ObservedSet {
+impl ObservedStatefulSet {
     fn without_template(object: &Value, meta: Meta) -> Self {
         Self {
             meta,
@@ -328,13 +331,13 @@ observed! {
     },
 }
 
-/// 32 hex digits that tell a template from others. Not a hash that is compared across versions: only ever one answer of
-/// the API server with another.
+/// A digest of 32 hex digits that identifies a template. It is not a versioned hash: it only ever compares one response
+/// of the API server with another.
 fn digest(template: &Value) -> String {
     let digest = Sha256::digest(template.to_string());
     let mut text = String::with_capacity(32);
     for byte in &digest[..16] {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -344,8 +347,8 @@ fn strict<T: DeserializeOwned>(value: &Value) -> Result<Arc<T>, String> {
     T::deserialize(value).map(Arc::new).map_err(|e| format!("spec cannot be read: {e}"))
 }
 
-/// Reads a status field by field where it cannot be read whole, so that one field written by another
-/// version never hides the others. Answers with the names of those left out.
+/// Reads a status. If it cannot be read as a whole, it is read field by field, so that one field that another version
+/// wrote never hides the others. Also returns the names of the fields that were left out.
 fn lenient<T: DeserializeOwned + Default>(value: &Value) -> (T, Vec<String>) {
     let Some(fields) = value.as_object() else { return (T::default(), Vec::new()) };
     if let Ok(whole) = T::deserialize(value) {

@@ -1,4 +1,4 @@
-//! What is read of a pod.
+//! The parts of a pod that are read.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -8,22 +8,22 @@ use crate::api::names::LABEL_NODE;
 use crate::api::{MadeFor, Shared};
 use crate::parts::Parts;
 
-/// What a container is doing.
+/// The state of a container.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ContainerState {
     /// Its name.
     pub name: String,
-    /// Whether it is one of the init containers.
+    /// True if it is an init container.
     pub init: bool,
-    /// Whether the runtime has an ID of the image that it runs; it has none before it was pulled.
+    /// True if the status has an image ID; there is none before the image was pulled.
     pub has_image: bool,
-    /// Whether it runs.
+    /// True if it runs.
     pub running: bool,
     /// Since when it runs, if it does.
     pub running_since: Option<DateTime<Utc>>,
-    /// Whether it has ended, well or badly, and waits for nothing yet.
+    /// True if it has terminated, successfully or not, and does not wait to be restarted yet.
     pub ended: bool,
-    /// Whether it is ready.
+    /// True if it is ready.
     pub ready: bool,
     /// Why it waits: reason and message.
     pub waiting: Option<(String, String)>,
@@ -34,7 +34,7 @@ pub struct ContainerState {
 /// A pod's condition.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PodCondition {
-    /// Whether it is `True`.
+    /// True if its status is `True`.
     pub holds: bool,
     /// Its reason.
     pub reason: String,
@@ -55,9 +55,9 @@ pub struct ObservedPod {
     pub images: Shared<Vec<(String, String)>>,
     /// `status.phase`.
     pub phase: String,
-    /// Its address.
+    /// Its IP address.
     pub ip: String,
-    /// What its containers do, init containers first.
+    /// The states of its containers, init containers first.
     pub containers: Vec<ContainerState>,
     /// The condition Ready.
     pub ready: Option<PodCondition>,
@@ -66,7 +66,7 @@ pub struct ObservedPod {
 }
 
 impl ObservedPod {
-    /// What it was made for, as its annotations say.
+    /// What it was created for, by its annotations.
     #[must_use]
     pub fn made_for(&self) -> Option<MadeFor> {
         MadeFor::read(|key| self.meta.annotation(key))
@@ -84,14 +84,14 @@ impl ObservedPod {
         self.containers.iter().find(|c| c.name == name)
     }
 
-    /// Whether its condition Ready holds.
+    /// True if its condition Ready is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|c| c.holds)
     }
 }
 
-/// What is read of a pod: neither variables nor volumes, which are most of it.
+/// The parts of a pod that are read. Environment variables and volumes, which are most of it, are not.
 pub(super) const POD: Parts = Parts::Only(&[
     ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)]))])),
     (

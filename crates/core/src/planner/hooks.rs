@@ -1,5 +1,5 @@
-//! Where hooks stand in plans. A plan's steps are those of its recipe with the hooks of the list among them; as long as
-//! they have not begun they follow the list. Pure.
+//! Places hooks in plans. A plan's steps are those of its recipe, with the hooks of `updateStrategy.hooks` among them.
+//! As long as they have not started, they follow changes of that list. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -10,17 +10,17 @@ use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
 
 pub use crate::api::at_hook::{hook_of, point_of};
 
-/// The param that says how far a task goes: an index into `inPlace.steps`.
+/// The param that limits a task to a step of the rollout: an index into `inPlace.steps`.
 pub const STEP: &str = "step";
 
-/// Which hooks a plan has.
+/// The hooks of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookPlacement<'a> {
-    /// The list.
+    /// The hooks in the spec.
     pub hooks: &'a [Hook],
     /// The points at which they run.
     pub points: Vec<HookPoint>,
-    /// After which of `inPlace.steps` the rollout stops: an index into them.
+    /// After which of `inPlace.steps` the rollout stops: indices into them.
     pub stops: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ impl HookPlacement<'_> {
         self.hooks.iter().filter(move |hook| runs && hook.at == point)
     }
 
-    /// The steps of a recipe with these hooks among them. A recipe without a place for a hook goes without it.
+    /// The steps of a recipe with these hooks among them. Hooks for which the recipe has no place are left out.
     #[must_use]
     pub fn among(&self, steps: &[Step]) -> Vec<Step> {
         let mut all: Vec<Step> = self.at(HookPoint::BeforeRollout).filter_map(of_list).collect();
@@ -60,7 +60,7 @@ impl HookPlacement<'_> {
         all
     }
 
-    /// The nodes of each step, and what comes after them.
+    /// Adds the update of each step's nodes, and the hooks after it.
     fn stop(&self, update: &Step, all: &mut Vec<Step>) {
         if self.at(HookPoint::AfterStep).next().is_none() {
             return;
@@ -82,7 +82,7 @@ impl HookPlacement<'_> {
         Recipe { name: recipe.name.clone(), tasks: self.among(&recipe.tasks) }
     }
 
-    /// Why a plan of this recipe would be too long with these hooks, in a sentence, if it would.
+    /// Why a plan of this recipe would be too long with these hooks, in a sentence; `None` if it would not.
     #[must_use]
     pub fn too_long_for(&self, recipe: &Recipe) -> Option<String> {
         let count = self.among(&recipe.tasks).len();
@@ -101,16 +101,16 @@ impl HookPlacement<'_> {
         })
     }
 
-    /// Brings what has not begun of an active plan to the list: hooks that came are there, those that went are not. Whether
-    /// anything changed. `steps` are those of the plan's recipe.
+    /// Updates the tasks of an active plan that have not started to the current hooks: new hooks are added, and hooks
+    /// that no longer exist are removed. Returns true if anything changed. `steps`: those of the plan's recipe.
     pub fn bring_to(&self, plan: &mut Plan, steps: &[Step]) -> bool {
-        // What somebody cut short fails, and is not made whole.
+        // A plan that somebody truncated fails; it is not completed here.
         if plan.tasks.iter().enumerate().any(|(index, task)| task.id != task_id(&plan.id, index)) {
             return false;
         }
         let is_part = |task: &TaskRecord| TaskType::UpdateNodeSpecs.is(task) && task.params[STEP].is_u64();
         let is_core = |task: &&TaskRecord| !is_of_list(task) && !is_part(task);
-        // A recipe that is another by now says nothing of this plan.
+        // A recipe that has changed since does not describe this plan.
         let core = plan.tasks.iter().filter(is_core).map(|task| task.type_.as_str());
         if !plan.is_active() || !core.eq(steps.iter().map(|step| step.type_.as_str())) {
             return false;
@@ -118,11 +118,11 @@ impl HookPlacement<'_> {
         let begun = begun(plan);
         let mut rest = self.among(steps);
         let done = &plan.tasks[..begun];
-        // Everything up to the last that is done of the recipe itself is behind us, whatever hooks came in between.
+        // Everything up to the last started task of the recipe itself is over, whatever hooks came in between.
         let last = done.iter().rposition(|task| !is_of_list(task));
         if let Some(last) = last {
             let place = rest.iter().position(|step| is_same(step, &done[last])).map(|place| place + 1);
-            // Of a step that the rollout does not stop after any more it goes on with the next that moves any.
+            // If the rollout no longer stops after a step, it continues with the next task that updates nodes.
             let next = || {
                 rest.iter()
                     .position(|step| step.type_ == TaskType::UpdateNodeSpecs.as_str() && is_part(&done[last]))
@@ -136,7 +136,8 @@ impl HookPlacement<'_> {
     }
 }
 
-/// How many of a plan's tasks have begun. What was skipped before its turn has not; what was at its turn has.
+/// The number of a plan's tasks that have started. A task that was skipped ahead of its turn has not; one that was
+/// skipped in its turn has.
 #[must_use]
 pub fn begun(plan: &Plan) -> usize {
     let begun =
@@ -144,8 +145,8 @@ pub fn begun(plan: &Plan) -> usize {
     begun.map_or(0, |index| index + 1).max(plan.current().unwrap_or(plan.tasks.len()))
 }
 
-/// Puts these steps in the place of what has not begun; the record of one that was there already is kept. Whether anything
-/// changed.
+/// Replaces the tasks that have not started with these steps. A step that was there already keeps its record. Returns
+/// true if anything changed.
 pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
     let left = &plan.tasks[begun..];
     if left.len() == rest.len() && left.iter().zip(&rest).all(|(task, step)| is_same(step, task)) {
@@ -162,11 +163,11 @@ pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
     true
 }
 
-/// Whether a task is the one of this step.
+/// True if a task is that of this step.
 #[must_use]
 pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     let params = |params: &Value| params.as_object().cloned().unwrap_or_default();
-    // The wish that a node leaves is put in when the plan is made.
+    // `removalID` is added when the plan is created.
     let bare = |mut params: Map<String, Value>| {
         params.remove("removalID");
         params
@@ -174,7 +175,7 @@ pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     step.type_ == task.type_ && bare(step.params.clone()) == bare(params(&task.params))
 }
 
-/// The step of a hook; `None` where it does not say what it does, which the API server refuses.
+/// The step of a hook; `None` if it has no action or several, which the API server rejects.
 #[must_use]
 pub fn of_list(hook: &Hook) -> Option<Step> {
     let params = json!({"hook": hook.name, "at": hook.at});
@@ -182,19 +183,21 @@ pub fn of_list(hook: &Hook) -> Option<Step> {
     Some(Step { type_: hook.action()?.task_type().to_owned(), params })
 }
 
-/// Whether a task is one of the list. A recipe of one's own may have such tasks, too, which stay where they are.
+/// True if a task comes from the hooks in the spec. A custom recipe may have tasks of hooks as well; they stay where
+/// they are.
 #[must_use]
 pub fn is_of_list(task: &TaskRecord) -> bool {
     task.params["hook"].is_string() && task.params["at"].is_string()
 }
 
-/// Whether a plan has a task of the list at this point that is not over.
+/// True if a plan has a hook at this point that has not ended.
 #[must_use]
 pub fn is_left_at(plan: &Plan, point: HookPoint) -> bool {
     plan.tasks.iter().any(|task| !task.state.is_over() && is_of_list(task) && point_of(task) == Some(point))
 }
 
-/// The step that a fleet's plan is at, or stops after: an index into `inPlace.steps`. `None` where it goes through to the end.
+/// The step that a fleet's plan carries out, or stops after: an index into `inPlace.steps`. `None` if its current task
+/// is not limited to a step.
 #[must_use]
 pub fn step_of(plan: &Plan) -> Option<usize> {
     let task = plan.current_task().filter(|_| plan.is_active())?;

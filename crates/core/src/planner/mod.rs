@@ -1,4 +1,4 @@
-//! What should happen: pure functions from what was observed to what is to be done. No I/O, no clock.
+//! The planner: pure functions from what was observed to what has to be done. No I/O, no clock.
 
 pub mod fleet;
 pub mod hooks;

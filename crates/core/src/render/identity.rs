@@ -1,4 +1,4 @@
-//! Who an object belongs to: what is added to a rendered template for one node, and to a Service for one
+//! What an object belongs to: the labels and owner references that are added to the rendered objects of a node or a
 //! fleet. Selectors use only labels that never change.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::api::{DeletionPolicy, TemplateMeta};
 /// A StatefulNode as the owner of its child objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeIdentity {
-    /// The node's name, which is its StatefulSet's and its headless Service's too.
+    /// The node's name, which its StatefulSet and its headless Service have as well.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
@@ -27,7 +27,7 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Windlass's own labels of everything that belongs to the node, its pod included.
+    /// Windlass's own labels for all objects of the node, including its pod.
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
         let Self { name: _, namespace: _, uid: _, deployment, set, metadata: _ } = self;
@@ -58,18 +58,18 @@ impl NodeIdentity {
 /// A NodeDeployment as the owner of its child objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetIdentity {
-    /// The fleet's name, which is its Service's too.
+    /// The fleet's name, which its Service has as well.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
     /// Its UID.
     pub uid: String,
-    /// Whether its children outlive it.
+    /// Determines whether its children outlive it.
     pub deletion_policy: DeletionPolicy,
 }
 
 impl FleetIdentity {
-    /// Windlass's own labels of what belongs to the fleet as a whole.
+    /// Windlass's own labels for the objects of the fleet as a whole.
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
@@ -78,7 +78,7 @@ impl FleetIdentity {
         ])
     }
 
-    /// The references from a child object to the fleet: none where children outlive it.
+    /// The owner references from a child object to the fleet; none if its children outlive it.
     #[must_use]
     pub fn owner_references(&self) -> Vec<Value> {
         match self.deletion_policy {

@@ -1,5 +1,6 @@
-//! The labels and annotations of child objects. Those from `template.metadata` apply at once; the child
-//! remembers which they were, so that one removed there is removed here, and a stranger's stays.
+//! The labels and annotations of child objects. Those from `template.metadata` apply at once. The child records which
+//! they are, so that a key that is removed from the template is removed from the child, and a key that somebody else
+//! set stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +27,8 @@ impl Applied {
         Self { labels: labels.keys().cloned().collect(), annotations: annotations.keys().cloned().collect() }
     }
 
-    /// An annotation that cannot be read names nothing: a key too many stays, and nothing of a stranger's
-    /// is removed.
+    /// Reads the record from a child's annotations. If it cannot be read, it is empty: a key may stay that should go,
+    /// but no key of somebody else is removed.
     fn recorded_on(annotations: &PackedTexts) -> Self {
         annotations
             .get(ANNOTATION_APPLIED_METADATA)
@@ -42,7 +43,7 @@ impl Applied {
     }
 }
 
-/// `template.metadata` without the keys that are Windlass's own, which it may not set.
+/// `template.metadata` without Windlass's own keys, which it may not set.
 #[must_use]
 pub fn without_own_keys(metadata: &TemplateMeta) -> TemplateMeta {
     let TemplateMeta { labels, annotations } = metadata;
@@ -52,8 +53,8 @@ pub fn without_own_keys(metadata: &TemplateMeta) -> TemplateMeta {
     TemplateMeta { labels: users(labels), annotations: users(annotations) }
 }
 
-/// What of a child's labels and annotations came from `template.metadata`. A node's executor knows the
-/// fleet's template by this alone.
+/// Those of a child's labels and annotations that came from `template.metadata`. This is all that a node's controller
+/// knows of the fleet's template.
 #[must_use]
 pub fn applied_metadata(labels: &PackedTexts, annotations: &PackedTexts) -> TemplateMeta {
     let applied = Applied::recorded_on(annotations);
@@ -70,7 +71,7 @@ pub fn applied_metadata(labels: &PackedTexts, annotations: &PackedTexts) -> Temp
     })
 }
 
-/// The labels and annotations of a new child: `template.metadata`'s, under Windlass's own.
+/// The labels and annotations of a new child: those of `template.metadata`, overridden by Windlass's own.
 #[must_use]
 pub fn new_child_metadata(wanted: &TemplateMeta, own: &TemplateMeta) -> TemplateMeta {
     let wanted = without_own_keys(wanted);
@@ -93,7 +94,7 @@ pub struct MetadataChange {
 }
 
 impl MetadataChange {
-    /// Whether there is nothing to change.
+    /// True if there is nothing to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { labels, annotations } = self;
@@ -114,8 +115,8 @@ impl MetadataChange {
     }
 }
 
-/// What brings an existing child's labels and annotations to `template.metadata` (`wanted`) and to
-/// Windlass's own (`own`). What neither of them ever set stays as it is.
+/// The change that brings an existing child's labels and annotations to `template.metadata` (`wanted`) and to
+/// Windlass's own (`own`). Keys that neither of them ever set are not changed.
 #[must_use]
 pub fn metadata_change(
     wanted: &TemplateMeta,

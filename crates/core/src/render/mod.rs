@@ -1,6 +1,5 @@
-//! The Kubernetes objects that a node and a fleet consist of, from their specs: pod template, StatefulSet,
-//! Services and their metadata. Pure, and in raw JSON: a typed struct would drop the fields that it does
-//! not know.
+//! Renders the Kubernetes objects of a node and a fleet from their specs: pod template, StatefulSet, Services and their
+//! metadata. Pure, and in raw JSON: a typed struct would drop the fields that it does not know.
 
 pub mod identity;
 pub mod metadata;

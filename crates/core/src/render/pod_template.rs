@@ -1,5 +1,5 @@
-//! The pod template that a node should run, without the node's identity: the same for each node of a
-//! fleet at one revision, so that its hash is too.
+//! The pod template that a node should run, without the node's identity. It is the same for each node of a fleet at one
+//! revision, and so is its hash.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,26 @@ use crate::revision::template::{main_container, remove_own_keys, set_image};
 const READYZ: &str = "/readyz";
 /// The name of the sidecar's port.
 const SIDECAR_PORT: &str = "windlass";
-/// Seconds between two readiness probes: how long a node that was marked ready still waits for traffic.
+/// The seconds between two readiness probes: a node that was marked as ready waits at most this long for traffic.
 const PROBE_SECONDS: i32 = 2;
 
-/// What an embedding platform adds. The default adds nothing.
+/// What a platform that embeds Windlass adds. The default adds nothing.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RenderOptions {
-    /// Annotations of every pod. They win over the template's, and are part of the pod template hash: a
-    /// change of them rolls out as `OperatorDrift`. Keys under `windlass.dev/` are ignored.
+    /// Annotations of every pod. They override the template's, and are part of the pod template hash: a change of them
+    /// rolls out as `OperatorDrift`. Keys under `windlass.dev/` are ignored.
     pub pod_annotations: BTreeMap<String, String>,
 }
 
 /// Why a spec cannot be rendered.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RenderError {
-    /// A part of the template is not what it has to be.
+    /// A part of the template is missing or has the wrong type.
     #[error("{field} has to be {expected}")]
     Malformed {
         /// The field's path in the node's spec.
         field: String,
-        /// What it has to be.
+        /// What is expected.
         expected: &'static str,
     },
     /// The template has no container.
@@ -42,7 +42,7 @@ pub enum RenderError {
     /// The main container does not exist.
     #[error("mainContainer is {name:?}, but podTemplate.spec.containers has no container of that name")]
     NoMainContainer {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
     /// A container has the name of the injected sidecar.
@@ -55,8 +55,8 @@ pub enum RenderError {
     },
 }
 
-/// The pod template that a node should run, without its identity. `restarted_at` is the restart that the
-/// node last obeyed, as it was written.
+/// The pod template that a node should run, without its identity. `restarted_at` is the node's latest restart, as it
+/// was written.
 pub fn pod_template(
     spec: &StatefulNodeSpec,
     restarted_at: Option<&str>,
@@ -67,13 +67,13 @@ pub fn pod_template(
         main_container: asked,
         pod_template,
         sidecar,
-        // Beside the pod template in the StatefulSet, or in the Service.
+        // In the StatefulSet next to the pod template, or in the Service.
         volume_claim_templates: _,
         volume_claim_retention: _,
         ports: _,
         service_annotations: _,
         suspend: _,
-        // Said to the executor.
+        // Only for the node's controller.
         progress_deadline_seconds: _,
         granted_hash: _,
         grant_id: _,
@@ -105,7 +105,7 @@ fn malformed(field: &str, expected: &'static str) -> RenderError {
     RenderError::Malformed { field: field.to_owned(), expected }
 }
 
-/// The parts that rendering goes into. The API server judges all others.
+/// Checks the parts that rendering reads. The API server validates all others.
 fn check_shape(template: &Value) -> Result<(), RenderError> {
     if !template.is_object() {
         return Err(malformed("podTemplate", "an object"));
@@ -148,8 +148,8 @@ fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
             return Err(RenderError::SidecarNameTaken { field });
         }
     }
-    // First, for init containers start in order: it answers while the user's own still run, which may take
-    // hours (a restore), and ends after them all.
+    // First, because init containers start in order: the sidecar answers while the user's own init containers still
+    // run, which may take hours (a restore), and ends after all of them.
     let mut all = vec![sidecar_container(sidecar)];
     all.extend(containers(template, "initContainers").cloned());
     template["spec"]["initContainers"] = Value::Array(all);
@@ -157,7 +157,7 @@ fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
 }
 
 fn sidecar_container(sidecar: &Sidecar) -> Value {
-    // How the operator reaches the sidecar applies at once, so nothing of it may be in the pod.
+    // A change of how the operator reaches the sidecar applies at once, so these fields may not be in the pod.
     let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
     let bind = format!("0.0.0.0:{port}");
     let args: Vec<&str> =
@@ -172,8 +172,8 @@ fn sidecar_container(sidecar: &Sidecar) -> Value {
             "httpGet": {"path": READYZ, "port": port},
             "periodSeconds": PROBE_SECONDS,
         },
-        // All that the Pod Security level "restricted" asks of a container and that no pod-level field can
-        // say; a server of a few paths needs none of it.
+        // What the Pod Security level "restricted" requires of a container and no pod-level field can set. The sidecar
+        // is a small server that needs none of these privileges.
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
     });
     if !resources.is_null() {

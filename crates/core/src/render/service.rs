@@ -38,8 +38,8 @@ pub fn headless_service(identity: &NodeIdentity, spec: &StatefulNodeSpec) -> Val
     service
 }
 
-/// What a user asks for in the metadata of a node's headless Service: `template.metadata`, and
-/// `serviceAnnotations`, which win. Both are recorded as applied, so that both can be taken back.
+/// The user's metadata for a node's headless Service: `template.metadata`, overridden by `serviceAnnotations`. Both are
+/// recorded as applied, so that both can be removed again.
 #[must_use]
 pub fn headless_service_metadata(identity: &NodeIdentity, spec: &StatefulNodeSpec) -> TemplateMeta {
     let mut metadata = identity.metadata.clone();
@@ -47,8 +47,7 @@ pub fn headless_service_metadata(identity: &NodeIdentity, spec: &StatefulNodeSpe
     metadata
 }
 
-/// The Service in front of a fleet's active set. `metadata` is what users ask for in its labels and
-/// annotations.
+/// The Service in front of a fleet's active set. `metadata`: the user's labels and annotations.
 #[must_use]
 pub fn fleet_service(
     identity: &FleetIdentity,
@@ -90,7 +89,7 @@ pub fn fleet_selector(deployment: &str, set: &SetName) -> BTreeMap<String, Strin
     ])
 }
 
-/// `/spec/ports` of a Service. What a user left open is the API server's to fill in.
+/// `/spec/ports` of a Service. The API server fills in the defaults.
 #[must_use]
 pub fn service_ports(ports: &[Port]) -> Value {
     json!(ports)

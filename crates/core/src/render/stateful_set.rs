@@ -10,10 +10,11 @@ use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
 use crate::revision::{main_container, main_image};
 
-/// How many of its own revisions a StatefulSet keeps: the running one, the wanted one, and one to spare.
+/// How many of its own revisions a StatefulSet keeps: the running one, the desired one, and a spare.
 pub const REVISION_HISTORY_LIMIT: i64 = 3;
 
-/// Claims outlive a StatefulSet, and its replicas. Whether they go with their node is for the executor to see to.
+/// The policy under which claims outlive a StatefulSet and its replicas. The node's controller takes care of whether
+/// they are deleted with their node.
 #[must_use]
 pub fn claim_retention() -> Value {
     json!({"whenDeleted": "Retain", "whenScaled": "Retain"})
@@ -39,10 +40,10 @@ pub fn stateful_set(
         // In the Service.
         ports: _,
         service_annotations: _,
-        // The executor gives claims an owner by itself: the StatefulSet's own policy would delete them
+        // The node's controller makes the node an owner of its claims: the StatefulSet's own policy would delete them
         // whoever deletes the StatefulSet.
         volume_claim_retention: _,
-        // Said to the executor.
+        // Only for the node's controller.
         progress_deadline_seconds: _,
         granted_hash: _,
         grant_id: _,
@@ -89,7 +90,7 @@ pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &PodTemplateHash
     }
 }
 
-/// What a node's pods are made for at this hash.
+/// What a node's pods are created for at this hash.
 #[must_use]
 pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> MadeFor {
     MadeFor {
@@ -101,8 +102,8 @@ pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> MadeFor {
     }
 }
 
-/// What stands at `/spec/template` of a node's StatefulSet: the rendered template with the node's labels, and with what
-/// its pods are made for. Without the latter it is what earlier versions of Windlass wrote.
+/// `/spec/template` of a node's StatefulSet: the rendered template with the node's labels, and with annotations of what
+/// its pods are created for. Without the annotations it is what earlier versions of Windlass wrote.
 #[must_use]
 pub fn stateful_set_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
     let mut template = template.clone();
@@ -118,8 +119,7 @@ fn add<'a>(template: &mut Value, field: &str, texts: impl Iterator<Item = (&'a s
     let texts = texts.map(|(key, value)| (key.to_owned(), Value::from(value)));
     let mut at = template;
     for key in ["metadata", field] {
-        // Only a template that was not rendered has something else than an object here; the API server
-        // would refuse it.
+        // Only a template that was not rendered has something else than an object here; the API server would reject it.
         if !at.is_object() {
             *at = Value::Object(Map::new());
         }

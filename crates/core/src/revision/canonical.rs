@@ -1,16 +1,16 @@
-//! The canonical form of a pod template, and of all that a rollout hash covers: equal for content that
-//! means the same to Kubernetes, different for anything else. The rules are below, each where it is kept;
-//! changing one is a new version of the hash.
+//! The canonical form of a pod template, and of all inputs of a rollout hash: equal for content that means the same to
+//! Kubernetes, different for anything else. Each rule is documented below, in the code that implements it. Changing a
+//! rule requires a new version of the hash.
 //!
-//! What a key means depends on where it stands (`limits` in `resources` holds quantities, as a node
-//! selector's key it is a word that a user chose), so the walk carries its place. It fills in no defaults
-//! and knows only the places that a rule speaks of: fields that Kubernetes adds later pass through.
+//! The meaning of a key depends on its place (`limits` in `resources` holds quantities; as a key of a node selector it
+//! is any word that a user chose), so the traversal keeps track of the place. It fills in no defaults and knows only
+//! the places that have rules: fields that Kubernetes adds later pass through.
 
 use serde_json::{Map, Number, Value};
 
 use super::{hex::hex, quantity};
 
-/// What the value as a whole is.
+/// The kind of the whole value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Root {
     /// A PodTemplateSpec.
@@ -19,7 +19,7 @@ pub enum Root {
     RolloutInputs,
 }
 
-/// Where the walk stands. A list's elements stand where the list does.
+/// The current place of the traversal. The elements of a list have the place of the list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
     RolloutInputs,
@@ -45,12 +45,12 @@ enum Place {
     /// Such a map, with quantities as values.
     Quantities,
     Quantity,
-    /// No rule speaks of it.
+    /// A place without a rule.
     Plain,
 }
 
-/// The canonical form: what is absent is left out, quantities and numbers have one text. Equal forms are
-/// equal [`Value`]s.
+/// The canonical form: values that mean the same as absence are left out, and equal quantities and numbers have one
+/// text. Equal forms are equal [`Value`]s.
 #[must_use]
 pub fn canonical(value: &Value, root: Root) -> Value {
     let place = match root {
@@ -145,17 +145,17 @@ impl Place {
         }
     }
 
-    /// Whether `{}` under this key says something that its absence does not.
+    /// True if `{}` under this key means something else than its absence.
     fn empty_object_speaks(self, key: &str) -> bool {
         match self {
-            // `emptyDir: {}`, `downwardAPI: {}`, and whatever source comes next.
+            // `emptyDir: {}`, `downwardAPI: {}`, and any source that is added later.
             Self::Volume | Self::ProjectedSource => true,
             // An empty selector selects everything, an absent one nothing.
             _ => matches!(key, "labelSelector" | "namespaceSelector"),
         }
     }
 
-    /// Whether `""` under this key says something that its absence does not.
+    /// True if `""` under this key means something else than its absence.
     fn empty_text_speaks(self, key: &str) -> bool {
         match self {
             Self::Chosen | Self::Quantities => true,
@@ -165,7 +165,7 @@ impl Place {
     }
 }
 
-/// Beyond 2^53 a float no longer tells neighbouring integers apart; it stays a float.
+/// Above 2^53 a float cannot represent every integer; it stays a float.
 const EXACT_FLOATS: f64 = 9_007_199_254_740_992.0;
 
 /// Numbers that are equal have one form, however they were written: `30.0` is `30`.
@@ -192,7 +192,7 @@ fn number_text(number: &Number) -> String {
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Object(fields) => {
-            // Sorted here and not by the map: a dependency may turn on serde_json's `preserve_order`.
+            // Sorted here and not by the map: a dependency may enable serde_json's `preserve_order`.
             let mut keys: Vec<&String> = fields.keys().collect();
             keys.sort_unstable();
             out.push('{');
@@ -223,7 +223,8 @@ fn write(value: &Value, out: &mut String) {
     }
 }
 
-/// JSON's shortest escapes. Written out here so that no dependency's taste is part of a hash.
+/// Writes a string with JSON's shortest escapes. They are implemented here so that no hash depends on how a dependency
+/// escapes.
 fn write_text(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {

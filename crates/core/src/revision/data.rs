@@ -1,4 +1,4 @@
-//! What of a spec belongs to a revision, as a ControllerRevision holds it.
+//! The part of a spec that belongs to a revision, as a ControllerRevision stores it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::api::stateful_node::no_claims;
 use crate::api::{Shared, Sidecar, StatefulNodeSpec};
 
-/// The part of a node's spec whose change is a new target, as it was written.
+/// The part of a node's spec whose change starts a rollout, as it was written.
 ///
-/// A field that this version does not know is an error and not ignored: a node would otherwise be rolled
-/// back to something that never ran.
+/// A field that this version does not know is an error: if it were ignored, a node would be rolled back to something
+/// that never ran.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RevisionData {
-    /// The main container's image; wins over the one in `pod_template`.
+    /// The main container's image; overrides the one in `pod_template`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
     /// The name of the main container; empty for the first.
@@ -35,12 +35,12 @@ pub struct RevisionData {
 pub struct RevisionSidecar {
     /// Its image.
     pub image: String,
-    /// Its port. Always stored: what ran must not move with a default of ours.
+    /// Its port. Always stored, so that a change of Windlass's default does not change it.
     pub port: i32,
     /// Its resources.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub resources: Value,
-    /// Its arguments. What an older version stored has none, nor the two that follow.
+    /// Its arguments. A revision that an older version stored has none, and neither of the two fields that follow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Its environment variables.
@@ -52,7 +52,7 @@ pub struct RevisionSidecar {
 }
 
 impl RevisionSidecar {
-    /// What of this sidecar is in the pod; `None` where it is no container of it.
+    /// The part of this sidecar that is in the pod; `None` if it is not a container of the pod.
     #[must_use]
     pub fn of(sidecar: &Sidecar) -> Option<Self> {
         let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
@@ -66,8 +66,8 @@ impl RevisionSidecar {
         })
     }
 
-    /// The sidecar of a node at this revision: how it is reached applies at once, and `live` (the fleet's template)
-    /// says it.
+    /// The sidecar of a node at this revision. How it is reached applies at once, and is taken from `live` (the fleet's
+    /// template).
     fn reached_as(self, live: Option<&Sidecar>) -> Sidecar {
         let Self { image, port, resources, args, env, volume_mounts } = self;
         let (url, token_secret) =
@@ -77,7 +77,7 @@ impl RevisionSidecar {
 }
 
 impl RevisionData {
-    /// What of this spec belongs to a revision.
+    /// The part of this spec that belongs to a revision.
     #[must_use]
     pub fn of(spec: &StatefulNodeSpec) -> Self {
         let StatefulNodeSpec {
@@ -86,12 +86,12 @@ impl RevisionData {
             pod_template,
             volume_claim_templates,
             sidecar,
-            // These apply at once: no pod is touched for them.
+            // These apply at once, without replacing a pod.
             volume_claim_retention: _,
             ports: _,
             service_annotations: _,
             progress_deadline_seconds: _,
-            // These are said to one node, not to a template.
+            // These are set on one node, not in a template.
             suspend: _,
             granted_hash: _,
             grant_id: _,
@@ -109,8 +109,9 @@ impl RevisionData {
         }
     }
 
-    /// The spec of a node at this revision: the revision, plus what applies at once, which `at_once` (the
-    /// fleet's live template) says. What is said to one node (`suspend`, `grantedHash`, `grantID`) is empty.
+    /// The spec of a node at this revision: the revision, plus the fields that apply at once, from `at_once` (the
+    /// fleet's live template). The fields that are set on one node (`suspend`, `grantedHash`, `grantID` and so on) are
+    /// empty.
     #[must_use]
     pub fn apply_to(&self, at_once: &StatefulNodeSpec) -> StatefulNodeSpec {
         let Self { image, main_container, pod_template, volume_claim_templates, sidecar } = self.clone();
@@ -134,7 +135,7 @@ impl RevisionData {
         } = at_once.clone();
         let sidecar = match sidecar {
             Some(of_revision) => Some(of_revision.reached_as(live_sidecar.as_ref())),
-            // One that is no container of the pod belongs to no revision, and applies at once.
+            // A sidecar that is not a container of the pod belongs to no revision, and applies at once.
             None => live_sidecar.filter(|live| !live.is_injected()),
         };
         StatefulNodeSpec {
@@ -160,11 +161,11 @@ impl RevisionData {
     /// What a ControllerRevision stores in `data`.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        // Strings, integers and JSON values: there is nothing in it that could fail to serialize.
+        // Strings, integers and JSON values: nothing in it can fail to serialize.
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// What a ControllerRevision stores in `data`, or a sentence that says why it cannot be read.
+    /// Reads what a ControllerRevision stores in `data`. The error is a sentence that says why it cannot be read.
     pub fn from_value(data: &Value) -> Result<Self, String> {
         let read = Self::deserialize(data).map_err(|error| error.to_string()).and_then(|read| {
             if read.pod_template.is_object() {

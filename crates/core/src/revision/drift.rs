@@ -1,5 +1,5 @@
-//! The difference between two templates as data: which fields, from what, to what. Bounded, since it ends
-//! up in messages and on terminals.
+//! The differences between two templates as data: which fields change, from what, to what. Their number and size are
+//! limited, since they are shown in messages and on terminals.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,19 +9,19 @@ use serde_json::{Map, Value};
 use super::canonical::{Root, canonical, to_bytes};
 use super::template;
 
-/// The most differences that are listed.
+/// The maximum number of differences that are listed.
 pub const MAX_DIFFERENCES: usize = 50;
-/// A value's text is cut after this many characters.
+/// A value's text is truncated after this many characters.
 pub const MAX_VALUE_CHARS: usize = 120;
 
 /// One field that differs. `Display` writes it as a sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Difference {
-    /// Where: `spec.containers[name=db].image`.
+    /// The field's path, for example `spec.containers[name=db].image`.
     pub path: String,
-    /// What it was, as JSON cut to [`MAX_VALUE_CHARS`]; `None` where it was not there.
+    /// The old value, as JSON truncated to [`MAX_VALUE_CHARS`]; `None` if the field is added.
     pub from: Option<String>,
-    /// What it is to be, as JSON cut to [`MAX_VALUE_CHARS`]; `None` where it is not to be there.
+    /// The new value, as JSON truncated to [`MAX_VALUE_CHARS`]; `None` if the field is removed.
     pub to: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How two pod templates differ; empty exactly when their hashes are equal. At most [`MAX_DIFFERENCES`].
+/// The differences between two pod templates; empty exactly when their hashes are equal. At most [`MAX_DIFFERENCES`].
 #[must_use]
 pub fn diff(from: &Value, to: &Value) -> Vec<Difference> {
     let form = |template: &Value| {
@@ -48,7 +48,7 @@ pub fn diff(from: &Value, to: &Value) -> Vec<Difference> {
     diff_canonical(&form(from), &form(to))
 }
 
-/// How two values differ, as they are written. At most [`MAX_DIFFERENCES`].
+/// The differences between two values, as they are written. At most [`MAX_DIFFERENCES`].
 #[must_use]
 pub fn between(from: &Value, to: &Value) -> Vec<Difference> {
     diff_canonical(from, to)
@@ -61,7 +61,7 @@ pub fn summary(differences: &[Difference], limit: usize) -> String {
     let line = shown.join("; ");
     match differences.len() - shown.len() {
         0 => line,
-        // The list itself may have been cut.
+        // The list itself may have been truncated.
         more if differences.len() == MAX_DIFFERENCES => format!("{line}; and at least {more} more"),
         more => format!("{line}; and {more} more"),
     }
@@ -119,7 +119,7 @@ impl Found {
                 None => self.compare(&format!("{path}[name={name}]"), None, Some(value)),
             }
         }
-        // Order counts: init containers run in it, and a later variable may use an earlier one.
+        // The order matters: init containers run in that order, and a variable may use an earlier one.
         if before != after {
             let path = format!("{path} (order)");
             self.push(&path, Some(cut(&before.join(", "))), Some(cut(&after.join(", "))));
@@ -133,7 +133,7 @@ impl Found {
     }
 }
 
-/// The elements with their names, where each has one of its own.
+/// The elements with their names, if each has a name that no other has.
 fn named(elements: &[Value]) -> Option<Vec<(&str, &Value)>> {
     let named: Vec<(&str, &Value)> =
         elements.iter().map(|e| Some((e.get("name")?.as_str()?, e))).collect::<Option<_>>()?;

@@ -1,5 +1,6 @@
-//! The two hashes: of what should run on a node, and of everything whose change is a new target. Each
-//! carries the version of the algorithm that made it, and a recorded one is compared under its own.
+//! The two hashes: the pod template hash, of what should run on a node, and the rollout hash, of every input whose
+//! change starts a rollout. Each contains the version of its algorithm, and a recorded hash is compared under its own
+//! version.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ pub use super::hex::hex;
 pub enum HashVersion {
     /// SHA-256 over the canonical form in [`canonical`](super::canonical).
     V1,
-    /// One that might follow, for tests of what an algorithm does to hashes that are written down.
+    /// A hypothetical next version, for tests of how a new algorithm affects recorded hashes.
     #[cfg(any(test, feature = "test-fixtures"))]
     V2,
 }
@@ -25,13 +26,13 @@ thread_local! {
     static HAS_SECOND: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// From now on this thread is a version of Windlass that has a second algorithm, or not.
+/// Determines whether this thread acts as a version of Windlass that has a second algorithm.
 #[cfg(any(test, feature = "test-fixtures"))]
 pub fn have_second_version(has: bool) {
     HAS_SECOND.set(has);
 }
 
-/// Does something as a version of Windlass that has a second algorithm.
+/// Runs a closure as a version of Windlass that has a second algorithm.
 #[cfg(any(test, feature = "test-fixtures"))]
 pub fn with_second_version<T>(act: impl FnOnce() -> T) -> T {
     have_second_version(true);
@@ -41,7 +42,7 @@ pub fn with_second_version<T>(act: impl FnOnce() -> T) -> T {
 }
 
 impl HashVersion {
-    /// Every algorithm of which hashes may be recorded, the oldest first.
+    /// All algorithms of which hashes may be recorded, the oldest first.
     #[must_use]
     pub fn known() -> &'static [Self] {
         #[cfg(any(test, feature = "test-fixtures"))]
@@ -57,7 +58,7 @@ impl HashVersion {
         Self::known().last().copied().unwrap_or(Self::V1)
     }
 
-    /// What its hashes begin with.
+    /// The prefix of its hashes.
     fn prefix(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -66,7 +67,7 @@ impl HashVersion {
         }
     }
 
-    /// `what` keeps the two kinds of hash apart, whatever is hashed.
+    /// Hashes a canonical form. `what` keeps the two kinds of hash apart, whatever is hashed.
     pub(super) fn hash(self, what: &str, canonical: &Value) -> String {
         let prefix = self.prefix();
         let mut hasher = Sha256::new();
@@ -76,8 +77,8 @@ impl HashVersion {
     }
 }
 
-/// The hash of what should run on a node: of a rendered pod template. Labels of Windlass's own are not
-/// part of it, so it is the same before and after a node's identity is added.
+/// The hash of a rendered pod template: of what should run on a node. Windlass's own labels are not part of it, so it
+/// is the same before and after a node's identity is added.
 #[must_use]
 pub fn pod_template_hash(rendered: &Value) -> PodTemplateHash {
     pod_template_hash_under(HashVersion::newest(), rendered)

@@ -1,5 +1,5 @@
-//! One content under every algorithm that this version of Windlass knows. What is recorded is compared under the algorithm
-//! that recorded it: a new algorithm moves no hash that is written down anywhere, and restarts nothing.
+//! The hashes of one content under every algorithm that this version of Windlass knows. A recorded hash is compared
+//! under its own algorithm, so a new algorithm changes no recorded hash and restarts nothing.
 
 use super::hash::HashVersion;
 
@@ -31,7 +31,7 @@ impl<H: Clone + PartialEq> Hashes<H> {
         Self { newest: under(HashVersion::newest()), older: older.map(|version| under(*version)).collect() }
     }
 
-    /// The one for what was never recorded.
+    /// The hash under the newest algorithm, for content that was never recorded.
     #[must_use]
     pub fn newest(&self) -> &H {
         &self.newest
@@ -46,14 +46,14 @@ impl<H: Clone + PartialEq> Hashes<H> {
         self.older.is_empty()
     }
 
-    /// Whether a hash that is recorded somewhere is that of this content, under the algorithm that made it.
+    /// True if a recorded hash is that of this content, under the algorithm of that hash.
     #[must_use]
     pub fn is(&self, recorded: &H) -> bool {
         self.iter().any(|hash| hash == recorded)
     }
 
-    /// The hash by which this content is called: the one under which it is recorded, the oldest where it is under several,
-    /// and a new one where it is under none.
+    /// The hash that identifies this content: the recorded one, the oldest if several are recorded, and the newest if
+    /// none is.
     #[must_use]
     pub fn called(&self, is_recorded: impl Fn(&H) -> bool) -> &H {
         if self.are_of_one_algorithm() {
@@ -62,7 +62,7 @@ impl<H: Clone + PartialEq> Hashes<H> {
         self.iter().rev().find(|hash| is_recorded(hash)).unwrap_or(self.newest())
     }
 
-    /// The same, of a few records of which the first that is of this content counts.
+    /// The first of some recorded hashes that is of this content, or the newest hash if none of them is.
     #[must_use]
     pub fn first_of(&self, recorded: impl IntoIterator<Item = H>) -> H {
         if self.are_of_one_algorithm() {

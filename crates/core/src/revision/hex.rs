@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Hexadecimal digits.
 
 /// Bytes as lower-case hex digits, two each.
 #[must_use]

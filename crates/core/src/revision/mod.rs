@@ -1,6 +1,6 @@
-//! What a template amounts to, independent of how it is written: its canonical form, the two hashes over
-//! it, the immutable revisions that a rollout targets, and the difference between two of them as data.
-//! Pure: no I/O, no clock, no knowledge of what runs.
+//! Templates, independent of how they are written: the canonical form, the two hashes of it, the immutable revisions
+//! that a rollout targets, and the differences between two revisions as data. Pure: no I/O, no clock, no knowledge of
+//! what runs.
 
 pub mod canonical;
 mod data;

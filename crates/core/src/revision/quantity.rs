@@ -1,17 +1,17 @@
-//! One text for each Kubernetes quantity: `1000m` and `1`, `1Gi` and `1024Mi` are the same amount. Amounts
-//! that the API server would cap (from 2^63) or round (below `1n`) are told apart all the same.
+//! Normalises Kubernetes quantities to one text for each amount: `1000m` and `1`, `1Gi` and `1024Mi` are the same
+//! amount. Amounts that the API server would cap (from 2^63) or round (below `1n`) still get different texts.
 
-/// The most significant digits that are read. With the largest binary suffix (2^60) the amount still fits
-/// into 128 bits; what has more digits is compared as text.
+/// The maximum number of significant digits. With the largest binary suffix (2^60) the amount still fits into 128 bits;
+/// a quantity with more digits is compared as text.
 const MAX_DIGITS: usize = 18;
-/// The largest decimal exponent that is read, either way.
+/// The maximum of the decimal exponent's absolute value.
 const MAX_EXPONENT: i32 = 999;
 
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const LARGE: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
 const SMALL: [&str; 4] = ["", "m", "u", "n"];
 
-/// The one text of this amount, or `None` where the text is no quantity.
+/// The normalised text of an amount; `None` if the text is not a quantity, or has too many digits.
 pub(super) fn normalised(text: &str) -> Option<String> {
     let text = text.trim();
     let (negative, unsigned) = match text.strip_prefix('-') {
@@ -65,8 +65,8 @@ fn scale(suffix: &str) -> Option<(usize, i32)> {
     (-MAX_EXPONENT..=MAX_EXPONENT).contains(&exponent).then_some((0, exponent))
 }
 
-/// `amount * 10^exponent` as a whole number with a suffix, in as few digits as can be: people read these in
-/// a diff.
+/// `amount * 10^exponent` as a whole number with a suffix, in as few digits as possible, since people read it in a
+/// diff.
 fn written(mut amount: u128, mut exponent: i32) -> String {
     while amount.is_multiple_of(10) {
         amount /= 10;
@@ -104,7 +104,7 @@ fn binary(amount: u128, exponent: i32) -> Option<(u128, &'static str)> {
     Some((whole >> (10 * (index + 1)), BINARY[index]))
 }
 
-/// `amount * 10^exponent`, where that is whole and fits.
+/// `amount * 10^exponent`, if that is a whole number and fits.
 fn shifted(amount: u128, exponent: i32) -> Option<u128> {
     amount.checked_mul(10u128.checked_pow(u32::try_from(exponent).ok()?)?)
 }
@@ -217,7 +217,7 @@ mod tests {
             y in prop::sample::select(vec!["n", "u", "m", "", "k", "M", "e6", "G", "Ki", "Mi", "Gi"]),
             scale in prop::sample::select(vec![1u64, 1000, 1024]),
         ) {
-            // A common factor, so that equal amounts are met often.
+            // With a common factor, amounts are often equal.
             for (a, b) in [(a, b), (a, a * scale)] {
                 let (one, other) = (normalised(&format!("{a}{x}")), normalised(&format!("{b}{y}")));
                 prop_assert!(one.is_some());

@@ -1,4 +1,4 @@
-//! What revisions are called, and which ones may go.
+//! The names of revisions, and which of them may be deleted.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use sha2::{Digest, Sha256};
 use super::hex::hex;
 use crate::api::{RevisionName, RolloutHash};
 
-/// The name of the ControllerRevision for this rollout hash of this fleet. The fleet's UID keeps it from
-/// meeting one that a deleted fleet of the same name has left.
+/// The name of the ControllerRevision for this rollout hash of this fleet. The fleet's UID is part of it, so that it
+/// does not conflict with a revision that a deleted fleet of the same name left behind.
 #[must_use]
 pub fn revision_name(deployment: &str, uid: &str, rollout_hash: &RolloutHash) -> RevisionName {
     let digest = hex(&Sha256::digest(format!("{uid}{rollout_hash}")));
     RevisionName::of(deployment, &digest[..10])
 }
 
-/// A ControllerRevision that exists, as far as pruning cares.
+/// An existing ControllerRevision, as far as pruning needs it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StoredRevision {
     /// Its name.

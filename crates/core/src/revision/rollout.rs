@@ -1,4 +1,4 @@
-//! The hash of everything whose change is a new target, and what a rollout from one revision to another changes.
+//! The hash of every input whose change starts a rollout, and the differences between two revisions.
 
 use serde_json::{Map, Value};
 
@@ -10,8 +10,8 @@ use super::hashes::Hashes;
 use super::template;
 use crate::api::{RolloutHash, StatefulNodeSpec};
 
-/// The hash of everything whose change is a new target. `build_id` is the fleet's `unsafeCustomBuildID`,
-/// empty where it is not set.
+/// The hash of every input whose change starts a rollout. `build_id` is the fleet's `unsafeCustomBuildID`, empty if it
+/// is not set.
 #[must_use]
 pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> RolloutHash {
     RevisionData::of(spec).rollout_hash(build_id)
@@ -24,8 +24,8 @@ pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &
     RolloutHash::computed(version.hash("rollout", &inputs))
 }
 
-/// The named inputs of a rollout hash, in one form for what can be written in two: an image override is
-/// where it goes, the main container has its name.
+/// The named inputs of a rollout hash. What can be written in two ways has one form: an image override is applied to
+/// its container, and the main container has its name.
 fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     let RevisionData { image, main_container, pod_template, volume_claim_templates, sidecar } = data;
     let mut inputs = Map::new();
@@ -33,14 +33,15 @@ fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     template::remove_own_keys(&mut template);
     let main = template::main_container(main_container, pod_template).unwrap_or_default();
     if !image.is_empty() && !template::set_image(&mut template, main, image) {
-        // Such a spec cannot be rendered; its hash still has to tell it from others.
+        // Such a spec cannot be rendered, but its hash still has to differ from others.
         inputs.insert("image".to_owned(), image.as_str().into());
     }
     inputs.insert("mainContainer".to_owned(), main.into());
     inputs.insert("podTemplate".to_owned(), template);
     inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
     if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
-        // What is empty is absent in the canonical form: who sets none of these hashes as before there were any.
+        // Empty values are absent in the canonical form: without these fields, a sidecar hashes as it did before they
+        // existed.
         let sidecar = serde_json::json!({
             "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
         });
@@ -51,20 +52,20 @@ fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
 }
 
 impl RevisionData {
-    /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty where it is not set).
+    /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty if it is not set).
     #[must_use]
     pub fn rollout_hash(&self, build_id: &str) -> RolloutHash {
         rollout_hash_under(HashVersion::newest(), self, build_id)
     }
 
-    /// The rollout hashes of this revision, under every algorithm that is known.
+    /// The rollout hashes of this revision, under every known algorithm.
     #[must_use]
     pub fn rollout_hashes(&self, build_id: &str) -> Hashes<RolloutHash> {
         Hashes::of(|version| rollout_hash_under(version, self, build_id))
     }
 
-    /// What a rollout from this revision to another changes. Empty exactly when their rollout hashes are
-    /// equal under one build ID.
+    /// The differences between this revision and another. Empty exactly when their rollout hashes are equal under one
+    /// build ID.
     #[must_use]
     pub fn diff(&self, to: &Self) -> Vec<Difference> {
         let form = |data| canonical(&rollout_inputs(data, ""), Root::RolloutInputs);

@@ -1,19 +1,19 @@
-//! What Windlass reads off a pod template, and the two things that it changes in one: the image override
-//! is applied, and keys that are Windlass's own are left out.
+//! What Windlass reads from a pod template, and the two changes that it makes to one: it applies the image override,
+//! and removes Windlass's own keys.
 
 use serde_json::Value;
 
 use crate::api::StatefulNodeSpec;
 use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX};
 
-/// Whether a label or annotation is Windlass's own, and so never a user's.
+/// True if a label or annotation is Windlass's own, and so never a user's.
 #[must_use]
 pub fn is_own_key(key: &str) -> bool {
     key.starts_with(OWN_PREFIX) || key == LABEL_MANAGED_BY
 }
 
-/// The name of the main container: the one that is asked for, else the first. `None` where no name is
-/// asked for and there is no container with a name. The name that is asked for need not exist.
+/// The name of the main container: `asked` or, if that is empty, the name of the first container. `None` if that
+/// container is missing or has no name. A container with the name `asked` need not exist.
 #[must_use]
 pub fn main_container<'a>(asked: &'a str, pod_template: &'a Value) -> Option<&'a str> {
     if asked.is_empty() {
@@ -23,7 +23,7 @@ pub fn main_container<'a>(asked: &'a str, pod_template: &'a Value) -> Option<&'a
     }
 }
 
-/// The image that a node's main container is to run; `None` where none is stated.
+/// The image that a node's main container should run; `None` if none is specified.
 #[must_use]
 pub fn main_image(spec: &StatefulNodeSpec) -> Option<&str> {
     if !spec.image.is_empty() {
@@ -32,14 +32,14 @@ pub fn main_image(spec: &StatefulNodeSpec) -> Option<&str> {
     image_of(&spec.pod_template, main_container(&spec.main_container, &spec.pod_template)?)
 }
 
-/// The image of this container of a pod template, or of a pod; `None` where there is none.
+/// The image of this container of a pod template, or of a pod; `None` if there is none.
 #[must_use]
 pub fn image_of<'a>(pod_template: &'a Value, container: &str) -> Option<&'a str> {
     let found = containers(pod_template)?.iter().find(|c| is_named(c, container))?;
     found.get("image")?.as_str().filter(|image| !image.is_empty())
 }
 
-/// Sets the image of this container. Answers whether it was found.
+/// Sets the image of this container. Returns false if the container was not found.
 pub fn set_image(pod_template: &mut Value, container: &str, image: &str) -> bool {
     let found = pod_template
         .pointer_mut("/spec/containers")
@@ -55,8 +55,7 @@ pub fn set_image(pod_template: &mut Value, container: &str, image: &str) -> bool
     }
 }
 
-/// Removes the labels and annotations that are Windlass's own, but for the restart, which is there to
-/// change what runs.
+/// Removes Windlass's own labels and annotations, except for the restart, which is there to change what runs.
 pub fn remove_own_keys(pod_template: &mut Value) {
     if let Some(labels) = pod_template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.retain(|key, _| !is_own_key(key));

@@ -1,4 +1,4 @@
-//! What is done to a plan from outside, at any time and in any order.
+//! Operations on a plan from outside the executor, at any time and in any order.
 
 use chrono::TimeDelta;
 use futures::FutureExt;

@@ -1,5 +1,4 @@
-//! A run that is cut short at any instant, and begun again from what was persisted, ends as a run that
-//! was never cut short.
+//! A run that crashes at any step, and starts again from what was persisted, ends like a run that never crashed.
 
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use serde_json::Value;
 use super::tasks::{Fuse, Put, SharedWorld, any_put, at, index, plan_of, put, world};
 use crate::{Advance, Env, Plan, PlanState, Registry, advance};
 
-/// A controller, and what it has persisted.
+/// A controller and its persisted state.
 struct Controller {
     persisted: Value,
-    /// Whether it persists what it knows when a task waits; it may, and need not.
+    /// True if it persists the plan when a task waits, which is optional.
     persists_waits: bool,
     now: DateTime<Utc>,
     writes: u32,
@@ -25,7 +24,7 @@ impl Controller {
         Self { persisted: plan.to_value(), persists_waits, now: at(0), writes: 0 }
     }
 
-    /// Lives until the plan is over or the fuse has burnt down; whether the plan is over.
+    /// Runs until the plan ends or the fuse runs out. True if the plan has ended.
     fn live(&mut self, env: &Env, fuse: &Arc<Fuse>) -> bool {
         let env = env.layer().with(fuse.clone());
         let registry = Registry::new();
@@ -69,7 +68,7 @@ impl Controller {
     }
 }
 
-/// The places in the plan of the tasks that ran, in order.
+/// The index in the plan of each task that ran, in order.
 fn turns(world: &SharedWorld) -> Vec<usize> {
     world.runs().iter().map(|id| id.rsplit('-').next().unwrap().parse().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! How a plan is carried out, case by case.
+//! The execution of a plan, case by case.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn events_do_not_shorten_a_backoff() {
     }
     let runs = world.runs().len();
     assert!((15..30).contains(&runs), "{runs} runs in ten minutes");
-    // The clock is set back an hour: what is left of the backoff cannot be.
+    // The clock is set back by an hour: what is left of the backoff is now longer than any backoff.
     now -= TimeDelta::hours(1);
     let _ = advance(&mut plan, &registry, &env, now, 600).now_or_never().unwrap();
     assert_eq!(world.runs().len(), runs + 1);

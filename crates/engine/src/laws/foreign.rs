@@ -1,4 +1,4 @@
-//! Plans that another version, or a hand, has written: each fails for itself, and touches nothing else.
+//! Plans that another version has written, or a person has edited: each fails on its own and affects nothing else.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::tasks::{Put, any_put, at, plan_of, put, recipe, seed, world};
 use crate::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES};
 use crate::{Env, Plan, PlanState, Registry, TaskState, advance};
 
-/// Carries a plan out to its end, persisting and reading it back at every step; `Err`: it cannot be read.
+/// Executes a plan to its end, persisting and reading it back at every step. The error says that it cannot be read.
 fn drive(stored: &Value, env: &Env) -> Result<Plan, String> {
     let registry = Registry::new();
     let mut plan = Plan::from_value(stored)?;
@@ -27,7 +27,7 @@ fn drive(stored: &Value, env: &Env) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// What can be wrong with a persisted plan, at the task that is named.
+/// What can be wrong with a persisted plan, or with one of its tasks.
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
     Nothing,
@@ -80,7 +80,7 @@ impl Wrong {
         }
     }
 
-    /// Whether the tasks before the one that is wrong are carried out.
+    /// True if the tasks before the invalid one are executed.
     fn acts_before(self) -> bool {
         matches!(self, Self::Nothing | Self::UnknownType | Self::UnknownParam | Self::ParamsAreAList)
     }
@@ -101,7 +101,7 @@ proptest! {
         let (world, env) = world();
         let mut expected = BTreeMap::new();
         for (nth, (puts, wrong, index)) in cases.into_iter().enumerate() {
-            // Each plan writes to keys of its own, so that the state of the world tells who acted.
+            // Each plan writes its own keys, so that the world's state shows which plans acted.
             let own = |put: &Put| Put { key: format!("{nth}{}", put.key), ..put.clone() };
             let puts: Vec<_> = puts.iter().map(own).collect();
             let uid = nth.to_string();
@@ -226,7 +226,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Puts a value in the place that the path leads to; each step of it picks a field or an item.
+/// Puts a value at the end of the path; each step of the path picks a field or an item.
 fn edit(at: &mut Value, path: &[usize], value: Value) {
     if let Some((first, rest)) = path.split_first() {
         let inner = match at {
@@ -242,7 +242,7 @@ fn edit(at: &mut Value, path: &[usize], value: Value) {
 }
 
 trait CycleNth: ExactSizeIterator + Sized {
-    /// The item at an index, counted round and round.
+    /// The item at an index modulo the length.
     fn cycle_nth(mut self, n: usize) -> Option<Self::Item> {
         let len = self.len();
         self.nth(n.checked_rem(len)?)

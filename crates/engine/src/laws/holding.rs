@@ -1,4 +1,4 @@
-//! Tasks whose failure has their plan hold, those that find that they need not be done, and those that remember.
+//! Tasks whose failure holds their plan, tasks that skip themselves, and tasks that keep state between runs.
 
 use futures::FutureExt;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::{
     pass_over, skip, stalled, supersede, try_again,
 };
 
-#[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass literals")]
 fn tried(answers: serde_json::Value, holds: bool) -> crate::Step {
     step("test-try", json!({"answers": answers, "holds": holds}))
 }

@@ -1,4 +1,4 @@
-//! The engine's laws, as tests over task types that exist only here.
+//! Tests of the engine's invariants, over task types that exist only here.
 
 mod control;
 mod crash;

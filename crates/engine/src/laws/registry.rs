@@ -1,4 +1,4 @@
-//! What can be resolved, and what is said of what cannot.
+//! Which task records and recipes are accepted, and the errors for those that are not.
 
 use std::collections::BTreeSet;
 

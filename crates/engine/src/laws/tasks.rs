@@ -1,4 +1,4 @@
-//! Task types whose names begin with `test-`, and a world for them to act on.
+//! Task types whose names begin with `test-`, and a world that they change.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 
 use crate::{Due, Env, Outcome, Plan, PlanSeed, Recipe, Step, Task, TaskContext, TaskError, TaskState};
 
-/// What tasks act on. It outlives the program that runs them.
+/// What tasks change. It outlives the process that runs them.
 #[derive(Debug, Default)]
 pub struct World {
-    /// The effects. An effect is idempotent: the same again changes nothing.
+    /// The effects. They are idempotent: repeating one changes nothing.
     state: Mutex<BTreeMap<String, u32>>,
-    /// The ID of each task that ran, in order.
+    /// The ID of the task of each run, in order.
     runs: Mutex<Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ impl World {
         self.runs.lock().unwrap().clone()
     }
 
-    /// Notes that a task ran, and says how often it has.
+    /// Records a run of a task, and returns the number of its runs so far.
     fn ran(&self, id: &str) -> u32 {
         let mut runs = self.runs.lock().unwrap();
         runs.push(id.to_owned());
@@ -42,7 +42,7 @@ impl World {
     }
 }
 
-/// How many instants the program has left to live. In the environment of a life that is cut short.
+/// The number of steps until a simulated crash. It is in the environment of a process that is to crash.
 #[derive(Debug)]
 pub struct Fuse(AtomicU32);
 
@@ -51,7 +51,7 @@ impl Fuse {
         Self(AtomicU32::new(instants))
     }
 
-    /// Lives through an instant; `false`: not this one.
+    /// Takes one step; false if the process crashes instead.
     pub fn burn(&self) -> bool {
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
     }
@@ -63,7 +63,7 @@ impl Fuse {
     }
 }
 
-/// Sets `key` to `value`, and is done after it has waited, and failed in passing, so many times.
+/// Sets `key` to `value`. It is done after it has waited `waits` times and then returned `failures` transient errors.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct Put {
@@ -102,7 +102,7 @@ impl Task for Put {
     }
 }
 
-/// Answers what it is told to.
+/// Returns the outcome that its params name.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Say {
@@ -145,14 +145,14 @@ impl Task for Say {
     }
 }
 
-/// Answers with one after another: with the next each time that it remembers a run, or is a new attempt.
+/// Returns one answer after another: the next one for each recorded run and each new attempt.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Try {
     answers: Vec<String>,
     #[serde(default)]
     holds: bool,
-    /// After so many seconds; below 0: never.
+    /// The deadline in seconds; negative for never.
     #[serde(default)]
     due: Option<i64>,
 }
@@ -243,12 +243,12 @@ pub fn states(plan: &Plan) -> Vec<TaskState> {
     plan.tasks.iter().map(|task| task.state).collect()
 }
 
-/// The index of the first task that is not over; behind the last, if all are.
+/// The index of the first task that has not ended; the number of tasks if all have.
 pub fn index(plan: &Plan) -> usize {
     plan.current().unwrap_or(plan.tasks.len())
 }
 
-/// So many seconds after the tests began.
+/// The time `seconds` after the start of the tests.
 pub fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::UNIX_EPOCH + TimeDelta::seconds(1_700_000_000 + seconds)
 }

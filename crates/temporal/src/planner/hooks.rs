@@ -121,7 +121,7 @@ pub fn skip_reason(plan: &Plan) -> Option<String> {
     let at = AtHook::of(plan)?;
     let ramp = plan.tasks[..current].iter().rfind(|task| task.type_ == "ramp");
     let was_passed_over = ramp.is_some_and(|ramp| ramp.state == TaskState::Skipped);
-    (at.at == Some(HookPoint::AfterStep) && was_passed_over)
+    (at.point == Some(HookPoint::AfterStep) && was_passed_over)
         .then(|| "the step before it was passed over".to_owned())
 }
 

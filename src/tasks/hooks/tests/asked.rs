@@ -1,4 +1,4 @@
-//! Requests and queries.
+//! HTTP requests and queries.
 
 use super::*;
 
@@ -54,7 +54,7 @@ async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
     let waits = stage.turn().await;
     assert_eq!(stage.state(), TaskState::Running);
     assert!(again(&waits) <= Duration::from_millis(5_001), "it is looked at when its time is up: {waits:?}");
-    // The clock of the time-out is the persisted one.
+    // The timeout counts from the persisted start.
     stage.restart();
     pass(6).await;
     let _ = stage.look().await;
@@ -123,7 +123,7 @@ fn vector(value: &str) -> String {
 async fn so_many_successes_in_a_row_are_a_success() {
     let mut stage = Stage::new(&errors(), MockCluster::new());
     let nothing = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
-    // What breaks the row, what does not, and one failure that is allowed.
+    // Answers that end the row, answers that do not, and one failure that is allowed.
     for (answer, in_a_row) in [
         (vector("0.01"), 1),
         (vector("0.01"), 2),
@@ -137,7 +137,7 @@ async fn so_many_successes_in_a_row_are_a_success() {
         stage.answers(200, &answer);
         let _ = stage.turn().await;
         assert!(stage.message().contains(&format!("{in_a_row} of 3 successes")), "{}", stage.message());
-        // However often it is looked at, an answer counts once; and an operator may die after any.
+        // An answer counts once, however many reconciles there are, and the operator may die after any of them.
         let _ = stage.look().await;
         stage.restart();
         let _ = stage.look().await;

@@ -1,4 +1,4 @@
-//! What holds where a hook says no more than it has to.
+//! The defaults of hooks.
 
 use super::*;
 use crate::api::OnHookFailure;
@@ -24,7 +24,7 @@ fn job() -> Value {
     bare(&json!({"job": {"template": {"template": {"spec": pod}}}}))
 }
 
-/// Requests, Jobs and queries have ten minutes; people and times have as long as they take.
+/// Requests, Jobs and queries time out after ten minutes; approvals and waits do not time out.
 #[tokio::test(start_paused = true)]
 async fn what_does_not_succeed_within_ten_minutes_has_failed_and_a_person_never_has() {
     for hook in [http(), query(), job()] {

@@ -12,14 +12,14 @@ fn backup() -> Value {
     json!({"name": "backup", "at": "BeforeNode", "timeoutSeconds": 60, "job": {"template": {"template": {"spec": pod}}}})
 }
 
-/// A cluster that keeps Jobs, and has nothing else; how often each name was made is in the second list.
+/// A cluster that stores Jobs and has nothing else. The second list has the names of the Jobs that were created.
 pub(super) fn cluster() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
     let (mut cluster, store, made) = keeping_jobs();
     cluster.expect_selected().returning(|_, _, _| Ok(Vec::new()));
     (cluster, store, made)
 }
 
-/// The same, which does not know yet what a selector finds.
+/// The same, without an answer to lists by a selector.
 fn keeping_jobs() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
     let (store, made): (Store, Arc<Mutex<Vec<String>>>) = (Arc::default(), Arc::default());
     let mut cluster = MockCluster::new();
@@ -49,7 +49,7 @@ fn keeping_jobs() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
     (cluster, store, made)
 }
 
-/// The uid of the first Job that is kept.
+/// The UID of the first stored Job.
 fn uid(store: &Store) -> String {
     store.lock().unwrap()[0]["metadata"]["uid"].as_str().unwrap().to_owned()
 }
@@ -66,7 +66,7 @@ async fn a_task_makes_one_job_whatever_is_killed_in_between() {
     let mut stage = Stage::new(&backup(), cluster);
     let fresh = stage.plan.clone();
     let _ = stage.look().await;
-    // Killed after the Job was made and before that was persisted.
+    // The operator died after the Job was created and before that was persisted.
     stage.plan = fresh;
     stage.restart();
     let _ = stage.look().await;
@@ -92,7 +92,7 @@ async fn a_job_that_fails_is_a_failure_in_its_own_words_and_the_next_attempt_has
     let _ = stage.look().await;
     assert_eq!(stage.state(), TaskState::Failed);
     assert!(stage.message().ends_with("failed: BackoffLimitExceeded: too often"), "{}", stage.message());
-    // As a retry does.
+    // This is what a retry does.
     let record = &mut stage.plan.tasks[0];
     (record.state, record.attempt, record.progress) = (TaskState::Pending, 2, Value::Null);
     (record.started_at, record.finished_at) = (None, None);
@@ -158,7 +158,7 @@ async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
     assert!(store.lock().unwrap().is_empty(), "what is late does not go on");
 }
 
-/// A Job that is not complete, whose pods a selector finds.
+/// Makes the Job incomplete, with a selector for its pods.
 fn begun(store: &Store) {
     let mut jobs = store.lock().unwrap();
     jobs[0]["spec"]["selector"] = json!({"matchLabels": {"controller-uid": "x"}});
@@ -188,7 +188,7 @@ async fn what_keeps_it_from_getting_on_is_said_while_it_waits_and_when_time_is_u
     let first = stage.message().to_owned();
     let words = "container a of pod j-1 waits: ImagePullBackOff: Back-off 10 s";
     assert!(first.contains(words), "{first}");
-    // Another operator, and another number of seconds: nothing new is said.
+    // Another operator process, and another number of seconds: the message stays the same.
     *back_off.lock().unwrap() = 20;
     stage.restart();
     let _ = stage.look().await;
@@ -237,7 +237,7 @@ async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
     store.lock().unwrap().push(stranger.clone());
     delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
     assert_eq!(*store.lock().unwrap(), [stranger]);
-    // It may have to be done again.
+    // It may have to be called again.
     delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
     stage.plan.tasks[0].state = TaskState::Complete;
     delete_jobs(&untouched, &stage.scope.owner, &stage.plan).await.unwrap();

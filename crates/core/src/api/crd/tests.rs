@@ -10,12 +10,12 @@ use super::*;
 use crate::api::names::SIDECAR_CONTAINER;
 
 #[path = "../../../../../tests/bad_input/cases/mod.rs"]
-#[allow(dead_code, reason = "the field that an error is reported on is the API server's to say")]
+#[allow(dead_code, reason = "only tests against an API server check the field of an error")]
 mod cases;
 
 use cases::{By, Case};
 
-/// The API server refuses the annotation of `kubectl apply` over 256 KiB; far below it, a CRD stays readable.
+/// The API server rejects the annotation of `kubectl apply` above 256 KiB. A CRD far below that limit stays readable.
 const SIZE_LIMIT_BYTES: usize = 80_000;
 
 fn schema_of(crd: &CustomResourceDefinition) -> &JSONSchemaProps {
@@ -26,14 +26,14 @@ fn schema_json(kind: &str) -> &'static Value {
     &SCHEMAS[kind].0
 }
 
-/// Each kind's schema, and its rules compiled.
+/// The schema of each kind, and its compiled rules.
 static SCHEMAS: LazyLock<BTreeMap<String, (Value, CompiledSchema)>> = LazyLock::new(|| {
     let schema = |crd: &CustomResourceDefinition| serde_json::to_value(schema_of(crd)).unwrap();
     let compiled = |schema: Value| (schema.clone(), compile_schema(&schema));
     crds().iter().map(|crd| (crd.spec.names.kind.clone(), compiled(schema(crd)))).collect()
 });
 
-/// Every schema below this one, with its path.
+/// Visits this schema and every schema below it, with its path.
 fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
     visit(path, schema);
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -52,8 +52,8 @@ fn every_schema(mut visit: impl FnMut(&str, &Value)) {
     }
 }
 
-/// What the rules say of an object. kube-cel knows neither `type()` nor an optional `oldSelf`: such rules are left
-/// to `tests/bad_input.rs`.
+/// The errors that the rules report for an object. kube-cel supports neither `type()` nor an optional `oldSelf`: rules
+/// that use them are tested by `tests/bad_input.rs`.
 fn errors(object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
     let (schema, compiled) = &SCHEMAS[object["kind"].as_str().unwrap()];
     let old = old.map(|old| apply_defaults(schema, old));
@@ -107,7 +107,7 @@ fn each_rule_has_a_bad_object_that_only_it_explains() {
     });
 }
 
-/// Every copy of a value that lacks one field, at any depth.
+/// All copies of a value with one field removed, at any depth.
 fn less_one_field(value: &Value) -> Vec<Value> {
     let mut copies = Vec::new();
     let mut change_below = |step: &dyn Fn(&mut Value) -> &mut Value, below: &Value| {
@@ -281,7 +281,7 @@ fn what_the_server_fills_in_reads_as_what_was_left_out() {
     let mut read: NodeDeployment = serde_json::from_value(fleet.clone()).unwrap();
     let filled: NodeDeployment =
         serde_json::from_value(apply_defaults(schema_json("NodeDeployment"), &fleet)).unwrap();
-    // These two are options, whose readers know the default.
+    // These two are options: the code that reads them knows the default.
     read.spec.update_strategy.in_place.as_mut().unwrap().max_unavailable =
         filled.spec.update_strategy.in_place.as_ref().unwrap().max_unavailable.clone();
     read.spec.update_strategy.blue_green.as_mut().unwrap().retire_delay_seconds = Some(30);

@@ -1,4 +1,4 @@
-//! What is known of one node of a fleet, in the words that the wave is counted in: in flight, disrupted, drifted.
+//! What is known of one node of a fleet, and the states that the wave counts: in flight, disrupted, drifted.
 
 use chrono::{DateTime, Utc};
 
@@ -12,21 +12,21 @@ pub struct ChildFacts {
     pub name: NodeName,
     /// Its ordinal.
     pub ordinal: i32,
-    /// Whether its ordinal is beyond `replicas`: it is being scaled away.
+    /// True if its ordinal is beyond `replicas`: the fleet is being scaled down.
     pub surplus: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// Whether it is asked to leave.
+    /// True if it has been asked to leave by a `removalID`.
     pub asked_to_leave: bool,
-    /// Whether it has a plan by which it leaves, and that is active.
+    /// True if it has an active plan RemoveNode.
     pub leaves_by_plan: bool,
-    /// Whether it is, and its plan waits for nothing but to be deleted for that.
+    /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
     pub awaits_removal: bool,
-    /// Whether its spec cannot be read, so that it does nothing.
+    /// True if its spec cannot be read, so that its controller does nothing.
     pub unreadable: bool,
-    /// Whether its status is behind its generation, or may be: a write to it is out whose answer never came.
+    /// True if its status is behind its generation, or may be because the outcome of a write to the node is unknown.
     pub status_outdated: bool,
-    /// The rollout hash of the revision that its spec holds; none where the spec cannot be read.
+    /// The rollout hash of the revision in its spec; `None` if the spec cannot be read.
     pub spec_hash: Option<RolloutHash>,
     /// `spec.grantedHash`.
     pub granted: Option<PodTemplateHash>,
@@ -34,57 +34,57 @@ pub struct ChildFacts {
     pub grant_id: Option<GrantId>,
     /// `status.spentGrantID`.
     pub spent_id: Option<GrantId>,
-    /// The latest restart that it obeys.
+    /// The latest restart that applies to it.
     pub restart: Option<RestartTime>,
     /// `status.podTemplateHash`: what its pod was observed to run.
     pub running: Option<PodTemplateHash>,
     /// `status.currentImage`.
     pub running_image: String,
-    /// Whether a NodeUpdate or RestartNode plan of its own is active.
+    /// True if it has an active plan NodeUpdate or RestartNode.
     pub rolling: bool,
-    /// Whether somebody changed its StatefulSet under its running pod, and no rollout has ended since.
+    /// True if somebody else changed its StatefulSet under its running pod, and no rollout has ended since.
     pub was_edited: bool,
-    /// Whether it is Ready.
+    /// True if it is Ready.
     pub ready: bool,
-    /// Since when.
+    /// Since when it is Ready.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Whether it has been Ready for `minReadySeconds`.
+    /// True if it has been Ready for `minReadySeconds`.
     pub available: bool,
-    /// Whether it was ever Ready.
+    /// True if it was ever Ready.
     pub ever_ready: bool,
-    /// Whether its phase is Failed.
+    /// True if its phase is Failed.
     pub failed: bool,
-    /// Whether its main container runs although it is not Ready.
+    /// True if its main container runs although it is not Ready.
     pub pod_runs: bool,
-    /// Why its sidecar cannot be reached, in a sentence, if so.
+    /// Why its sidecar cannot be reached, in a sentence; `None` if it can.
     pub unreachable: Option<String>,
     /// Why it does not serve.
     pub problem: Option<Problem>,
-    /// What its sidecar says; `None` where it has none.
+    /// What its sidecar reports; `None` if it has none.
     pub sidecar: Option<SidecarFacts>,
-    /// The hook that its plan is at.
+    /// The current hook of its plan.
     pub at_hook: Option<AtHook>,
 }
 
-/// What is known through a node's sidecar, and what it was asked.
+/// What a node's sidecar reports, and what it was asked to do.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SidecarFacts {
-    /// Whether the application has caught up with its peers.
+    /// True if the application has caught up with its peers.
     pub caught_up: bool,
-    /// The application's height, where it is known.
+    /// The application's height, if it is known.
     pub height: Option<i64>,
-    /// The task under which the application has halted; none where it has not.
+    /// The task for which the application has halted; `None` if it has not.
     pub halted_for: Option<TaskId>,
     /// The height that the node's spec asks it to halt at; 0 for none.
     pub halt_height: i64,
-    /// The task under which it asks.
+    /// The task for which the spec asks that.
     pub halt_task: Option<TaskId>,
-    /// Why it cannot halt, in the sidecar's words, if so.
+    /// Why it cannot halt, as the sidecar reports it; `None` if it can.
     pub message: Option<String>,
 }
 
 impl ChildFacts {
-    /// A node that is made a moment from now, at a revision and with a grant for what that renders to.
+    /// A node that is about to be created, at a revision and with a grant for what that revision renders to.
     #[must_use]
     pub fn to_be_made(
         name: NodeName,
@@ -125,39 +125,39 @@ impl ChildFacts {
         }
     }
 
-    /// Whether its grant was converged to.
+    /// True if it has converged to its grant.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.grant_id == self.spent_id
     }
 
-    /// Whether it was asked to halt at a height.
+    /// True if it was asked to halt at a height.
     #[must_use]
     pub fn is_asked_to_halt(&self) -> bool {
         self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || s.halted_for.is_some())
     }
 
-    /// Available, and, where it has a sidecar, caught up by what that says.
+    /// True if it is available and, if it has a sidecar, the sidecar reports that it has caught up.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.unreachable.is_none());
         self.available && !self.terminating && said
     }
 
-    /// Whether its sidecar has said a height, and can be asked.
+    /// True if its sidecar has reported a height and can be reached.
     #[must_use]
     pub fn has_said_height(&self) -> bool {
         self.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
     }
 
-    /// Whether its main container was seen to run now. What a node was observed to run is kept while its pod is made
-    /// anew; that is not running.
+    /// True if its main container was observed to run now. The hash in `running` does not show that: it is kept while
+    /// the pod is recreated.
     #[must_use]
     pub fn has_running_pod(&self) -> bool {
         !self.terminating && (self.ready || (self.pod_runs && !self.failed))
     }
 
-    /// Serving, not in flight, and in need of a new grant.
+    /// True if it serves, is not in flight, and needs a new grant because it does not run what it was granted.
     #[must_use]
     pub fn is_drifted(&self) -> bool {
         self.available
@@ -168,19 +168,20 @@ impl ChildFacts {
             && self.running != self.granted
     }
 
-    /// Moving, or about to.
+    /// True if it is moving to another template, or about to.
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
         !self.is_drifted() && (self.status_outdated || self.granted != self.running || self.rolling)
     }
 
-    /// In flight, terminating, asked to leave or not available. What drifted serves, unless its sidecar cannot be reached.
+    /// True if it is in flight, terminating, asked to leave, not available, or its sidecar cannot be reached. A node
+    /// that has drifted still serves and is not disrupted for that reason.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {
         self.is_in_flight() || !self.is_serving()
     }
 
-    /// Available, and not leaving. A node whose sidecar cannot be reached counts as down.
+    /// True if it is available and not leaving. A node whose sidecar cannot be reached does not count as serving.
     #[must_use]
     pub fn is_serving(&self) -> bool {
         self.is_up() && !self.asked_to_leave
@@ -190,19 +191,19 @@ impl ChildFacts {
         self.available && !self.terminating && self.unreachable.is_none()
     }
 
-    /// Whether it is disrupted for another reason than that it is asked to leave.
+    /// True if it is disrupted for another reason than being asked to leave.
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.is_in_flight() || !self.is_up()
     }
 
-    /// Whether it serves nobody. One whose sidecar cannot be reached may well serve.
+    /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.
     #[must_use]
     pub fn is_down(&self) -> bool {
         !self.ready && self.unreachable.is_none()
     }
 
-    /// Whether it could be asked to leave, and is not.
+    /// True if it can be asked to leave and has not been.
     #[must_use]
     pub fn can_be_asked(&self) -> bool {
         !self.asked_to_leave && !self.unreadable
@@ -217,13 +218,13 @@ impl ChildFacts {
     }
 }
 
-/// A node's name that belongs to something else.
+/// A node's name that is taken by an object that does not belong to the fleet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Conflict {
     /// The name.
     pub name: NodeName,
     /// Its ordinal.
     pub ordinal: i32,
-    /// Whose it is, in a sentence.
+    /// What has the name, in a sentence.
     pub message: String,
 }

@@ -18,9 +18,9 @@ pub fn creation_revision<'a>(
         Some(RolloutTarget::Revision(target)) => target,
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
-    // A fleet that has no current revision yet has nothing else to offer.
+    // Before the first completion there is no other revision.
     let Some(current) = &facts.last_completed else { return target };
-    // What the API server refuses, or what is not stored for another reason, cannot be made.
+    // A revision that is not stored, for example because the API server rejects it, cannot be used.
     if !facts.is_known(target) {
         return current;
     }
@@ -30,18 +30,19 @@ pub fn creation_revision<'a>(
     if ordinal < facts.held_below() {
         return current;
     }
-    // One that fills again from nothing has no node that an untried target could take down.
+    // A fleet that is filled again after it was scaled to 0 has no node that an untested target could take down.
     if facts.scaled_to_zero && facts.children.iter().all(|c| c.spec_hash != *current || !c.ever_ready) {
         return target;
     }
     if facts.paused || is_step_full(facts, target) {
         return current;
     }
-    // What is made at the target is granted it: that waits for what comes before the rollout, and for what holds it.
+    // A node that is created at the target is granted the target. So it waits for the hooks before the rollout, and
+    // while a failed hook holds grants.
     if is_before_rollout(facts) || rollout_target.is_some_and(|target| hold_grants(facts, target)) {
         return current;
     }
-    // From the end, where those are that were created a moment ago: as many as count are soon found.
+    // Starts at the end, where the recently created nodes are, so that enough of them are found early.
     let is_shaky = |c: &&ChildFacts| c.is_in_flight() || c.failed || !c.ever_ready;
     let room = usize::try_from(facts.max_unavailable).unwrap_or_default();
     let shaky = facts.children.iter().rev().filter(is_shaky).take(room).count();

@@ -1,4 +1,4 @@
-//! Decides whether a rollout starts, and whether one under way is superseded, aborted or rolled back.
+//! Decides whether a rollout starts, and whether an active one is superseded, aborted or rolled back.
 
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
@@ -8,7 +8,8 @@ use super::sets;
 use crate::api::{RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 
-/// Decides. `plan` is the persisted plan, `rollout_target` where it goes, `stalled` whether its clock has run out.
+/// Decides about a fleet. `plan` is the persisted plan, `rollout_target` its target. `stalled`: true if the rollout's
+/// clock has run out.
 #[must_use]
 pub fn decide(
     facts: &FleetFacts,
@@ -31,7 +32,8 @@ pub fn decide(
     }
 }
 
-/// A rollout whose plan is lost goes on by another, to where it went; whether that is still wanted is decided then.
+/// A rollout whose plan is lost continues with a new plan to the same target. Whether that target is still desired is
+/// decided once that plan is active.
 fn resume_lost_rollout(facts: &FleetFacts, rollout_target: &RolloutTarget, cause: Cause) -> FleetDecision {
     if facts.replicas == 0 {
         return FleetDecision::ScaledToZero;
@@ -44,7 +46,7 @@ fn resume_lost_rollout(facts: &FleetFacts, rollout_target: &RolloutTarget, cause
             cause,
             strategy,
         }),
-        // Nobody knows any more where it went, or could carry that out.
+        // The target is lost, or its revision is no longer stored.
         RolloutTarget::Revision(_) => FleetDecision::Start(rollout_to(facts, facts.steady_revision(), cause)),
         RolloutTarget::Own => repair_in_place(facts, cause),
     }
@@ -65,9 +67,9 @@ fn decide_with_active_plan(
     let goal = facts.goal();
     let moved = match rollout_target {
         RolloutTarget::Revision(target) => target != goal,
-        // What drifted is put right first only as long as nothing else is wanted.
+        // While the desired target is rejected, a repair is not superseded.
         RolloutTarget::Own if facts.rejected.is_some() => false,
-        // Where nothing completed yet, what else is wanted shows on the nodes alone.
+        // Before the first completion, only the nodes show whether another revision is desired.
         RolloutTarget::Own if facts.last_completed.is_none() => {
             nodes_at_other_revision(facts, goal).next().is_some()
         }
@@ -76,8 +78,8 @@ fn decide_with_active_plan(
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded));
     }
-    // What is tried again comes after the way back, unless that stands still and may never end. A repair goes first: what
-    // is asked to be tried again may be the repair before it.
+    // A retry waits until the rollback is complete, unless the rollback is stalled and may never complete. A repair is
+    // not superseded: the retry may be meant for the repair before it.
     if stalled && matches!(rollout_target, RolloutTarget::Revision(_)) && is_retried(facts) {
         return FleetDecision::Supersede(rollout_to(facts, &facts.requested, Cause::RetryRequested));
     }
@@ -101,8 +103,8 @@ fn decide_with_active_plan(
     FleetDecision::Keep
 }
 
-/// What is decided after a repair that failed or was aborted while another target is rejected: it waits to be asked for
-/// again, as every other plan does. `None` where it is over with that, or there was none.
+/// The decision after a repair that failed or was aborted while another target is rejected: like every other plan, it
+/// starts again only on a retry. `None` if there was no such repair, or it completed.
 fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
     let rejected = facts.rejected.as_ref()?;
     let is_the_repair = |plan: &&Plan| plan.id == *rejected.plan_id && plan.target_hash != rejected.hash;

@@ -1,4 +1,4 @@
-//! What may be decided about a fleet: that a rollout starts or ends, where it goes, how, and why.
+//! The possible decisions about a fleet: that a rollout starts or ends, its target, its strategy and its cause.
 
 use crate::api::{RolloutHash, Stage};
 
@@ -7,21 +7,21 @@ use crate::api::{RolloutHash, Stage};
 pub enum RolloutTarget {
     /// Every node to this rollout hash.
     Revision(RolloutHash),
-    /// Every node to the revision that it holds: what drifted is put right.
+    /// Every node to the revision in its own spec: drift is repaired.
     Own,
 }
 
-/// How a rollout goes: its recipe.
+/// How a rollout is carried out: its recipe.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Strategy {
-    /// The nodes of the active set are updated where they are.
+    /// The nodes of the active set are updated in place.
     #[default]
     InPlace,
-    /// A set is made beside the active one, and takes over.
+    /// A new set is created next to the active one, and takes over.
     BlueGreen,
-    /// The active set goes, then another is made.
+    /// The active set is removed, then a new one is created.
     BlueGreenImmediate,
-    /// A set is made, the active one halts at a height, then the new one takes over.
+    /// A new set is created, the active one halts at a height, then the new one takes over.
     HardFork,
 }
 
@@ -37,14 +37,14 @@ impl Strategy {
         }
     }
 
-    /// The way of a recipe, if it is one of Windlass's own.
+    /// The strategy of a recipe, if it is a built-in one.
     #[must_use]
     pub fn of_recipe(name: &str) -> Option<Self> {
         let ways = [Self::InPlace, Self::BlueGreen, Self::BlueGreenImmediate, Self::HardFork];
         ways.into_iter().find(|strategy| strategy.recipe() == name)
     }
 
-    /// The strategy's name.
+    /// The strategy's name in the API.
     #[must_use]
     pub fn api_name(self) -> &'static str {
         match self {
@@ -53,13 +53,13 @@ impl Strategy {
         }
     }
 
-    /// Whether it makes a set of nodes.
+    /// True if it creates a set of nodes.
     #[must_use]
     pub fn makes_set(self) -> bool {
         self != Self::InPlace
     }
 
-    /// Where a rollout begins that goes this way.
+    /// The first stage of a rollout with this strategy.
     #[must_use]
     pub fn first_stage(self) -> Stage {
         match self {
@@ -77,34 +77,34 @@ crate::engine::words! {
         TemplateChanged,
         /// This version of Windlass renders another template.
         OperatorDrift,
-        /// A node or its StatefulSet was changed by hand.
+        /// A node or its StatefulSet was changed by somebody else.
         ChildDrift,
-        /// A restart was asked for.
+        /// A restart was requested.
         RestartRequested,
-        /// A rejected target is tried again.
+        /// A rejected target, or a repair, is retried.
         RetryRequested,
-        /// A new target took the place of another in the middle of a rollout.
+        /// A new target replaced another one in the middle of a rollout.
         Superseded,
     }
 }
 
-/// A rollout to be started.
+/// A rollout that is to start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Start {
-    /// Where it goes.
+    /// Its target.
     pub rollout_target: RolloutTarget,
     /// The rollout hash that its plan names.
     pub target: RolloutHash,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
-    /// How.
+    /// Its strategy.
     pub strategy: Strategy,
 }
 
-/// What is to be done about a fleet's plan.
+/// What has to be done with a fleet's plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FleetDecision {
-    /// Go on with the plan that there is, if there is one.
+    /// Continue with the existing plan, if there is one.
     Keep,
     /// Start a rollout.
     Start(Start),
@@ -112,17 +112,17 @@ pub enum FleetDecision {
     Supersede(Start),
     /// End the active plan as Aborted, and reject its target.
     Abort,
-    /// End the active plan as RolledBack, reject its target and start the way back in the same write.
+    /// End the active plan as RolledBack, reject its target and start the rollback in the same write.
     RollBack(Start),
-    /// End the active plan as Superseded: no node is wanted any more.
+    /// End the active plan as Superseded: no nodes are desired any more.
     ScaledToZero,
-    /// End the active plan as Superseded, with its entrants: what serves is what is wanted.
+    /// End the active plan as Superseded and abandon its new set: the active set is what is desired.
     Withdraw,
-    /// End the active plan as RolledBack, with its entrants, and reject its target. Where they carry the traffic already, it
-    /// goes back first.
+    /// End the active plan as RolledBack, abandon its new set, and reject its target. If the new set already receives
+    /// traffic, the traffic is moved back first.
     TakeBack,
-    /// End the active plan as Complete, since traffic has moved, and start another in the same write.
+    /// End the active plan as Complete, since traffic was switched, and start another in the same write.
     CompleteAndStart(Start),
-    /// Go on with a promotion whose plan has failed, by another plan.
+    /// Continue a promotion whose plan has failed, with another plan.
     Resume(Start),
 }

@@ -1,4 +1,4 @@
-//! Everything that a decision about a fleet rests on.
+//! The facts that every decision about a fleet is based on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,11 @@ pub struct Rendering {
     pub image: String,
 }
 
-/// Everything that a decision about a fleet rests on.
+/// The facts that every decision about a fleet is based on.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct FleetFacts {
-    /// The set that its nodes belong to: the one that serves.
+    /// The active set: the one that serves. Its nodes are in `children`.
     pub set: SetName,
     /// `spec.replicas`.
     pub replicas: i32,
@@ -40,84 +40,84 @@ pub struct FleetFacts {
     pub on_stall: OnStall,
     /// `updateStrategy.progressDeadlineSeconds`.
     pub deadline_seconds: i64,
-    /// Whether the fleet is being deleted.
+    /// True if the fleet is being deleted.
     pub terminating: bool,
-    /// The rollout hash of what is wanted.
+    /// The desired rollout hash.
     pub requested: RolloutHash,
-    /// The rollout hash of what last completed; none before the first.
+    /// The rollout hash that last completed; `None` before the first completion.
     pub last_completed: Option<RolloutHash>,
-    /// The target that is not tried again, if it is still the one wanted.
+    /// The target that is not retried by itself, if it is still the desired one.
     pub rejected: Option<Rejected>,
-    /// Who asked last for what with the command line: the annotation, as it is written.
+    /// The user's last request with the command line: the annotation, as it is written.
     pub asked: Option<String>,
-    /// The latest restart obeyed.
+    /// The latest accepted restart.
     pub restarted_at: Option<RestartTime>,
-    /// A later restart that is asked for.
+    /// A requested restart that has not been accepted yet.
     pub restart_request: Option<RestartTime>,
-    /// Whether nothing was ever recorded of it: its status was lost, or its nodes were there first.
+    /// True if nothing was ever recorded about it: its status was lost, or its nodes existed before it.
     pub unrecorded: bool,
-    /// Whether a fleet that was scaled to 0 is filling again.
+    /// True if a fleet that was scaled to 0 is being filled again.
     pub scaled_to_zero: bool,
     /// The plan that the abort annotation names.
     pub abort: Option<PlanId>,
-    /// The plan that the retry annotation names, unless that was obeyed.
+    /// The plan that the retry annotation names, unless that request was already used up.
     pub retry: Option<PlanId>,
-    /// Why what is wanted cannot be started, in a sentence.
+    /// Why no rollout to the desired revision can start, in a sentence.
     pub invalid: Option<String>,
-    /// What could not be applied although the rest goes on, in a sentence.
+    /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
-    /// What a set that should be gone, or made, waits for, in a sentence.
+    /// What a set that has to be created or removed waits for, in a sentence.
     pub waits_for: Option<String>,
-    /// Why it is not known which set serves, in a sentence: then nothing is done.
+    /// Why it is not known which set serves, in a sentence. Nothing is done then.
     pub undecided: Option<String>,
-    /// The set that the fleet's own Service selects, where it has one.
+    /// The set that the fleet's own Service selects, if it has one.
     pub selected: Option<SetName>,
-    /// How new nodes take over, where a change makes any.
+    /// How new nodes take over, if a change creates any.
     pub strategy: Strategy,
-    /// When they do.
+    /// When new nodes take over.
     pub promotion: Promotion,
-    /// Whether a person asks for the promotion of what is wanted.
+    /// True if a user requests the promotion of the desired revision.
     pub force_promote: bool,
-    /// `spec.unsafeCustomBuildID` of what is wanted; none where it is generated.
+    /// The desired `spec.unsafeCustomBuildID`; `None` if the build ID is generated.
     pub build_id: Option<BuildId>,
-    /// The one under which the active set was made.
+    /// The `unsafeCustomBuildID` of the active set; `None` if its build ID was generated.
     pub active_build_id: Option<BuildId>,
-    /// How long a set that served lives on, in seconds.
+    /// How long a set is kept after it left service, in seconds.
     pub retire_delay_seconds: i64,
-    /// The height that old nodes are to halt at (HardFork).
+    /// The height at which old nodes halt (HardFork).
     pub halt_height: i64,
-    /// The rollout that makes a set of nodes, where one is active.
+    /// The active rollout, if it creates a set of nodes.
     pub set_rollout: Option<SetRollout>,
-    /// Why a rollout was started that is under way and may still be given up, where one is; it has a plan unless that is
+    /// The cause of the active rollout, if there is one and it can still be abandoned. It has a plan, unless that is
     /// lost.
     pub under_way: Option<Cause>,
-    /// Every other set of which anything exists.
+    /// All other sets of which any object exists.
     pub sets: BTreeMap<SetName, SetFacts>,
     /// The nodes of the active set, by ordinal.
     pub children: Vec<ChildFacts>,
-    /// Names of nodes that belong to something else.
+    /// Names of nodes that are taken by other objects.
     pub conflicts: Vec<Conflict>,
-    /// Pods of nodes that were scaled away and are gone, which still run or shut down.
+    /// Pods that still run or terminate although their nodes were removed by scaling down.
     pub shutting_down: Vec<String>,
-    /// The hook that its own plan is at.
+    /// The current hook of the fleet's own plan.
     pub at_hook: Option<AtHook>,
-    /// The hooks whose failure takes the rollout back, by name.
+    /// The names of the hooks whose failure rolls the rollout back.
     pub rolling_back: Vec<String>,
-    /// `inPlace.steps`, where they ascend.
+    /// `inPlace.steps`; empty if they do not ascend.
     pub steps: Vec<IntOrString>,
-    /// The step that its plan is at, or stops after: an index into them.
+    /// The step that its plan carries out, or stops after: an index into `steps`.
     pub step: Option<usize>,
     /// What revisions render to, by rollout hash and restart.
     pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
 }
 
 impl FleetFacts {
-    /// The nodes that are wanted and exist.
+    /// The existing nodes of the active set that are not surplus.
     pub fn wanted(&self) -> impl Iterator<Item = &ChildFacts> {
         self.children.iter().filter(|c| !c.surplus)
     }
 
-    /// The ordinals that are wanted, do not exist and whose name is free.
+    /// The ordinals below `replicas` that have no node and whose name is not taken.
     #[must_use]
     pub fn missing(&self) -> Vec<i32> {
         let children = self.children.iter().map(|c| c.ordinal);
@@ -125,41 +125,41 @@ impl FleetFacts {
         (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
     }
 
-    /// Whether somebody asks for this plan to be aborted.
+    /// True if a user requests that this plan is aborted.
     #[must_use]
     pub fn is_aborted(&self, plan: &Plan) -> bool {
         self.abort == plan.id
     }
 
-    /// Whether somebody asks for this plan to be tried again.
+    /// True if a user requests that this plan is retried.
     #[must_use]
     pub fn is_retried(&self, plan: &PlanId) -> bool {
         self.retry == *plan
     }
 
-    /// Whether a target that was rejected still is: nothing else is wanted that could be tried.
+    /// True if a rejected target stays rejected: no other target is desired that could be tried.
     #[must_use]
     pub fn stays_rejected(&self, rejected: &Rejected) -> bool {
         self.requested == *rejected.hash || self.invalid.is_some()
     }
 
-    /// Whether a revision with this rollout hash is kept.
+    /// True if a revision with this rollout hash is stored.
     #[must_use]
     pub fn is_known(&self, revision: &RolloutHash) -> bool {
         let first = self.renderings.range((revision.clone(), None)..).next();
         first.is_some_and(|((known, _), _)| known == revision)
     }
 
-    /// Ordinals below this keep the current revision; none do before there is one.
+    /// Ordinals below this keep the current revision. It is 0 before the first completion, and under another build ID.
     #[must_use]
     pub fn held_below(&self) -> i32 {
-        // The same content is another target under another build ID: then there is nothing to hold them at.
+        // Under another build ID the same content is another target, so there is no revision to hold nodes at.
         let other_id = self.build_id != self.active_build_id;
         if self.last_completed.is_none() || other_id { 0 } else { self.partition }
     }
 
-    /// The revision for nodes that no rollout is about: the wanted one, or, while that is rejected or
-    /// cannot be started, the current one.
+    /// The revision for nodes outside a rollout: the desired one or, while that is rejected, not stored, or meant for
+    /// another set, the current one.
     #[must_use]
     pub fn steady_revision(&self) -> &RolloutHash {
         let unusable =
@@ -167,14 +167,15 @@ impl FleetFacts {
         self.last_completed.as_ref().filter(|_| unusable).unwrap_or(&self.requested)
     }
 
-    /// The target of a template rollout: what is wanted, or, once that was rolled back, what was before.
+    /// The target of a rollout to a revision: the desired one or, once that was rolled back, the one that last
+    /// completed.
     #[must_use]
     pub fn goal(&self) -> &RolloutHash {
         let rolled_back = self.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack));
         self.last_completed.as_ref().filter(|_| rolled_back).unwrap_or(&self.requested)
     }
 
-    /// The revision that a node is to hold.
+    /// The revision that a node's spec should have.
     #[must_use]
     pub fn revision_for<'a>(
         &'a self,
@@ -197,25 +198,25 @@ impl FleetFacts {
         self.renderings.get(&(revision.clone(), restart.cloned()))
     }
 
-    /// Whether a node holds a revision that is kept.
+    /// True if the revision in a node's spec is stored.
     #[must_use]
     pub fn holds_known(&self, child: &ChildFacts) -> bool {
         child.spec_hash.as_ref().is_some_and(|hash| self.is_known(hash))
     }
 
-    /// What the revision that a node holds renders to under a restart.
+    /// What the revision in a node's spec renders to under a restart.
     #[must_use]
     pub fn held_by(&self, child: &ChildFacts, restart: Option<&RestartTime>) -> Option<&Rendering> {
         self.rendering(child.spec_hash.as_ref()?, restart)
     }
 
-    /// What a node is to run.
+    /// What a node should run.
     #[must_use]
     pub fn target_for(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> Option<&Rendering> {
         self.rendering(self.revision_for(child, rollout_target), child.restart.as_ref())
     }
 
-    /// Whether a node's spec and grant are what they are to be.
+    /// True if a node's spec and grant are what they should be, and it has not drifted.
     #[must_use]
     pub fn is_granted(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         child.spec_hash == *self.revision_for(child, rollout_target)
@@ -223,7 +224,7 @@ impl FleetFacts {
             && !child.is_drifted()
     }
 
-    /// Whether a node was observed at what it is to run.
+    /// True if a node was observed to run what it should run.
     #[must_use]
     pub fn is_updated(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         self.is_granted(child, rollout_target)
@@ -233,22 +234,22 @@ impl FleetFacts {
                 .is_some_and(|t| child.running == t.hash && t.image == child.running_image)
     }
 
-    /// How many nodes are disrupted, those missing and those being scaled away included. A name that
-    /// belongs to something else is no node of this fleet: it must not hold up the others.
+    /// The number of disrupted nodes, including missing nodes and nodes that are removed by scaling down. A name that
+    /// is taken by another object is not a node of this fleet and must not block the others.
     #[must_use]
     pub fn disrupted(&self) -> i32 {
         let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
         (existing + self.missing().len() + self.shutting_down.len()) as i32
     }
 
-    /// Whether the partition keeps nodes from where the rollout goes.
+    /// True if the partition keeps nodes away from the rollout's target.
     #[must_use]
     pub fn revision_differs_below_partition(&self, rollout_target: &RolloutTarget) -> bool {
         matches!(rollout_target, RolloutTarget::Revision(target) if self.last_completed != *target)
             && self.held_below() > 0
     }
 
-    /// Whether every wanted node exists, is at what it is to run, and serves, and nothing else is left.
+    /// True if every desired node exists, runs what it should run, and serves, and no surplus node is left.
     #[must_use]
     pub fn is_converged(&self, rollout_target: &RolloutTarget) -> bool {
         self.replicas > 0

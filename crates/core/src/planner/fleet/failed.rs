@@ -1,4 +1,4 @@
-//! Puts a plan that failed for good into the status. What follows depends on the stage of its rollout. Pure.
+//! Records a failed plan in the status. What follows depends on the stage of its rollout. Pure.
 
 use chrono::{DateTime, Utc};
 
@@ -9,9 +9,9 @@ use super::status::{end, reject, rollout_target_of, short};
 use crate::api::{Ending, NodeDeploymentStatus, Stage};
 use crate::engine::Plan;
 
-/// Takes a plan that cannot be carried out into the history. Before there is no way back its target is rejected, and
-/// its nodes stay until somebody has looked: they may hold days of work. While it promotes the rollout holds. Once traffic
-/// has moved the promotion is done, and the old nodes go without a plan.
+/// Moves a failed plan into the history. Before the point of no return, its target is rejected, and its nodes stay
+/// until a user requests something: they may hold days of work. While it promotes, the rollout holds. Once traffic was
+/// switched, the promotion is done, and the old nodes are removed without a plan.
 pub fn fail(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -27,7 +27,7 @@ pub fn fail(
     if stage != Some(Stage::Retiring) {
         give_up(status, facts, now);
         let requested = facts.requested == *plan.target_hash || plan.target_hash.is_empty();
-        // What another plan was to be started for was not tried.
+        // If the desired target has changed since, it was never tried, and is not rejected.
         if requested || rollout_target_of(status) == RolloutTarget::Own {
             reject(status, facts, plan, Ending::Failed);
         }
@@ -35,7 +35,7 @@ pub fn fail(
     status.rollout = None;
 }
 
-/// Why a promotion stands that has no plan any more, and how it goes on, in a sentence.
+/// Why a promotion without an active plan is stuck, and how to continue it, in a sentence.
 #[must_use]
 pub fn why_held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<String> {
     let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;

@@ -1,5 +1,5 @@
-//! The clock of a fleet that is filled without a rollout: for the first time, or again from nothing. It may stand still
-//! as a rollout may, and there is no plan and no rollout that would say so. Pure.
+//! The progress clock of a fleet that is filled without a rollout: for the first time, or again after it was scaled to
+//! 0. Such a fleet can stall like a rollout, but has no plan and no rollout that would report it. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -8,13 +8,13 @@ use super::facts::FleetFacts;
 use super::progress;
 use crate::api::{Filling, NodeDeploymentStatus};
 
-/// Whether nodes are waited for that no rollout is about.
+/// True if the fleet waits for nodes outside a rollout.
 fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
     status.rollout.is_none() && filling && facts.replicas > 0 && !facts.terminating
 }
 
-/// Brings the clock up to date: it goes on with one more node updated or ready, and stands while the fleet is paused.
+/// Updates the clock: it restarts when one more node is updated or ready, and is stopped while the fleet is paused.
 pub(super) fn refresh(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -29,19 +29,20 @@ pub(super) fn refresh(
     let begun = Filling { last_progress_at: now, best: score, total: facts.replicas, clock_stopped: stopped };
     let mut filling = before.unwrap_or(begun);
     if filling.total != facts.replicas {
-        // Of another number of nodes another number can be done; what went away is neither progress nor loss.
+        // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
+        // loss.
         filling.best = filling.best.min(score);
     }
     if score > filling.best || (filling.clock_stopped && !stopped) {
         filling.last_progress_at = now;
     }
-    // A time in the future was written by a clock that has since been set back.
+    // A time in the future was written before the clock was set back.
     let last_progress_at = filling.last_progress_at.min(now);
     let (best, total) = (filling.best.max(score), facts.replicas);
     status.filling = Some(Filling { last_progress_at, best, total, clock_stopped: stopped });
 }
 
-/// When it counts as stalled if nothing moves; `None` while its clock stands, or there is none.
+/// When the filling counts as stalled without progress; `None` while its clock is stopped, or if there is none.
 pub(super) fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !facts.paused)?;
     let allowed = TimeDelta::seconds(facts.deadline_seconds);

@@ -1,5 +1,5 @@
-//! What the rules of the wave come to, wave by wave, if every node that moves converges: the same functions that decide
-//! about a fleet are asked again and again, over facts in which what they decided has happened. Pure.
+//! Forecasts a rollout wave by wave, assuming that every node that moves converges. It calls the functions that decide
+//! about a real fleet again and again, on facts in which their earlier decisions have taken effect. Pure.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -16,37 +16,39 @@ use super::wave::next_grants;
 /// What is done to a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub enum Action {
-    /// It is made.
+    /// It is created.
     Create,
-    /// It is granted another revision, or the one that it drifted from, and its pod is replaced unless it runs that already.
+    /// It is granted another revision, or the one that it drifted from. Its pod is replaced, unless it already runs
+    /// that.
     Update,
     /// It is granted what it runs already: its pod stays.
     Adopt,
-    /// It leaves.
+    /// It is removed.
     Remove,
 }
 
-/// A node's turn.
+/// The change of one node in a wave.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Turn {
     /// The node.
     pub name: NodeName,
     /// What is done to it.
     pub action: Action,
-    /// The rollout hash of the revision that it holds then; none where it leaves.
+    /// The rollout hash of the revision in its spec after that; `None` if it is removed.
     pub revision: Option<RolloutHash>,
 }
 
-/// What happens at one time, in the order in which it is begun.
+/// The changes that happen at the same time, in the order in which they begin.
 pub type Wave = Vec<Turn>;
 
-/// The waves of a fleet whose nodes stay where they are. `rollout_target`: where the rollout that is under way goes, if one is. What
-/// waits for a person, a pause for example, is taken to have come.
+/// The waves of a fleet whose nodes are updated in place. `rollout_target`: the target of the active rollout, if there
+/// is one. Everything that waits for a user, for example the end of a pause, is assumed to happen.
 #[must_use]
 pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&RolloutTarget>) -> Vec<Wave> {
     let mut facts = FleetFacts { paused: false, ..facts.clone() };
     let mut waves = Vec::new();
-    // Each wave moves a node, or is the last. A node may be made at one revision and then moved to another.
+    // Every wave but the last moves a node, which bounds the loop. A node may be created at one revision and then moved
+    // to another.
     for _ in 0..=facts.children.len() + 2 * usize::try_from(facts.replicas).unwrap_or_default() {
         let mut wave = remove(&mut facts);
         wave.extend(create(fleet, &mut facts, rollout_target));
@@ -64,7 +66,7 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&Rollout
     waves
 }
 
-/// The same of a rollout that stands, once the nodes serve that are out of service now.
+/// The waves of a rollout that is stuck, once the nodes that are out of service now serve again.
 #[must_use]
 pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Wave> {
     let mut facts = facts.clone();
@@ -78,7 +80,8 @@ pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, rollout_target: &Rollou
     in_place(fleet, &facts, Some(rollout_target))
 }
 
-/// The nodes of a set that are to be made, by ordinal, and those of it that are there and are to hold this revision.
+/// The changes that bring a set to a revision, by ordinal: missing nodes are created, and existing nodes at another
+/// revision are updated.
 #[must_use]
 pub fn entrants(fleet: &str, set: &SetName, facts: &FleetFacts, target: &RolloutHash) -> Wave {
     let there: &[ChildFacts] = facts.sets.get(set).map(|set| set.children.as_slice()).unwrap_or_default();
@@ -94,7 +97,8 @@ pub fn entrants(fleet: &str, set: &SetName, facts: &FleetFacts, target: &Rollout
     (0..facts.replicas).filter_map(turn).collect()
 }
 
-/// The nodes of the active set, those included that these waves make, which leave together once they no longer serve.
+/// The removal of the active set's nodes, including those that the waves in `beside` create. They leave together once
+/// they no longer serve.
 #[must_use]
 pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
     let goes = |name: &NodeName| {
@@ -106,15 +110,15 @@ pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
     made.chain(there.filter(|name| !goes(name))).map(leaves).collect()
 }
 
-/// The nodes of a set that was to take over and is given up: they leave together.
+/// The removal of the nodes of a new set that is abandoned: they leave together.
 #[must_use]
 pub fn given_up(facts: &FleetFacts) -> Wave {
     let children = facts.entrants().map(|set| set.children.as_slice()).unwrap_or_default();
     children.iter().rev().filter(|child| !child.terminating).map(leaves).collect()
 }
 
-/// The nodes of other sets than the active one whose ordinals are beyond `spec.replicas`: they do not serve, and leave
-/// together. `without`: the set that is given up as a whole.
+/// The removal of nodes of inactive sets whose ordinals are beyond `spec.replicas`: they do not serve, and leave
+/// together. `without`: the set that is abandoned as a whole.
 #[must_use]
 pub fn surplus(facts: &FleetFacts, without: Option<&SetName>) -> Wave {
     let others = facts.sets.iter().filter(|(name, _)| Some(*name) != without);
@@ -122,13 +126,13 @@ pub fn surplus(facts: &FleetFacts, without: Option<&SetName>) -> Wave {
     nodes.filter(|child| child.surplus && !child.terminating).map(leaves).collect()
 }
 
-/// The sets that neither serve nor are to take over, each with when what is left of it leaves. `without`: the set that takes
-/// over again, or is given up at once.
+/// The sets that neither serve nor take over, each with the time at which its remaining nodes leave. `without`: the set
+/// that takes over again, or is abandoned at once.
 #[must_use]
 pub fn retired(facts: &FleetFacts, without: Option<&SetName>) -> Vec<(DateTime<Utc>, Wave)> {
     let others = facts.sets.iter().filter(|(name, _)| Some(*name) != without);
     let leaving = others.filter_map(|(_, set)| {
-        // What carries traffic, or may, stays.
+        // A set that receives traffic, or may, stays.
         let retiring = set.retiring.as_ref().filter(|retiring| facts.kept(retiring).is_none())?;
         let nodes = set.children.iter().rev().filter(|child| !child.surplus && !child.terminating);
         Some((facts.removal_of(retiring), nodes.map(leaves).collect()))
@@ -187,8 +191,8 @@ fn grant(facts: &mut FleetFacts, rollout_target: &RolloutTarget) -> Wave {
     wave
 }
 
-/// Time passes: what moves has moved, and what leaves is gone. Answers whether anything was on its way. A node that is down
-/// and was granted nothing else stays as it is.
+/// Lets the changes take effect: nodes that move have converged, nodes that leave are gone. Returns true if any node
+/// was moving. A node that is down and has no new grant stays as it is.
 fn converge(facts: &mut FleetFacts) -> bool {
     let before = facts.children.len();
     facts.children.retain(|child| !child.terminating && !child.asked_to_leave);
@@ -286,7 +290,7 @@ mod tests {
         facts.children[1].granted = Some("v2".into());
         (facts.children[2].ready, facts.children[2].available, facts.children[2].failed) =
             (false, false, true);
-        // The failed one is free to take; with it the wave is full.
+        // The failed node takes no room of its own; with it the wave is full.
         assert_eq!(rolled(&facts), ["=1 2", "3", "0"]);
     }
 
@@ -342,7 +346,8 @@ mod tests {
                 SetFacts { children: (0..nodes).map(node).collect(), retiring, ..SetFacts::default() };
             (SetName::from(name), facts)
         };
-        // replicas, nodes of the entrants, nodes of a set that left, the set given up: who is beyond, who leaves later.
+        // replicas, nodes of the new set, nodes of a set that left service, the abandoned set; expected: the surplus
+        // nodes, and the nodes that leave later.
         let table = [
             (3, 3, 0, None, "", ""),
             (2, 4, 0, None, "-new-3 -new-2", ""),
@@ -365,7 +370,7 @@ mod tests {
             let gone: Vec<Wave> = gone.into_iter().map(|(_, wave)| wave).collect();
             assert_eq!(told(&gone).join(" "), later, "{context}");
         }
-        // Who is gone already is no news.
+        // A node that is already being deleted is not listed.
         let mut facts = facts(1, 1);
         let (name, mut going) = set("new", 1, 2, false);
         going.children[1].terminating = true;

@@ -1,4 +1,5 @@
-//! What hooks make of a fleet: what waits in one, what one that failed holds up, and after how many nodes a rollout stops.
+//! The effect of hooks on a fleet: which hooks are waited for, what a failed hook blocks, and after how many nodes a
+//! rollout stops.
 
 use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
@@ -15,23 +16,23 @@ use crate::engine::sentence::{cut, some_of};
 
 pub use crate::api::AtHook;
 
-/// What a retry of a task is called in the status, which tells its node that it may be tried again.
+/// The key of a task's retry in the status, by which the task's node learns that it may run again: `TASK/ATTEMPT`.
 #[must_use]
 pub fn tried(task: &TaskRecord) -> String {
     format!("{}/{}", task.id, attempt_of(task))
 }
 
-/// A hook that a plan of the fleet or of one of its nodes is at.
+/// The current hook of a plan of the fleet or of one of its nodes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CurrentHook<'a> {
     /// The hook.
     pub at: &'a AtHook,
-    /// The node, where it is a node's.
+    /// The node, if it is a node's plan.
     pub node: Option<&'a str>,
 }
 
 impl<'a> CurrentHook<'a> {
-    /// What was said last, without the words that say whose hook it is.
+    /// The last message, without the prefix that names the hook.
     #[must_use]
     pub fn said(&self) -> &'a str {
         let message = self.at.message.as_str();
@@ -41,7 +42,7 @@ impl<'a> CurrentHook<'a> {
         said.or_else(|| message.strip_prefix(&waits)).unwrap_or(message)
     }
 
-    /// What a status says of it where somebody has to look at it, with so many bytes of its words at most.
+    /// The entry in the status for a hook that needs a user's attention, with at most `most` bytes of its message.
     #[must_use]
     pub fn status(&self, most: usize) -> HookStatus {
         HookStatus {
@@ -53,7 +54,7 @@ impl<'a> CurrentHook<'a> {
         }
     }
 
-    /// `hook drain of node db-1`.
+    /// Its name in messages, for example `hook drain of node db-1`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.node {
@@ -63,10 +64,10 @@ impl<'a> CurrentHook<'a> {
     }
 }
 
-/// Every hook that a plan is at, the fleet's own first.
+/// The current hooks of all plans, the fleet's own first.
 fn current_hooks(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
     let own = facts.at_hook.iter().map(|at| CurrentHook { at, node: None });
-    // A node of the active set that is still at a target which nobody wants any more comes out of its hook with the next grant.
+    // A node of the active set that is still at a target that is no longer desired leaves its hook with the next grant.
     let is_left_behind = |c: &'_ ChildFacts| {
         !c.surplus && !c.terminating && c.spec_hash != facts.requested && c.spec_hash != facts.last_completed
     };
@@ -78,24 +79,24 @@ fn current_hooks(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
     )
 }
 
-/// The hooks that have failed and hold something up, the fleet's own first.
+/// The hooks that have failed and block something, the fleet's own first.
 pub fn failures(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
     current_hooks(facts).filter(|hook| hook.at.failed)
 }
 
-/// The hooks that wait for a person.
+/// The hooks that wait for a user's approval.
 pub fn asking(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
     current_hooks(facts).filter(|hook| hook.at.asks && !hook.at.failed)
 }
 
-/// The hooks that somebody has to look at, for the status.
+/// The hooks that need a user's attention, for the status.
 #[must_use]
 pub fn to_look_at(facts: &FleetFacts) -> Vec<HookStatus> {
     let of = failures(facts).chain(asking(facts)).take(HOOKS_LIMIT);
     of.map(|hook| hook.status(MAX_PROBLEM_BYTES)).collect()
 }
 
-/// What has failed, in a sentence, if anything has: the hook, the node, and the last answer.
+/// Which hook has failed, in a sentence, if any has: the hook, the node, and the last answer.
 #[must_use]
 pub fn failure(facts: &FleetFacts) -> Option<String> {
     let mut failures = failures(facts);
@@ -107,7 +108,7 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
     Some(format!("{} failed{more}: {}", first.name(), first.said()))
 }
 
-/// A failed hook's sentence, and what a person can do about it. `object` is as it is typed: `nd/db`.
+/// A failed hook's sentence, and what a user can do about it. `object` is as on the command line, for example `nd/db`.
 #[must_use]
 pub fn with_ways_out(failure: &str, object: &str) -> String {
     format!(
@@ -115,15 +116,15 @@ pub fn with_ways_out(failure: &str, object: &str) -> String {
     )
 }
 
-/// Whether a hook has failed whose failure takes the rollout back.
+/// True if a hook has failed whose failure rolls the rollout back, and the fleet is not paused.
 #[must_use]
 pub fn rolls_back(facts: &FleetFacts) -> bool {
     !facts.paused
-        && failures(facts).any(|hook| facts.rolling_back.contains(&hook.at.hook) && hook.at.at.is_some())
+        && failures(facts).any(|hook| facts.rolling_back.contains(&hook.at.hook) && hook.at.point.is_some())
 }
 
-/// What a fleet waits for at its hooks, in a sentence, if it waits at any: what failed, and every person that is waited for, or
-/// the first of the others.
+/// What the hooks of a fleet wait for, in a sentence, if there are any: the failure and the pending approvals or, if
+/// there are none of these, the first current hook.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
     let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("nd/{deployment}")));
@@ -134,7 +135,7 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
     Some(failure.into_iter().chain(people).collect::<Vec<_>>().join("; "))
 }
 
-/// Which people are waited for, and what they are to do, in a sentence.
+/// Which approvals are pending, and how to give them, in a sentence.
 #[must_use]
 pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
     let current_hooks: Vec<CurrentHook<'_>> = asking(facts).collect();
@@ -148,14 +149,15 @@ pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
     Some(format!("{}: {verb}", some_of(&names.iter().map(String::as_str).collect::<Vec<_>>())))
 }
 
-/// Whether a rollout's clock stands since a hook is being carried out, which has one of its own, or has failed.
+/// True if a rollout's clock is stopped because a hook runs, which has a clock of its own, or has failed.
 #[must_use]
 pub fn stop_the_clock(facts: &FleetFacts) -> bool {
     facts.at_hook.is_some() || facts.wanted().any(|c| c.at_hook.is_some())
 }
 
-/// Whether nothing more is granted: a hook of the fleet's own plan, or of a node that was granted where the rollout goes, has
-/// failed. One that is still at what was wanted before is granted what is wanted now, and so comes out of it.
+/// True if nothing more is granted because a hook has failed, either of the fleet's own plan or of a node that was
+/// granted the target. A node that is still at an earlier target is granted the new one, and leaves its failed hook
+/// that way.
 #[must_use]
 pub fn hold_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     let failed = |at: &Option<AtHook>| at.as_ref().is_some_and(|at| at.failed);
@@ -166,29 +168,29 @@ pub fn hold_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
 /// True while a `BeforeRollout` hook runs. No node moves to the target until it is finished.
 #[must_use]
 pub fn is_before_rollout(facts: &FleetFacts) -> bool {
-    facts.at_hook.as_ref().is_some_and(|at| at.at == Some(HookPoint::BeforeRollout))
+    facts.at_hook.as_ref().is_some_and(|at| at.point == Some(HookPoint::BeforeRollout))
 }
 
-/// What tells at which points a rollout's plan runs hooks.
+/// What determines at which points a rollout's plan runs hooks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HookContext {
-    /// Why it was started.
+    /// The rollout's cause.
     pub cause: Option<Cause>,
-    /// Whether each node is rolled at the revision that it holds.
+    /// True if each node is rolled at the revision in its own spec.
     pub own: bool,
-    /// Whether it takes back what was rolled out before.
+    /// True if it is a rollback.
     pub is_way_back: bool,
-    /// Whether it goes on with a promotion that is past taking back.
+    /// True if it continues a promotion past the point of no return.
     pub is_past_return: bool,
 }
 
 impl HookContext {
-    /// The points at which its plan runs hooks. What is put right, or taken back, is not what they are for.
+    /// The points at which its plan runs hooks. A repair and a rollback run none.
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
         let is_repair = match self.cause {
             Some(Cause::ChildDrift) => true,
-            // A repair that is tried again.
+            // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
             _ => false,
         };
@@ -200,7 +202,7 @@ impl HookContext {
         of_fleet.filter(|at| !(self.is_past_return && is_behind(*at))).collect()
     }
 
-    /// That of the rollout that a status tells of, if it tells of one.
+    /// The context of the rollout in a status, if there is one.
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref()?;
@@ -215,7 +217,7 @@ impl HookContext {
     }
 }
 
-/// After which of `inPlace.steps` a rollout over so many nodes stops: those that are more than the step before, and fewer
+/// The `inPlace.steps` after which a rollout stops, as indices: those with more nodes than the step before, and fewer
 /// than all.
 #[must_use]
 pub fn stops(facts: &FleetFacts) -> Vec<usize> {
@@ -231,13 +233,13 @@ pub fn stops(facts: &FleetFacts) -> Vec<usize> {
     stops
 }
 
-/// How many nodes a step is; all where there is no such step any more.
+/// The number of nodes in a step; all nodes if the step no longer exists.
 #[must_use]
 pub fn size_of_step(facts: &FleetFacts, step: usize) -> i32 {
     facts.steps.get(step).map_or(facts.replicas, |step| nodes_of_step(step, facts.replicas))
 }
 
-/// The nodes that count for a step: those that were granted where the rollout goes.
+/// The nodes that count for a step: those that were granted the target.
 fn taken<'a>(
     facts: &'a FleetFacts,
     rollout_target: &'a RolloutTarget,
@@ -246,8 +248,8 @@ fn taken<'a>(
     facts.wanted().filter(move |c| is_moved(c) && facts.is_granted(c, rollout_target))
 }
 
-/// The grants that leave a rollout within its step. What runs the target already takes no node of it, and what is on its way
-/// to another target is not left there.
+/// The grants that keep a rollout within its step. A node that already runs the target is granted it even if the step
+/// is full, and so is a node that is in flight to another target, so that it is not left there.
 #[must_use]
 pub fn within_step(
     facts: &FleetFacts,
@@ -267,8 +269,8 @@ pub fn within_step(
     within
 }
 
-/// Whether the nodes of a step have converged: as many as it is were granted where the rollout goes, and each is there and
-/// serves.
+/// True if the nodes of a step have converged: as many nodes as it has, or as may move, were granted the target, and
+/// each of them runs it and serves.
 #[must_use]
 pub fn is_step_done(facts: &FleetFacts, rollout_target: &RolloutTarget, step: usize) -> bool {
     let may_move = facts
@@ -284,7 +286,7 @@ pub fn is_step_done(facts: &FleetFacts, rollout_target: &RolloutTarget, step: us
     all && count >= size
 }
 
-/// Whether a step has its nodes, so that one that is missing is made at what ran before.
+/// True if a step has all its nodes, so that a missing node is created at the previous revision.
 #[must_use]
 pub fn is_step_full(facts: &FleetFacts, target: &RolloutHash) -> bool {
     let Some(step) = facts.step else { return false };

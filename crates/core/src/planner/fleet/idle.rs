@@ -1,17 +1,17 @@
-//! Decides whether a rollout starts while none is under way.
+//! Decides whether a rollout starts while none is active.
 
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
 use crate::api::{Rejected, RolloutHash};
 
-/// Whether a person asks for the rejected target to be tried again, and it can be.
+/// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
     facts.rejected.as_ref().and_then(Rejected::plan).is_some_and(|plan| facts.is_retried(&plan))
         && facts.invalid.is_none()
 }
 
-/// What is decided where no rollout is active.
+/// The decision if no rollout is active.
 pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.rejected {
         if is_retried(facts) {
@@ -20,7 +20,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
         if facts.restart_request.is_some() {
             return repair_in_place(facts, Cause::RestartRequested);
         }
-        // A drift whose repair was aborted is not taken up again by itself.
+        // A drift whose repair was aborted is not repaired again by itself.
         if facts.last_completed == RolloutHash::recorded(rejected.hash.as_str()) {
             return FleetDecision::Keep;
         }
@@ -30,8 +30,8 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
         return drift(facts);
     }
     let goal = facts.goal();
-    // The first creation of a fleet, and its filling again from nothing, are not rollouts: they are
-    // complete when that is observed.
+    // The first creation of a fleet, and filling it again after it was scaled to 0, are not rollouts: they are complete
+    // once that is observed.
     let filling =
         facts.last_completed.is_none() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
     if facts.last_completed != *goal && !filling {
@@ -39,7 +39,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
         return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
     if nodes_at_other_revision(facts, goal).next().is_some() {
-        // A grant that is not for the revision that the node holds was not given by us: the spec is edited.
+        // Windlass issues no grant that does not match the revision in the node's spec, so the spec was edited.
         let edited =
             |c: &ChildFacts| facts.held_by(c, c.restart.as_ref()).is_some_and(|held| c.granted != held.hash);
         let cause = if facts.unrecorded || nodes_at_other_revision(facts, goal).all(edited) {
@@ -55,7 +55,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     drift(facts)
 }
 
-/// The nodes that hold another revision than this one, and one that is known.
+/// The nodes whose spec has another revision than this one, and one that is stored.
 pub(super) fn nodes_at_other_revision<'a>(
     facts: &'a FleetFacts,
     goal: &'a RolloutHash,
@@ -73,14 +73,14 @@ pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
     }
 }
 
-/// Why a node that no rollout is about is not at what it is to be, if so.
+/// Why a node outside a rollout is not what it should be; `None` if it is.
 pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> {
     let rollout_target = RolloutTarget::Own;
     if facts.is_granted(child, &rollout_target) {
-        // The node itself puts right what is not its pod; the rollout waits for that, and says so.
+        // The node's own controller repairs everything but its pod; the rollout waits for that and reports it.
         return child.was_edited.then_some(Cause::ChildDrift);
     }
-    // What it is to run cannot be told, so neither can whether it drifted.
+    // What it should run is not known, so neither is whether it has drifted.
     facts.target_for(child, &rollout_target)?;
     if !facts.holds_known(child) || child.is_drifted() {
         return Some(Cause::ChildDrift);

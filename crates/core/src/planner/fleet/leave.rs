@@ -1,5 +1,5 @@
-//! Which nodes leave, and when. A node is asked to leave first, and deleted once its own plan waits for nothing but that;
-//! until then the wish can be taken back, and it serves on. Pure.
+//! Decides which nodes leave, and when. A node is first asked to leave, and deleted once its own plan waits for nothing
+//! else. Until then the request can be withdrawn, and the node continues to serve. Pure.
 
 use chrono::{DateTime, Utc};
 
@@ -8,16 +8,16 @@ use super::facts::FleetFacts;
 use crate::api::NodeName;
 use crate::engine::sentence::some_of;
 
-/// What is done about nodes that leave, each from the highest ordinal.
+/// What is done about nodes that leave, each list from the highest ordinal.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Leave {
-    /// Those that are asked to.
+    /// The nodes that are asked to leave.
     pub ask: Vec<NodeName>,
-    /// Those that are deleted.
+    /// The nodes that are deleted.
     pub delete: Vec<NodeName>,
 }
 
-/// The nodes of the active set that are wanted no more: who serves leaves in waves, who is down leaves at once. Nobody does
+/// The surplus nodes of the active set: those that serve leave in waves, those that are down leave at once. None leaves
 /// while the fleet is paused.
 #[must_use]
 pub fn in_waves(facts: &FleetFacts) -> Leave {
@@ -25,8 +25,8 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
         return Leave::default();
     }
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
-    // Who was asked to leave serves until it is deleted: then only those count that are down by then. One that was asked
-    // before another went down by itself stays until there is room again.
+    // A node that was asked to leave serves until it is deleted, so only nodes that are down by then count against the
+    // deletion. If another node goes down after a node was asked, the latter stays until there is room again.
     let others = facts.missing().len() + facts.shutting_down.len();
     let down = facts.children.iter().filter(|c| c.is_out()).count() + others;
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
@@ -36,8 +36,8 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     }
 }
 
-/// Those who may go: first those that are down, then those that count as disrupted and may well serve, then those that
-/// serve, as long as there is room. Each is counted before the next is looked at.
+/// The candidates that may leave: first those that are down; then, while there is room, those that count as disrupted
+/// and may still serve; then those that serve. Each is counted before the next is considered.
 fn those_with_room<'a>(
     facts: &FleetFacts,
     used: usize,
@@ -57,7 +57,7 @@ fn those_with_room<'a>(
     go
 }
 
-/// Nodes that do not serve, which leave together.
+/// The removal of nodes that do not serve. They leave together.
 #[must_use]
 pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -> Leave {
     let staying: Vec<&ChildFacts> = children.rev().filter(|c| !c.terminating).collect();
@@ -67,7 +67,7 @@ pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -
     Leave { ask: names(ChildFacts::can_be_asked), delete: names(ChildFacts::can_be_deleted) }
 }
 
-/// The nodes that were asked to leave and are to stay by now.
+/// The nodes that were asked to leave and should stay by now.
 #[must_use]
 pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let active = facts.children.iter().filter(|_| !facts.active_set_goes());
@@ -77,7 +77,7 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     active.chain(others).filter(stays).map(|c| c.name.clone()).collect()
 }
 
-/// What nodes that are to leave wait for, in a sentence.
+/// What the nodes that should leave wait for, in a sentence; `None` if no node should leave.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
@@ -89,7 +89,7 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
         ));
     }
     let may = in_waves(facts);
-    // Whoever was asked and may not go holds as well: another went down meanwhile.
+    // A node that was asked and may not be deleted is blocked as well: another node went down in the meantime.
     let held = |c: &&ChildFacts| {
         let asked = c.can_be_deleted() && !may.delete.contains(&c.name);
         asked || (c.can_be_asked() && !may.ask.contains(&c.name))

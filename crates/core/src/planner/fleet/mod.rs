@@ -1,4 +1,4 @@
-//! A fleet: who may be granted what, whether a rollout starts or ends, and what the status says.
+//! Decisions about a fleet: which nodes get grants, whether a rollout starts or ends, and what the status contains.
 
 pub mod child;
 pub mod create;

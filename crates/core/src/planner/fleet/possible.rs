@@ -1,9 +1,9 @@
-//! Finds strategies that cannot be carried out, as far as the spec alone shows.
+//! Finds update strategies that cannot be carried out, as far as the spec alone shows it.
 
 use crate::api::{NodeDeploymentSpec, StrategyType};
 
-/// Why a rollout by this spec cannot be started, in a sentence, if so. The API server refuses most of it in new objects; what
-/// was stored before is found here.
+/// Why a rollout with this spec cannot start, in a sentence; `None` if it can. The API server rejects most such specs.
+/// This finds those that were stored before.
 #[must_use]
 pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
     let strategy = &spec.update_strategy;
@@ -15,7 +15,7 @@ pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
         Some(StrategyType::HardFork) if spec.halt_height() == 0 => Some(
             "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt".to_owned(),
         ),
-        // It would never find out how high its nodes are.
+        // The height of the nodes would never be known.
         Some(StrategyType::HardFork) if !spec.template.spec.has_sidecar_to_ask() => Some(
             "template.spec.sidecar: HardFork needs a sidecar to ask how high a node is: give it an image, with \
              --height-url in its args, or a url"

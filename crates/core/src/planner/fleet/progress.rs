@@ -1,4 +1,4 @@
-//! How far a rollout is, what it waits for, and whether it stands still.
+//! How far a rollout is, and which nodes it waits for.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -23,12 +23,13 @@ pub fn counts(facts: &FleetFacts, rollout_target: &RolloutTarget) -> NodeCounts 
     }
 }
 
-/// Whether the partition keeps a node from where the rollout goes: it is at what it is to be, and not updated.
+/// True if the partition keeps a node away from the rollout's target: the node is at the revision that it should have,
+/// but does not count as updated.
 fn is_held_back(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
     matches!(rollout_target, RolloutTarget::Revision(target) if facts.revision_for(child, rollout_target) != target)
 }
 
-/// A number that grows with progress: one more node updated, or one more of those available.
+/// A score that grows with progress: the number of updated nodes, plus the number of those that serve.
 #[must_use]
 pub fn score(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
     let is_done =
@@ -37,13 +38,13 @@ pub fn score(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
     (updated().count() + updated().filter(|c| c.is_serving()).count()) as i32
 }
 
-/// Whether every node that the partition lets go has converged, and only the partition is left.
+/// True if every node that the partition does not hold back has converged, and only the partition is left.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     facts.revision_differs_below_partition(rollout_target) && facts.is_converged(rollout_target)
 }
 
-/// Nodes that are named, each with how bad it is: the lowest is the worst.
+/// The nodes that are listed, each with a rank: the lowest is the worst.
 struct Named<'a> {
     before: &'a [Unconverged],
     now: DateTime<Utc>,
@@ -56,8 +57,9 @@ impl Named<'_> {
         self.add_since(rank, name, reason, message, since(self.before, name, reason, self.now));
     }
 
-    /// A node whose own status says since when it does not serve. A time in the future was written by a clock that has since
-    /// been set back: it is named since it was first, or each look would say another time.
+    /// Adds a node whose own status contains the time since which it does not serve. A time in the future was written
+    /// before the clock was set back. Then the node keeps the time since which it is listed; otherwise each reconcile
+    /// would write another time.
     fn add_problem(&mut self, rank: u8, name: &str, problem: &Problem) {
         if problem.since > self.now {
             return self.add(rank, name, &problem.reason, &problem.message);
@@ -79,16 +81,17 @@ impl Named<'_> {
     }
 }
 
-/// Since when a node is named: what was named before keeps its time, whatever the reason is by now. One that serves begins
-/// anew when it no longer does. A time in the future was written by a clock that has since been set back.
+/// Since when a node is listed. A node that was listed before keeps its time, even if its reason has changed; but the
+/// time restarts when a node that served, waiting for the wave, stops serving, or the other way round. A time in the
+/// future was written before the clock was set back.
 fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     let serves = |reason: &str| *reason == Reason::WaitingForWave;
     let known = before.iter().find(|u| u.name == name && serves(&u.reason) == serves(reason));
     known.map_or(now, |u| u.since.min(now))
 }
 
-/// The nodes that have not converged, the worst first, at most 20. `old`: the fleet and its rollout while something is
-/// waited for of the old nodes of a hard fork; then those are among them. `before` keeps the times.
+/// The nodes that have not converged, the worst first, at most 20. `old`: the fleet and its rollout while a hard fork
+/// waits for its old nodes; these are then listed as well. The times are taken over from `before`.
 #[must_use]
 pub fn unconverged(
     facts: &FleetFacts,
@@ -103,7 +106,7 @@ pub fn unconverged(
         Some((fleet, rollout)) => name_those_that_have_not_halted(fleet, rollout, &mut named),
         None => {}
     }
-    // The same for all of them: counted once.
+    // The same for all nodes, so it is computed once.
     let waits = waits_for(facts);
     for conflict in &facts.conflicts {
         named.add(0, conflict.name.as_str(), Reason::InvalidSpec, &conflict.message);
@@ -137,7 +140,7 @@ pub fn unconverged(
     named.worst_first()
 }
 
-/// Names the old nodes that have said no height, before any is asked to halt.
+/// Lists the old nodes that have reported no height, before any of them is asked to halt.
 fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
     for child in facts.without_height() {
         let reason = if child.unreachable.is_some() { Reason::SidecarUnreachable } else { Reason::NotReady };
@@ -145,7 +148,7 @@ fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
     }
 }
 
-/// Why no height is known of a node, and what to do.
+/// Why the height of a node is not known, and what to do.
 #[must_use]
 pub fn why_without_height(child: &ChildFacts) -> String {
     match (&child.unreachable, &child.sidecar) {
@@ -158,7 +161,8 @@ pub fn why_without_height(child: &ChildFacts) -> String {
     }
 }
 
-/// Names the old nodes that a halt is waited for on. They come before the new ones that only have to run by then, and do.
+/// Lists the old nodes that have not halted. They come before the new ones, which only have to run at that point, and
+/// do.
 fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, named: &mut Named<'_>) {
     for child in facts.wanted().filter(|c| !has_halted(c, rollout)) {
         let refusal = child.sidecar.as_ref().and_then(|s| s.message.as_deref());

@@ -1,4 +1,4 @@
-//! Everything in a fleet's status that is observed, not decided, brought up to date. Pure.
+//! Updates everything in a fleet's status that is observed, not decided. Pure.
 
 use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
@@ -13,10 +13,10 @@ use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{FleetPhase, NodeDeploymentStatus, Reason, Rollout, Stage};
 use crate::engine::Plan;
 
-/// What a paused fleet is said to wait for, by its status and by each task that would act.
+/// What a paused fleet waits for, as in its status and in the message of each task that would act.
 pub const WAITS_TO_BE_RESUMED: &str = "waiting for the fleet to be resumed: spec.paused is true";
 
-/// Brings everything in the status that is observed, not decided, up to date.
+/// Updates everything in the status that is observed, not decided.
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
     note_asked(status, facts);
@@ -60,7 +60,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     status.observed_generation = input.generation;
 }
 
-/// The completion of a fleet that has no rollout: the first one, and the one after it was scaled to 0.
+/// Records the completion of a fleet without a rollout: the first one, and the one after the fleet was scaled to 0.
 fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     if facts.replicas == 0 && facts.children.is_empty() {
         status.scaled_to_zero = true;
@@ -78,7 +78,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
         status.scaled_to_zero = false;
     }
-    // It is full again, though not of what is wanted by now: that was given up, or is refused.
+    // All its nodes exist again, but not at the desired revision, which was abandoned or is rejected.
     let steady = RolloutTarget::Revision(facts.steady_revision().clone());
     if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
         status.scaled_to_zero = false;
@@ -99,24 +99,26 @@ fn refresh_rollout(
         Some(set) => stage::score(facts, set),
         None => progress::score(facts, rollout_target),
     };
-    // A rollout that makes a set is about the nodes of that set.
+    // A rollout that creates a set counts the nodes of that set.
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
     let fleet = facts;
     let facts = entrants.as_ref().unwrap_or(facts);
     if rollout.nodes.total != facts.replicas {
-        // Of another number of nodes another number can be done; what went away is neither progress nor loss.
+        // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
+        // loss.
         rollout.best = rollout.best.min(score);
     }
     if score > rollout.best || (rollout.clock_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
     rollout.clock_stopped = stopped;
-    // A time in the future was written by a clock that has since been set back; no stall would be seen until then.
+    // A time in the future was written before the clock was set back; no stall would be detected until then.
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
     rollout.nodes = progress::counts(facts, rollout_target);
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
-    // It is about those of the old set as well while they are to halt, or to say a height before they may be asked to.
+    // The old set's nodes are listed as well while they have to halt, or have to report a height before they may be
+    // asked to.
     let halts = |set: &SetRollout| set.stage == Stage::Promoting && set.halt_height > 0;
     let asks_heights = |set: &SetRollout| {
         set.is_revocable()
@@ -132,7 +134,7 @@ fn refresh_rollout(
     }
     unconverged.extend(progress::unconverged(facts, rollout_target, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
-    // New nodes that are only made once the old ones are gone are late for nothing of their own.
+    // New nodes that are created only after the old ones are gone are not late.
     if rollout.stage == Stage::Promoting && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
         unconverged.clear();
     }
@@ -140,7 +142,7 @@ fn refresh_rollout(
     rollout.summary = format!("Updating {}/{}", rollout.nodes.updated, rollout.nodes.total);
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
-        // A node that has its grant finishes, with its hooks.
+        // A node that already has its grant finishes, including its hooks.
         _ if facts.paused => {
             let resumed = WAITS_TO_BE_RESUMED.to_owned();
             [Some(resumed), hooks::people(fleet, input.name)]
@@ -149,20 +151,20 @@ fn refresh_rollout(
                 .collect::<Vec<_>>()
                 .join("; ")
         }
-        // Nodes that leave may wait at hooks while the rollout itself waits for a person.
+        // Nodes that leave may wait for hooks while the rollout itself waits for a user.
         Some(task) if TaskType::AwaitPromotion.is(task) && !task.message.is_empty() => {
             let own = Some(task.message.clone());
             own.into_iter().chain(hooks::waits_for(fleet, input.name)).collect::<Vec<_>>().join("; ")
         }
         _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
-        // An old set that goes waits for no node that serves.
+        // An old set that is being removed waits for no node that serves.
         _ if let Some(node) = stands_in_the_way(rollout) => {
             format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
         }
         Some(task) => task.message.clone(),
         None => String::new(),
     };
-    // Nothing that is asked for may seem to be forgotten.
+    // The message mentions the requested restart, so that it does not seem forgotten.
     let message = match &facts.restart_request {
         Some(restart) if set.is_some() => {
             format!("{message}; the restart of {restart} follows the promotion")
@@ -176,7 +178,7 @@ fn refresh_rollout(
     };
 }
 
-/// The node that keeps a rollout from going on until somebody puts it right.
+/// The node that blocks a rollout until a user repairs it.
 fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
     (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec).then_some(worst)

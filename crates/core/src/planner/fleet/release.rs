@@ -1,5 +1,6 @@
-//! What a status may say of `deletionPolicy` and `volumeClaimRetention`: what has been carried out, never what is wanted. Who
-//! deletes a fleet relies on `Retain`, so it is taken back before the first node or claim stops being so. Pure.
+//! What a status may report about `deletionPolicy` and `volumeClaimRetention`: what has been carried out, never what is
+//! desired. A user who deletes a fleet relies on `Retain`, so the status stops reporting it before the first node or
+//! claim is released from it. Pure.
 
 use crate::api::{ClaimRetention, DeletionPolicy, NodeDeploymentStatus};
 
@@ -27,8 +28,8 @@ pub struct Release {
     pub claims: Carried,
 }
 
-/// The value that the status may have. It is `Delete` until every object is released, so that nobody relies on `Retain` too
-/// early. It is empty while released objects are being owned again.
+/// The value that the status may have. It is `Delete` until every object is released, so that nobody relies on `Retain`
+/// too early. It is empty while released objects are being owned again.
 fn to_say<P: Copy + PartialEq>(
     before: Option<P>,
     wanted: P,
@@ -37,28 +38,30 @@ fn to_say<P: Copy + PartialEq>(
 ) -> Option<P> {
     match carried {
         Carried::OnAll => Some(wanted),
-        // An empty field looks like a status of an earlier version, under which no claim ever had an owner. So this reports
-        // `Delete` until every node has confirmed.
+        // An empty field looks like a status of an earlier version, under which no claim ever had an owner. So this
+        // reports `Delete` until every node has confirmed.
         Carried::NotSeenByAll if wanted == retain => before.or(Some(delete)),
         Carried::NotOnAll if wanted == retain => Some(delete),
         Carried::NotSeenByAll | Carried::NotOnAll => before.filter(|before| *before == delete),
     }
 }
 
-/// Brings both fields up to date.
+/// Updates both fields.
 pub fn refresh(status: &mut NodeDeploymentStatus, release: &Release) {
     let policies = (DeletionPolicy::Retain, DeletionPolicy::Delete);
     let retentions = (ClaimRetention::Retain, ClaimRetention::Delete);
     status.deletion_policy = to_say(status.deletion_policy, release.policy, release.nodes, policies);
     let retention = to_say(status.volume_claim_retention, release.retention, release.claims, retentions);
-    // One after the other: a status that says neither is one that an earlier version wrote.
+    // The two fields are never cleared in one write: a status with neither looks like one that an earlier version
+    // wrote.
     if retention.is_some() || status.deletion_policy.is_some() {
         status.volume_claim_retention = retention;
     }
 }
 
-/// Whether a status that said nothing so far has to be written for this alone. An earlier version left out both fields, and
-/// a fleet that is at rest is not written to because of that, unless somebody may wait for what they say.
+/// True if a status that has had neither field need not be written for these fields alone. An earlier version wrote
+/// neither of them, and a fleet that is at rest is not updated for that reason, unless a user may wait for what they
+/// report.
 #[must_use]
 pub fn can_wait(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus, release: &Release) -> bool {
     let said_nothing = before.deletion_policy.is_none() && before.volume_claim_retention.is_none();

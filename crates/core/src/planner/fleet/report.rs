@@ -1,5 +1,5 @@
-//! From a reconcile to the status that it writes: which facts hold under that status, what of it is news, and when the fleet
-//! is reconciled again although nothing happens. Pure.
+//! From a reconcile to the status that it writes: the facts under that status, whether the write is urgent, and when
+//! the fleet is requeued if no event arrives. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -14,39 +14,40 @@ use crate::engine::Plan;
 use crate::planner::hooks::step_of;
 use crate::revision::main_image;
 
-/// What keeps a spec from being carried out.
+/// Why a spec cannot be carried out.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Invalid {
     /// Why, in a sentence.
     pub sentence: String,
-    /// Whether it says no more than that the API server did not answer for a moment, which is no fault of the spec.
+    /// True if the only reason is that the API server did not respond for a moment, so that the spec is not at fault.
     pub is_transient: bool,
 }
 
 impl Invalid {
-    /// What somebody has to change.
+    /// A reason that a user has to remove.
     pub fn lasting(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), is_transient: false }
     }
 
-    /// What may pass by itself.
+    /// A reason that may go away by itself.
     pub fn transient(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), is_transient: true }
     }
 }
 
-/// What a reconcile found out beside its plan, and the status says.
+/// What a reconcile found in addition to its plan, for the status.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Findings {
-    /// Why what is wanted cannot be started.
+    /// Why no rollout to the desired revision can start.
     pub invalid: Option<Invalid>,
-    /// What could not be applied although the rest goes on, in a sentence.
+    /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
-    /// What a set that should be gone waits for, in a sentence.
+    /// What a set that has to be removed waits for, in a sentence.
     pub waits_for: Option<String>,
 }
 
-/// The facts under the status that is about to be written: what it newly obeys counts. `plan`: as it then stands.
+/// The facts under the status that is about to be written, including what it newly accepts. `plan`: the plan in that
+/// status.
 #[must_use]
 pub fn facts_under(
     status: &NodeDeploymentStatus,
@@ -54,7 +55,7 @@ pub fn facts_under(
     plan: Option<&Plan>,
     findings: &Findings,
 ) -> FleetFacts {
-    // A status that was never written names none.
+    // A status that was never written names no active set.
     let mut facts = status.active_set().map_or_else(|| facts.clone(), |set| facts.activated(&set));
     facts.set_rollout = SetRollout::of(status);
     facts.at_hook = plan.and_then(AtHook::of);
@@ -69,8 +70,8 @@ pub fn facts_under(
     facts
 }
 
-/// The build ID of what is wanted: the one that the spec gives it, the one under which it is being promoted, or one that is
-/// made of its image and its hash.
+/// The desired build ID: the one in the spec, the one under which the revision is being promoted, or one that is
+/// generated from the image and the hash.
 #[must_use]
 pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
     let is_promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
@@ -83,7 +84,8 @@ pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDe
     }
 }
 
-/// Forgets wishes that were obeyed once and are not made any more. `retry`: the value of its annotation.
+/// Clears the records of requests that were carried out once and are no longer made. `retry`: the value of the retry
+/// annotation.
 pub fn forget_spent_wishes(status: &mut NodeDeploymentStatus, spec: &NodeDeploymentSpec, retry: &str) {
     status.hook_retry = status.hook_retry.take().filter(|obeyed| obeyed.asked == retry);
     if status.spent_force_promote != spec.force_promote {
@@ -91,7 +93,7 @@ pub fn forget_spent_wishes(status: &mut NodeDeploymentStatus, spec: &NodeDeploym
     }
 }
 
-/// What has to be said of a spec that is carried out.
+/// A note about a spec that is valid but should be changed; empty if there is none.
 #[must_use]
 pub fn remark(spec: &NodeDeploymentSpec) -> &'static str {
     if spec.update_strategy.type_.is_empty() {
@@ -101,7 +103,7 @@ pub fn remark(spec: &NodeDeploymentSpec) -> &'static str {
     }
 }
 
-/// The status of a fleet whose spec cannot be read.
+/// Updates the status of a fleet whose spec cannot be read.
 pub fn spec_is_unreadable(
     status: &mut NodeDeploymentStatus,
     sentence: &str,
@@ -123,7 +125,8 @@ pub fn spec_is_unreadable(
     status.observed_generation = generation;
 }
 
-/// Whether a status says something that others act on, or wait for: it is not put off as progress is.
+/// True if a status contains a change that others act on or wait for. Its write is not delayed, as that of plain
+/// progress is.
 #[must_use]
 pub fn is_news(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus) -> bool {
     let says = |status: &NodeDeploymentStatus, type_: &str| {
@@ -136,7 +139,7 @@ pub fn is_news(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus) -> b
         || carried_out(before) != carried_out(after)
 }
 
-/// The next time at which something about a fleet becomes due, although nothing happens.
+/// The next time at which the fleet has to be reconciled even if no event arrives.
 #[must_use]
 pub fn next_deadline(
     status: &NodeDeploymentStatus,
@@ -154,7 +157,8 @@ pub fn next_deadline(
     due.into_iter().flatten().filter(|at| *at > now).min()
 }
 
-/// Whether something that should be gone is kept by what not every watch shows, as claims that are to be let go of.
+/// True if nodes that should be gone still exist. What keeps them, for example claims that have to be released, may not
+/// cause an event.
 #[must_use]
 pub fn is_kept_from_going(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     let is_kept = |set: &RetiringSet| {

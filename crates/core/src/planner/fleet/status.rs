@@ -1,4 +1,4 @@
-//! A fleet's status: what a decision makes of it, and what follows from what was observed. Pure.
+//! A fleet's status: how a decision changes it, and what follows from what was observed. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -12,7 +12,7 @@ use crate::api::{
 };
 use crate::engine::{Plan, sentence::cut};
 
-/// Where the persisted rollout goes.
+/// The target of the persisted rollout.
 #[must_use]
 pub fn rollout_target_of(status: &NodeDeploymentStatus) -> RolloutTarget {
     match &status.rollout {
@@ -22,10 +22,10 @@ pub fn rollout_target_of(status: &NodeDeploymentStatus) -> RolloutTarget {
     }
 }
 
-/// How many things that were asked for a rollout remembers.
+/// The maximum number of a user's requests that a rollout records.
 const ASKED_LIMIT: usize = 5;
 
-/// Takes in who asked last for what. It belongs to the rollout under way, if there is one.
+/// Records the user's last request. It is also recorded in the active rollout, if there is one.
 pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     let Some(written) = &facts.asked else { return };
     let seen = cut(written, MAX_ASKED_BYTES);
@@ -33,7 +33,7 @@ pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         return;
     }
     status.asked = seen;
-    // What cannot be read was not written by the command line, and says nothing.
+    // A value that cannot be read was not written by the command line and is ignored.
     let (Ok(asked), Some(rollout)) = (serde_json::from_str::<Asked>(written), &mut status.rollout) else {
         return;
     };
@@ -43,7 +43,7 @@ pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     }
 }
 
-/// Puts a new rollout into the status.
+/// Records a new rollout in the status.
 pub fn begin(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -60,8 +60,8 @@ pub fn begin(
         r.target() == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
     let before = status.rollout.take().filter(same);
-    // A rollout to the same target goes on under a new plan; its clock is not started anew. A restart undoes what
-    // was done: its nodes count from nothing.
+    // A rollout to the same target continues with a new plan, and its clock is not restarted. A restart makes all nodes
+    // outdated, so the progress is counted from 0.
     let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
     let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
@@ -89,8 +89,8 @@ pub fn begin(
     if start.rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
         status.rejected = None;
     }
-    // A retry that is heard by a repair is not heard once more by the target, when that is over. Where that completed
-    // before, there is nothing but the repair to be tried.
+    // A retry that starts a repair must not retry the rejected target as well when the repair is over. If the rejected
+    // hash is the one that last completed, only a repair was rejected, and the rejection is dropped.
     if own && start.cause == Cause::RetryRequested {
         status.rejected = status.rejected.take().filter(|r| r.hash != status.last_completed_rollout_hash);
         if let Some(rejected) = &mut status.rejected {
@@ -100,8 +100,7 @@ pub fn begin(
     note_asked(status, facts);
 }
 
-/// Puts the end of a plan into the history. The rollout stays in the status until the caller replaces or
-/// removes it.
+/// Records the end of a plan in the history. The rollout stays in the status until the caller replaces or removes it.
 pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reason: &str, now: DateTime<Utc>) {
     remember(
         &mut status.history,
@@ -123,13 +122,13 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
     status.plan = Some(RawPlan::of(plan));
 }
 
-/// Rejects what a plan that ended badly went to, and nothing else: what is wanted by then may be another thing, which was
-/// never tried. While a repair goes on, what was rejected before stays so.
+/// Rejects the target of a plan that was aborted, rolled back or failed, and nothing else: the desired target may have
+/// changed by then, and was then never tried. A target that was rejected before a repair stays rejected.
 pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
     let before = facts.rejected.as_ref();
     let hash = match before {
         Some(rejected) => rejected.hash.clone(),
-        // What is left of it does not say where it went.
+        // What is left of the plan does not contain its target.
         None if plan.target_hash.is_empty() => facts.requested.to_string(),
         None => plan.target_hash.clone(),
     };
@@ -144,7 +143,8 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan
     });
 }
 
-/// The build ID of what a rollout went to: its set's, that of the set that it went over in place, or the generated one.
+/// The build ID of a rollout's target: that of its new set, that of the set that it updated in place, or a generated
+/// one.
 fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) -> String {
     let of_rollout = status.rollout.as_ref().and_then(Rollout::build_id);
     let in_place = status.rollout.as_ref().is_none_or(|r| r.entrant_set.is_empty());
@@ -157,7 +157,7 @@ fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) ->
     }
 }
 
-/// Puts the completion of a rollout into the status.
+/// Records the completion of a rollout in the status.
 pub fn complete(status: &mut NodeDeploymentStatus, rollout_target: &RolloutTarget) {
     let rollout = status.rollout.take();
     if let (RolloutTarget::Revision(target), Some(rollout)) = (rollout_target, rollout) {
@@ -167,29 +167,29 @@ pub fn complete(status: &mut NodeDeploymentStatus, rollout_target: &RolloutTarge
     }
 }
 
-/// Whether the clock of a rollout, or of a fleet that is filled without one, has run out.
+/// True if the clock of a rollout, or of a fleet that is filled without one, has run out.
 #[must_use]
 pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     stall_deadline(status, facts).is_some_and(|deadline| now >= deadline)
 }
 
-/// When the active rollout, or the filling of a fleet without one, counts as stalled if nothing moves; `None` while its
+/// When the active rollout, or the filling of a fleet without one, counts as stalled without progress; `None` while its
 /// clock is stopped.
 #[must_use]
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts) };
-    // The clock starts anew with the write that says that it goes on.
+    // The clock restarts with the write that records that it is no longer stopped.
     if is_stopped(status, facts) || rollout.clock_stopped {
         return None;
     }
-    // Old nodes live on for as long as was asked: that is no standing still.
+    // Keeping the old nodes for the configured delay is not a stall.
     let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
     let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
     let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
     Some(since + TimeDelta::seconds(facts.deadline_seconds))
 }
 
-/// Whether a rollout's clock stands: it waits for a person.
+/// True if a rollout's clock is stopped: it is paused, waits for a user or a hook, or no nodes are desired.
 pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
@@ -200,27 +200,27 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
     facts.paused || by_person || hooks::stop_the_clock(facts)
 }
 
-/// What [`refresh`](super::refresh::refresh) needs beside the facts.
+/// What [`refresh`](super::refresh::refresh) needs in addition to the facts.
 pub struct RefreshInput<'a> {
     /// The fleet's name.
     pub name: &'a str,
     /// The generation of the spec that was read.
     pub generation: i64,
-    /// The ControllerRevision of what is wanted, where it is stored.
+    /// The desired ControllerRevision, if it is stored.
     pub update_revision: Option<&'a RevisionName>,
-    /// The build ID of what is wanted.
+    /// The desired build ID.
     pub build_id: &'a str,
-    /// The plan as it now stands.
+    /// The current plan.
     pub plan: Option<&'a Plan>,
-    /// Whether the spec says something else by now than what is promoted.
+    /// True if the spec has changed since the promotion of its target began.
     pub superseded: bool,
-    /// What has to be said for a stored strategy that is read as another.
+    /// A note about a stored strategy that is treated as another one; empty if there is none.
     pub remark: &'a str,
     /// The time.
     pub now: DateTime<Utc>,
 }
 
-/// A hash as notes for people write it: its first five digits.
+/// A hash as it is shown in messages: its first five digits.
 #[must_use]
 pub fn short<H: AsRef<str> + ?Sized>(hash: &H) -> &str {
     let hash = hash.as_ref();

@@ -1,4 +1,4 @@
-//! What a fleet's five conditions say. Pure.
+//! Computes a fleet's five conditions. Pure.
 
 use chrono::{DateTime, Utc};
 
@@ -13,7 +13,7 @@ use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Rollout, Stage}
 use crate::engine::Plan;
 use crate::engine::sentence::some_of;
 
-/// Brings the conditions up to date.
+/// Updates the conditions.
 pub(super) fn refresh_conditions(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -24,7 +24,7 @@ pub(super) fn refresh_conditions(
     let now = input.now;
     let held = why_held(status, input.plan);
     let held = held.as_deref();
-    // The first creation is no rollout, nor is filling a fleet again; they may stand still all the same.
+    // The first creation of a fleet, and filling it again, are not rollouts, but can stall as well.
     let unfilled = (stalled && status.rollout.is_none())
         .then(|| filling::why_stalled(facts, input.name, rollout_target, now));
     let unfilled = unfilled.as_deref();
@@ -65,7 +65,7 @@ pub(super) fn refresh_conditions(
     let at_hooks = hooks::waits_for(facts, input.name).filter(|_| is_at_rest);
     let waits = kept.or_else(|| facts.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
     let mut kept = waits.collect::<Vec<_>>().join("; ");
-    // What is waited for otherwise another condition says, which changes with it: this costs no write of its own.
+    // Otherwise this is the message of another condition, which changes at the same time and so costs no extra write.
     if busy && kept.is_empty() && status.rollout.is_none() {
         let said = |type_: &str| conditions::find(&status.conditions, type_).map(|c| c.message.clone());
         let of = if all_ready { UP_TO_DATE } else { READY };
@@ -77,7 +77,7 @@ pub(super) fn refresh_conditions(
     conditions::set(&mut status.conditions, RECONCILING, truth, reason, &kept, input.generation, input.now);
 }
 
-/// What a fleet waits for that is well, and of which sets are still to go.
+/// What a fleet without problems waits for: the sets that still have to be removed.
 fn of_sets_that_go(status: &NodeDeploymentStatus) -> String {
     let sets: Vec<&str> = status.retiring.iter().map(|set| set.set.as_str()).collect();
     if sets.is_empty() {
@@ -93,7 +93,7 @@ fn verdict(truth: Truth, reason: Reason, message: impl Into<String>) -> Verdict 
     (truth, reason, message.into())
 }
 
-/// What cannot be done any more because nobody knows what nodes are to run.
+/// Adds that nodes cannot be recreated because the revision that last completed is lost.
 fn with_what_is_gone(
     (truth, reason, message): Verdict,
     status: &NodeDeploymentStatus,
@@ -129,7 +129,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     } else {
         let first = status.last_completed_rollout_hash.is_empty();
         let reason = if first { Reason::NodesInitializing } else { Reason::NodesNotReady };
-        // Which one and why is said of those that stay so: the others would only cost writes.
+        // The message names only a node that stays down for longer; naming the others would only cost writes.
         let why = progress::overdue(facts, now).map(|why| format!("; {why}")).unwrap_or_default();
         verdict(Truth::False, reason, format!("{unready} of {} nodes are not ready{why}", facts.replicas))
     }
@@ -141,14 +141,14 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
         let of_entrants = entrants.map(|s| s.conflicts.as_slice()).unwrap_or_default();
         facts.conflicts.iter().chain(of_entrants).next().map(|c| c.message.clone())
     };
-    // A name of a node's own objects that belongs to something else is seen by the node.
+    // If the name of one of a node's own objects is taken, the node's controller detects it.
     let of_node = || {
         let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
         let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
         let child = facts.wanted().chain(of_entrants).find(refused)?;
         child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
     };
-    // A person who has to look at a plan that failed looks at its nodes as well.
+    // A user who has to look at a failed plan looks at its nodes as well.
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
     let not_applied = || facts.not_applied.clone();
@@ -177,7 +177,7 @@ fn up_to_date(
         if stalled {
             return verdict(Truth::False, Reason::Stalled, why_stalled(rollout));
         }
-        // What is put right meanwhile is not what is wanted: that stays rejected.
+        // A repair does not roll out the desired target, which stays rejected.
         if let Some(rejected) = status.rejected.as_ref().filter(|_| rollout.own_revisions) {
             return what_became_of(rejected, None);
         }
@@ -218,7 +218,7 @@ fn up_to_date(
     verdict(Truth::Unknown, Reason::Applying, waits)
 }
 
-/// Why a target is rejected, and how it is tried again. `plan`: the one that may have failed for it.
+/// Why a target is rejected, and how to retry it. `plan`: the plan that may have failed with this target.
 fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
     let (reason, what) = match rejected.ending() {
         Some(Ending::Aborted) => (Reason::Aborted, "was aborted"),
@@ -260,7 +260,7 @@ fn in_progress(
         Some(Some(Ending::RolledBack)) => Reason::RolledBack,
         Some(_) => Reason::RolloutFailed,
         None if status.last_completed_rollout_hash.is_empty() => Reason::NotStarted,
-        // What ended because no node was wanted is not complete: it begins with the nodes that are wanted next.
+        // A rollout that ended because no nodes were desired is not complete: it starts again when nodes are desired.
         None if status.scaled_to_zero || facts.replicas == 0 => {
             let completed = status.last_completed() == facts.requested;
             if completed { Reason::RolloutComplete } else { Reason::NotStarted }
@@ -312,8 +312,8 @@ fn because(rejected: &Rejected) -> String {
     if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
 }
 
-/// What a rollout that stands waits for, in a sentence: the worst of its nodes, or what is left of the old set where only
-/// that is to go.
+/// What a stalled rollout waits for, in a sentence: the worst of its nodes or, if only the old set has to be removed,
+/// what is left of that set.
 #[must_use]
 pub fn why_stalled(rollout: &Rollout) -> String {
     match rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring) {

@@ -1,5 +1,6 @@
-//! Who may be granted a new template, by clauses: [`Clause`]. Each was shown to be needed by a model of the rules of
-//! grants: without it a short trace breaks the wave, completes falsely or stops for ever (`planner/fleet/tests/traces.rs`).
+//! Decides which nodes may be granted a new template, by the rules in [`Clause`]. A wave is the nodes that may be
+//! disrupted at once: `maxUnavailable`. A model of the rules showed that each of them is needed: without it, a short
+//! trace breaks the wave, completes a rollout falsely, or blocks it forever (`planner/fleet/tests/traces.rs`).
 
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
@@ -15,25 +16,25 @@ pub enum Clause {
     InFlightUnspent,
     /// (c) It is Failed.
     Failed,
-    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room. It takes nothing from the wave: a
-    /// node that is down is disrupted already, so only the pods in flight bound it.
+    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room. It takes no room in the
+    /// wave: a node that is down is already disrupted, so only the nodes in flight limit it.
     Down,
-    /// (e) It serves, or has drifted, and the disrupted leave room.
+    /// (e) It serves, or has drifted, and the disrupted nodes leave room.
     Serving,
     /// (f) Nothing has completed yet, and it was never ready.
     NeverReady,
 }
 
-/// A grant to be given.
+/// A grant that may be issued.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// The node.
     pub name: NodeName,
-    /// The rollout hash of the revision that its spec is to hold.
+    /// The rollout hash of the revision for its spec.
     pub revision: RolloutHash,
     /// The pod template hash.
     pub hash: PodTemplateHash,
-    /// Why it may be given.
+    /// The clause that allows it.
     pub clause: Clause,
 }
 
@@ -68,7 +69,8 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     if in_flight && !child.is_spent() {
         return Some(Clause::InFlightUnspent);
     }
-    // One whose sidecar cannot be reached may well serve: it counts as down, and is not free to take.
+    // A node whose sidecar cannot be reached may still serve: it counts as disrupted, but needs room like a serving
+    // node.
     let down = in_flight || (child.is_disrupted() && child.unreachable.is_none());
     if down && child.failed {
         return Some(Clause::Failed);
@@ -81,9 +83,9 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     (others < facts.max_unavailable).then_some(Clause::Serving)
 }
 
-/// Every grant that may be given now, in the order in which to give them: nodes that already run the
-/// target, then those that are down, then those that serve, each from the highest ordinal. Each grant is
-/// counted before the next is looked for; it takes room and makes none, so that what was refused once stays so.
+/// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
+/// those that are down, then those that serve, each from the highest ordinal. Each grant is counted before the next is
+/// considered. A grant takes room and never makes any, so a node that was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
     let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
@@ -122,8 +124,8 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
 }
 
 /// The grants that restore the running hash after an abort, for nodes that run another hash than the granted one. Skips
-/// spent grants, and grants that an abort has already restored: the pod may have moved before that was written, and would
-/// be moved back and forth.
+/// spent grants, and grants that an abort has already restored: the pod may have moved before that was written, and
+/// would be moved back and forth.
 #[must_use]
 pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {

@@ -33,7 +33,7 @@ fn of_node() -> Vec<HookPoint> {
     HookPoint::ALL.into_iter().filter(|at| at.is_of_node()).collect()
 }
 
-/// A task in a few words: its type, or a hook's name, and its step.
+/// A short form of a task: its type or the name of its hook, and its step.
 fn word(type_: &str, params: &Value) -> String {
     let name = params["hook"].as_str().unwrap_or(type_);
     params[STEP].as_u64().map_or_else(|| name.to_owned(), |step| format!("{name}/{step}"))

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::facts::{NodeFacts, SetFact};
+use super::facts::{NodeFacts, StatefulSetFact};
 use crate::api::{PodTemplateHash, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
 
@@ -10,24 +10,24 @@ use crate::engine::{Plan, PlanState, TaskState};
 pub mod recipes {
     /// A new StatefulSet, or another main image.
     pub const NODE_UPDATE: &str = "NodeUpdate";
-    /// Another pod template under the same image.
+    /// Another pod template with the same image.
     pub const RESTART_NODE: &str = "RestartNode";
-    /// Nothing but marking a running pod ready.
+    /// Only marking a running pod as ready.
     pub const MARK_READY: &str = "MarkReady";
-    /// The node leaves.
+    /// The removal of the node.
     pub const REMOVE_NODE: &str = "RemoveNode";
 }
 
 /// The longest wait before a failed plan is tried again, in seconds.
 pub const RETRY_SECONDS_MAX: i64 = 600;
 
-/// Whether a plan of this recipe may replace the pod.
+/// True if a plan of this recipe may replace the pod.
 #[must_use]
 pub fn is_rolling(recipe: &str) -> bool {
     recipe != recipes::MARK_READY && recipe != recipes::REMOVE_NODE
 }
 
-/// The wish that a plan was made for, where it is one by which a node leaves and is active.
+/// The `removalID` that a plan was created for, if it is an active plan RemoveNode.
 #[must_use]
 pub fn removal_of(plan: &Plan) -> Option<&str> {
     let leaves = plan.is_active() && plan.recipe == recipes::REMOVE_NODE;
@@ -35,14 +35,14 @@ pub fn removal_of(plan: &Plan) -> Option<&str> {
     task.params["removalID"].as_str()
 }
 
-/// The wish that a node may be deleted for: all that comes before is done, and nothing is left but to wait for that.
+/// The `removalID` for which a node may be deleted: its plan has done everything else and waits only for the deletion.
 #[must_use]
 pub fn awaited_removal(plan: &Plan) -> Option<&str> {
     let waits = plan.current_task().is_some_and(|task| TaskType::AwaitRemoval.is(task));
     removal_of(plan).filter(|_| waits)
 }
 
-/// Makes a plan by which a node leaves one for this wish.
+/// Sets the `removalID` of a plan RemoveNode.
 pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>) {
     let removal_id = removal_id.map_or("", RemovalId::as_str);
     for task in plan.tasks.iter_mut().filter(|task| TaskType::AwaitRemoval.is(task)) {
@@ -50,7 +50,7 @@ pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>) {
     }
 }
 
-/// The plan of a node that waits for nothing but to be deleted, as a status holds it.
+/// The plan of a node that waits only for its deletion, as it is stored in a status.
 #[cfg(any(test, feature = "test-fixtures"))]
 #[must_use]
 pub fn leaving(removal_id: &str) -> serde_json::Value {
@@ -61,10 +61,10 @@ pub fn leaving(removal_id: &str) -> serde_json::Value {
     })
 }
 
-/// What is to be done about a node's plan.
+/// What has to be done with a node's plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NodeDecision {
-    /// Go on with the plan that there is, if there is one.
+    /// Continue with the existing plan, if there is one.
     Keep,
     /// Start a plan.
     Start {
@@ -75,14 +75,14 @@ pub enum NodeDecision {
     },
     /// End the active plan as Superseded.
     Supersede {
-        /// One word.
+        /// The reason, in one word.
         reason: &'static str,
         /// The recipe of the plan that follows at once, if one does.
         next: Option<&'static str>,
     },
 }
 
-/// Decides. `plan` is the persisted plan, where it can be read.
+/// Decides about a node. `plan` is the persisted plan, if it can be read.
 #[must_use]
 pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> NodeDecision {
     if facts.terminating {
@@ -104,10 +104,10 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
     start(failed_before(plan, recipe, target(facts)), recipe, now)
 }
 
-/// Starts a plan, unless one like it failed a moment ago.
+/// Starts a plan, unless a plan like it has failed and its retry is not due yet.
 fn start(failed: Option<&Plan>, recipe: &'static str, now: DateTime<Utc>) -> NodeDecision {
     match failed {
-        // A wait that is longer than any was written by a clock that has since been set back.
+        // A wait that is longer than any can be was written before the clock was set back.
         Some(failed)
             if failed
                 .retry_at
@@ -120,8 +120,8 @@ fn start(failed: Option<&Plan>, recipe: &'static str, now: DateTime<Utc>) -> Nod
     }
 }
 
-/// What is decided about a node that is asked to leave, or was. It goes before everything else: whether its spec can be
-/// carried out does not matter any more. `None` where it neither leaves nor did.
+/// The decision about a node that is, or was, asked to leave. It comes before everything else: it no longer matters
+/// whether the spec can be carried out. `None` if the node is not asked to leave and has no plan RemoveNode.
 #[must_use]
 pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Option<NodeDecision> {
     if facts.terminating {
@@ -131,7 +131,7 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
     let Some(wish) = &facts.removal_id else {
         leaves?;
-        // What was in its middle when the node was asked to leave goes on.
+        // An update that was interrupted when the node was asked to leave continues.
         let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
         return Some(NodeDecision::Supersede {
             reason: "Kept",
@@ -149,7 +149,7 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     })
 }
 
-/// The hash that a plan of this node goes to, as a plan says it; empty where nothing can be rendered and nothing is granted.
+/// The target hash of a plan of this node; empty if nothing can be rendered and nothing is granted.
 #[must_use]
 pub fn target(facts: &NodeFacts) -> &str {
     facts.grant().map_or("", PodTemplateHash::as_str)
@@ -168,12 +168,12 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
         };
     }
     if facts.grant().is_some_and(|grant| *grant != *plan.target_hash) {
-        // Even where nothing seems to differ a plan follows, until it is known that nothing does.
+        // Even if no difference is seen a plan follows, unless it is known that the node has converged.
         let next = (wants || !facts.is_converged()).then(|| roll_recipe(facts));
         return NodeDecision::Supersede { reason: "NewTarget", next };
     }
-    // Before the controller has seen the StatefulSet nothing is known of the pod's revision: a new node's pod may
-    // well be Ready by then.
+    // Before the StatefulSet controller has observed the StatefulSet, the revision of the pod means nothing: a new
+    // node's pod may already be Ready by then.
     let observed = facts.live().is_some_and(|set| set.observed);
     if !wants && observed && !facts.is_converged() && facts.is_kept_by_spent_grant() {
         return NodeDecision::Supersede { reason: "GrantSpent", next: None };
@@ -182,7 +182,7 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
 }
 
 fn roll_recipe(facts: &NodeFacts) -> &'static str {
-    let SetFact::Live(set) = &facts.set else { return recipes::NODE_UPDATE };
+    let StatefulSetFact::Live(set) = &facts.set else { return recipes::NODE_UPDATE };
     let Ok(wanted) = &facts.wanted else { return recipes::RESTART_NODE };
     let pod_differs = facts.staying_pod().is_some_and(|p| facts.pod_image(p) != wanted.image);
     if facts.template_image(set) != wanted.image || pod_differs {
@@ -197,7 +197,7 @@ fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Opti
         .filter(|p| p.target_hash == target && is_rolling(&p.recipe) == is_rolling(recipe))
 }
 
-/// A person said of this very pod that it need not be marked ready.
+/// True if a user skipped marking this pod as ready.
 fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
     let skipped = plan
         .is_some_and(|p| p.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Skipped));
@@ -206,18 +206,18 @@ fn was_skipped(facts: &NodeFacts, plan: Option<&Plan>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{LiveSet, PodFacts, RenderedTarget, Running, Template};
+    use super::super::facts::{LiveStatefulSet, PodFacts, RenderedTarget, Running, Template};
     use super::*;
     use crate::engine::{PlanSeed, Registry};
 
-    /// A new node: its StatefulSet is written, its pod is Ready, and the controller's status is as told.
+    /// A new node: its StatefulSet is written, its pod is Ready, and the StatefulSet's status is as given.
     fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
         NodeFacts {
             wanted: Ok(RenderedTarget { hash: "v1:a".into(), image: "db:1".to_owned() }),
             granted_hash: Some("v1:a".into()),
             grant_id: None,
             spent_grant_id: None,
-            set: SetFact::Live(LiveSet {
+            set: StatefulSetFact::Live(LiveStatefulSet {
                 uid: "set".to_owned(),
                 generation: 1,
                 template: Template::At("v1:a".into()),

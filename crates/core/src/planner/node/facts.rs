@@ -1,4 +1,4 @@
-//! What is known of one node, and what follows from it: what its pod was observed to run, what its grant allows.
+//! The facts about one node, and what follows from them: what its pod was observed to run, and what its grant allows.
 
 use chrono::{DateTime, Utc};
 
@@ -9,43 +9,44 @@ use crate::api::{GrantId, MadeFor, PodTemplateHash, Problem, RemovalId};
 pub enum Template {
     /// The rendered template with this hash, untouched since Windlass wrote it.
     At(PodTemplateHash),
-    /// Something else: edited by hand, or made by something else.
+    /// Something else: edited manually, or created by something else.
     Unknown,
 }
 
 /// A node's StatefulSet.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LiveSet {
+pub struct LiveStatefulSet {
     /// Its UID.
     pub uid: String,
     /// Its generation.
     pub generation: i64,
-    /// What its template is.
+    /// What is known about its template.
     pub template: Template,
-    /// Whether the StatefulSet controller has seen its latest generation.
+    /// True if the StatefulSet controller has observed its latest generation.
     pub observed: bool,
     /// The revision that its next pod will have.
     pub update_revision: String,
-    /// Revisions that are known to be of templates that Windlass wrote: what a pod at one of them says of itself is so.
+    /// The revisions of templates that Windlass is known to have written. The annotations of a pod at one of them are
+    /// trusted.
     pub known_revisions: Vec<String>,
-    /// What its template says that its pods are made for.
+    /// What its pods are created for, by the template's annotations.
     pub made_for: Option<MadeFor>,
     /// A digest of its template.
     pub template_digest: String,
-    /// The image of the main container in its template, whoever wrote it there.
+    /// The image of the main container in its template, whoever set it.
     pub main_image: String,
 }
 
-/// Whether a node's StatefulSet is there.
-#[allow(clippy::large_enum_variant, reason = "one for each look at a node, and none is kept")]
+/// The StatefulSet of a node, if it exists.
+#[allow(clippy::large_enum_variant, reason = "one is created per reconcile of a node, and none is stored")]
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum SetFact {
-    /// There is none of its name.
+pub enum StatefulSetFact {
+    /// There is no StatefulSet with its name.
     Missing,
-    /// One of its name is being removed: it belonged to an earlier node.
+    /// A StatefulSet with its name is being deleted: it belonged to an earlier node.
     Leaving,
-    /// It is there.
-    Live(LiveSet),
+    /// It exists.
+    Live(LiveStatefulSet),
 }
 
 /// A node's pod.
@@ -55,27 +56,27 @@ pub struct PodFacts {
     pub uid: String,
     /// Its revision: the label `controller-revision-hash`.
     pub revision: String,
-    /// Whether it belongs to the node's StatefulSet.
+    /// True if it belongs to the node's StatefulSet.
     pub owned: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// Whether its condition Ready holds.
+    /// True if its condition Ready is `True`.
     pub ready: bool,
-    /// Since when it does.
+    /// Since when it is Ready.
     pub ready_since: Option<DateTime<Utc>>,
-    /// Since when it does not.
+    /// Since when it is not Ready.
     pub unready_since: Option<DateTime<Utc>>,
-    /// Whether its main container runs and has an image ID.
+    /// True if its main container runs and has an image ID.
     pub running: bool,
-    /// What it says that it was made for.
+    /// What it was created for, by its annotations.
     pub made_for: Option<MadeFor>,
-    /// The image of its main container in its spec, whoever wrote it there.
+    /// The image of its main container in its spec, whoever set it.
     pub main_image: String,
-    /// Whether its sidecar runs and is not ready.
+    /// True if its sidecar runs and is not ready.
     pub sidecar_unready: bool,
     /// Why it does not serve.
     pub problem: Option<Problem>,
-    /// Whether that cannot pass by itself soon: image pull, crash loop, unschedulable.
+    /// True if the problem cannot resolve itself soon: image pull, crash loop, unschedulable.
     pub cannot_run: bool,
 }
 
@@ -99,30 +100,30 @@ pub struct RenderedTarget {
     pub image: String,
 }
 
-/// Everything that a decision about one node rests on.
+/// The facts that every decision about a node is based on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NodeFacts {
-    /// What its spec renders to; an error is a sentence about the spec.
+    /// What its spec renders to. The error is a sentence about the spec.
     pub wanted: Result<RenderedTarget, String>,
-    /// `spec.grantedHash`; none when the node moves by itself.
+    /// `spec.grantedHash`; `None` if the node updates without a grant.
     pub granted_hash: Option<PodTemplateHash>,
     /// `spec.grantID`.
     pub grant_id: Option<GrantId>,
     /// `status.spentGrantID`.
     pub spent_grant_id: Option<GrantId>,
     /// Its StatefulSet.
-    pub set: SetFact,
+    pub set: StatefulSetFact,
     /// Its pod.
     pub pod: Option<PodFacts>,
-    /// Why the API server refuses its pod, in the server's words, where there is none.
+    /// Why the API server rejects its pod, in the server's words, if there is no pod for that reason.
     pub refused: Option<String>,
     /// What it ran when its status was last written.
     pub previous: Running,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// Whether it is scaled to 0.
+    /// True if it is scaled to 0.
     pub suspended: bool,
-    /// `spec.removalID`: the wish that it leaves; none while it stays.
+    /// `spec.removalID`: the request that it leaves; `None` if it stays.
     pub removal_id: Option<RemovalId>,
 }
 
@@ -134,43 +135,43 @@ impl NodeFacts {
         self.granted_hash.as_ref().or_else(wanted)
     }
 
-    /// Whether the grant has already been converged to once, so that no Ready pod may be taken down for it.
-    /// A node is created without a grant ID: that grant counts as spent.
+    /// True if the node has already converged to the grant once, so that no Ready pod may be taken down for it. A node
+    /// is created without a grant ID: that grant counts as spent.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.granted_hash.is_some() && self.grant_id == self.spent_grant_id
     }
 
-    /// Whether this version of Windlass renders what was granted.
+    /// True if this version of Windlass renders what was granted.
     #[must_use]
     pub fn can_render(&self) -> bool {
         self.wanted.as_ref().is_ok_and(|w| Some(&w.hash) == self.grant())
     }
 
-    /// The StatefulSet, if it is there.
+    /// The StatefulSet, if it exists.
     #[must_use]
-    pub fn live(&self) -> Option<&LiveSet> {
+    pub fn live(&self) -> Option<&LiveStatefulSet> {
         match &self.set {
-            SetFact::Live(set) => Some(set),
-            SetFact::Missing | SetFact::Leaving => None,
+            StatefulSetFact::Live(set) => Some(set),
+            StatefulSetFact::Missing | StatefulSetFact::Leaving => None,
         }
     }
 
-    /// Whether the StatefulSet's template is what was granted.
+    /// True if the StatefulSet's template is the granted one.
     #[must_use]
     pub fn template_is_granted(&self) -> bool {
         let (Some(set), Some(grant)) = (self.live(), self.grant()) else { return false };
         matches!(&set.template, Template::At(hash) if hash == grant)
     }
 
-    /// The pod, if it is there and stays.
+    /// The pod, if it exists and is not being deleted.
     #[must_use]
     pub fn staying_pod(&self) -> Option<&PodFacts> {
         self.pod.as_ref().filter(|p| !p.terminating)
     }
 
-    /// Whether the pod is at the revision that the StatefulSet controller gives to new pods, as far as it
-    /// has seen the latest template.
+    /// True if the pod is at the revision that the StatefulSet controller gives to new pods, and the controller has
+    /// observed the latest template.
     #[must_use]
     pub fn is_at_update_revision(&self, pod: &PodFacts) -> bool {
         self.live().is_some_and(|set| {
@@ -178,14 +179,14 @@ impl NodeFacts {
         })
     }
 
-    /// The pod template hash that a pod was made for, as far as that is known. Which revision the StatefulSet gives to its
-    /// next pod says nothing against it: that moves by itself, when admission adds to the template or Kubernetes is
-    /// upgraded. What the pod's annotations say counts only at a revision that is known to be ours: a template that
-    /// somebody edited keeps them.
+    /// The pod template hash that a pod was created for, if that is known. A pod may match although it is not at the
+    /// StatefulSet's update revision: that changes by itself when admission adds to the template or Kubernetes is
+    /// upgraded. The pod's annotations count only at a revision that Windlass is known to have written, since a
+    /// template that somebody else edited keeps them.
     #[must_use]
     pub fn pod_hash<'a>(&'a self, pod: &'a PodFacts) -> Option<&'a PodTemplateHash> {
         if self.is_at_update_revision(pod)
-            && let Some(LiveSet { template: Template::At(hash), .. }) = self.live()
+            && let Some(LiveStatefulSet { template: Template::At(hash), .. }) = self.live()
         {
             return Some(hash);
         }
@@ -196,34 +197,35 @@ impl NodeFacts {
         pod.made_for.as_ref().filter(|_| is_known).map(|made_for| &made_for.hash)
     }
 
-    /// Whether what the node ran when its status was last written was observed on this pod.
+    /// True if what the node ran when its status was last written was observed on this pod.
     fn was_observed_on(&self, pod: &PodFacts) -> bool {
         self.previous.pod_uid.as_ref() == Some(&pod.uid)
     }
 
-    /// Whether a pod was made for what was granted.
+    /// True if a pod was created for what was granted.
     #[must_use]
     pub fn is_at_grant(&self, pod: &PodFacts) -> bool {
         self.grant().is_some_and(|grant| self.pod_hash(pod) == Some(grant))
     }
 
-    /// Whether a pod says that it was made for what was granted, and nobody knows its revision: then somebody has edited the
-    /// template that it was made of, or the revision moved just before it was made and no status tells of that yet.
+    /// True if a pod has annotations for what was granted, but its revision is not known. Either somebody has edited
+    /// the template that it was created from, or the revision changed just before it was created and no status contains
+    /// it yet.
     #[must_use]
     pub fn is_of_an_unknown_revision(&self, pod: &PodFacts) -> bool {
         let says = pod.made_for.as_ref().map(|made_for| &made_for.hash);
         self.pod_hash(pod).is_none() && says.is_some() && says == self.grant()
     }
 
-    /// Whether a pod was made for what the StatefulSet's template is.
+    /// True if a pod was created for what the StatefulSet's template is.
     #[must_use]
     pub fn is_at_template(&self, pod: &PodFacts) -> bool {
         let template = self.live().map(|set| &set.template);
         matches!(template, Some(Template::At(hash)) if self.pod_hash(pod) == Some(hash))
     }
 
-    /// The image of the main container that the template with this hash asks for, as far as that is known: what the node's
-    /// spec says, what was written down where a template or pod was made, or what was observed before.
+    /// The image of the main container in the template with this hash, if it is known: from the node's spec, from the
+    /// annotations of a template or pod, or from what was observed before.
     fn image_of<'a>(&'a self, hash: &PodTemplateHash, made_for: Option<&'a MadeFor>) -> Option<&'a str> {
         let rendered = self.wanted.as_ref().ok().filter(|wanted| wanted.hash == *hash);
         let made_for = made_for.filter(|made_for| made_for.hash == *hash);
@@ -234,17 +236,18 @@ impl NodeFacts {
             .or_else(before)
     }
 
-    /// The image that was asked for where a pod was made, and not what admission made of it; only of a pod of which
-    /// nothing is known, what its spec says.
+    /// The image that was specified for a pod, before admission changed it. If nothing is known about the pod, this is
+    /// the image in its spec.
     #[must_use]
     pub fn pod_image<'a>(&'a self, pod: &'a PodFacts) -> &'a str {
         let asked = self.pod_hash(pod).and_then(|hash| self.image_of(hash, pod.made_for.as_ref()));
         asked.unwrap_or(&pod.main_image)
     }
 
-    /// The same for the StatefulSet's template.
+    /// The image that was specified for the StatefulSet's template, before admission changed it. If nothing is known
+    /// about the template, this is the image in it.
     #[must_use]
-    pub fn template_image<'a>(&'a self, set: &'a LiveSet) -> &'a str {
+    pub fn template_image<'a>(&'a self, set: &'a LiveStatefulSet) -> &'a str {
         let asked = match &set.template {
             Template::At(hash) => self.image_of(hash, set.made_for.as_ref()),
             Template::Unknown => None,
@@ -252,21 +255,23 @@ impl NodeFacts {
         asked.unwrap_or(&set.main_image)
     }
 
-    /// Whether the node serves. A new pod counts once its StatefulSet's status is seen, and with it what the pod runs: a
-    /// node that serves and runs nothing known would count as drifted.
+    /// True if the node serves. A new pod counts only once its StatefulSet's status is observed, since only then is it
+    /// known what the pod runs: a node that serves without a known hash would count as drifted.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let seen = self.live().is_some_and(|set| set.observed);
         self.staying_pod().is_some_and(|p| p.ready && (seen || self.was_observed_on(p)))
     }
 
-    /// Whether its main container runs now. A crash loop shows as running for a moment at every try, and does not run.
+    /// True if its main container runs now. A container in a crash loop is running for a moment at every try, but does
+    /// not count.
     #[must_use]
     pub fn pod_runs(&self) -> bool {
         self.staying_pod().is_some_and(|p| p.running && !p.cannot_run)
     }
 
-    /// What the node runs now, for `currentImage` and `podTemplateHash`: what its pod was observed to be, never what a spec says.
+    /// What the node runs now, for `currentImage` and `podTemplateHash`. It is observed on the pod, never taken from a
+    /// spec.
     #[must_use]
     pub fn running(&self) -> Running {
         let observed = self.live().is_some_and(|set| set.observed);
@@ -283,7 +288,7 @@ impl NodeFacts {
         if self.staying_pod().is_some_and(|p| self.was_observed_on(p)) {
             return previous.clone();
         }
-        // Its pod is gone. The value holds while the next pod can only be the same.
+        // Its pod is gone. The value stays valid as long as the next pod can only be the same.
         let same_template = self.live().is_some_and(|set| {
             set.observed && matches!(&set.template, Template::At(hash) if previous.hash == *hash)
         });
@@ -291,16 +296,16 @@ impl NodeFacts {
         if same_template && no_other_pod { previous.clone() } else { Running::default() }
     }
 
-    /// Whether the template or the pod differs from what was granted, and the grant allows a plan.
+    /// True if the template or the pod differs from what was granted, and the grant allows a plan.
     #[must_use]
     pub fn wants_roll(&self) -> bool {
         if self.terminating || self.suspended || self.grant().is_none() {
             return false;
         }
         let set = match &self.set {
-            SetFact::Missing => return true,
-            SetFact::Leaving => return false,
-            SetFact::Live(set) => set,
+            StatefulSetFact::Missing => return true,
+            StatefulSetFact::Leaving => return false,
+            StatefulSetFact::Live(set) => set,
         };
         let pod_differs = set.observed && self.staying_pod().is_some_and(|p| !self.is_at_grant(p));
         if self.template_is_granted() && !pod_differs {
@@ -309,9 +314,9 @@ impl NodeFacts {
         !self.is_kept_by_spent_grant()
     }
 
-    /// Whether a Ready pod stays because the grant is spent: it is not at the grant, or the template is not and
-    /// cannot be restored by this version of Windlass. A plan could only wait, and several that wait, each in flight,
-    /// would keep each other from the new grant that they wait for.
+    /// True if a Ready pod stays because the grant is spent, although the pod is not at the grant, or the template is
+    /// not and this version of Windlass cannot restore it. A plan could only wait. Several waiting nodes would all be
+    /// in flight, and each would keep the others from the new grant that they wait for.
     #[must_use]
     pub fn is_kept_by_spent_grant(&self) -> bool {
         let beyond_us = || !self.template_is_granted() && !self.can_render();
@@ -321,7 +326,7 @@ impl NodeFacts {
                 .is_some_and(|p| p.ready && (self.pod_hash(p) != self.grant() || beyond_us()))
     }
 
-    /// Whether the template is at the grant and observed, and the pod at it and Ready.
+    /// True if the template is at the grant and observed, and the pod is at the grant and Ready.
     #[must_use]
     pub fn is_converged(&self) -> bool {
         self.template_is_granted()
@@ -329,7 +334,7 @@ impl NodeFacts {
             && self.staying_pod().is_some_and(|p| p.ready && self.is_at_grant(p))
     }
 
-    /// Whether the pod runs while its sidecar keeps it out of service.
+    /// True if the pod runs while its sidecar keeps it out of service.
     #[must_use]
     pub fn needs_mark(&self) -> bool {
         !self.terminating
@@ -337,10 +342,10 @@ impl NodeFacts {
             && self.staying_pod().is_some_and(|p| p.running && p.sidecar_unready)
     }
 
-    /// Why the pod at the hash that was granted cannot run, if so.
+    /// Why the node cannot run what was granted, in a sentence; `None` if nothing is known to prevent it.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
-        if self.set == SetFact::Missing && self.grant().is_some() && !self.can_render() {
+        if self.set == StatefulSetFact::Missing && self.grant().is_some() && !self.can_render() {
             return Some(
                 "its StatefulSet is gone, and this version of Windlass renders another template \
                          than the granted one; it needs a new grant"

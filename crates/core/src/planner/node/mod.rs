@@ -1,4 +1,4 @@
-//! One node: what it runs, whether it wants a plan, and what its status says.
+//! Decisions about one node: what it runs, whether it needs a plan, and what its status contains.
 
 pub mod decide;
 pub mod facts;
@@ -11,4 +11,4 @@ mod regressions;
 mod tests;
 
 pub use decide::{NodeDecision, decide};
-pub use facts::{LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template};
+pub use facts::{LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template};

@@ -1,4 +1,4 @@
-//! Why a pod does not serve, in the kubelet's or the scheduler's own words.
+//! Why a pod does not serve, as the kubelet or the scheduler reports it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -9,24 +9,25 @@ use crate::engine::sentence::cut;
 use crate::observed::ObservedPod;
 use crate::render::SIDECAR_CONTAINER;
 
-/// Waiting reasons that pass by themselves.
+/// Waiting reasons that go away by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
-/// How long a container runs until its kubelet forgets that it crashed: then it is one that is slow to be ready.
+/// How long a container has to run until its kubelet forgets that it crashed. From then on it is only slow to become
+/// ready.
 const START_FORGOTTEN: TimeDelta = TimeDelta::minutes(10);
 
-/// What a kubelet alternates between while one thing is wrong with one container.
+/// A group of reasons between which a kubelet alternates because of one problem of one container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Class {
-    /// The image is not to be had. A pull that fails says why, the wait for the next one says that it backs off.
+    /// The image cannot be pulled. The kubelet reports why a pull failed, then that it backs off.
     Image,
-    /// The container is started again and again. It waits, runs for a moment, ends, and may not even start.
+    /// The container is restarted again and again: it waits, runs for a moment and ends, or does not even start.
     Start,
 }
 
 impl Class {
-    /// The class of a waiting reason. Those that a kubelet repeats unchanged (a name that is no image's, a missing
-    /// Secret) have none.
+    /// The class of a waiting reason; `None` for the reasons that a kubelet repeats unchanged (an invalid image name, a
+    /// missing Secret).
     fn of(reason: &str) -> Option<Self> {
         match reason {
             "ErrImagePull"
@@ -41,7 +42,7 @@ impl Class {
         }
     }
 
-    /// The word that says most: that it was tried more than once.
+    /// The most informative reason of the class: it says that there was more than one try.
     fn telling(self) -> &'static str {
         match self {
             Self::Image => "ImagePullBackOff",
@@ -50,13 +51,13 @@ impl Class {
     }
 }
 
-/// What is wrong with a pod.
+/// A problem of a pod.
 struct Found {
     reason: String,
     message: String,
-    /// The container, where one is to blame.
+    /// The container, if one causes the problem.
     container: String,
-    /// Whether it cannot pass by itself soon.
+    /// True if it cannot resolve itself soon.
     lasting: bool,
 }
 
@@ -66,8 +67,8 @@ impl Found {
     }
 }
 
-/// Reads a pod into what decisions need. `main` is the main container's name (empty: the first), `set_uid`
-/// its StatefulSet's UID, `before` the problem that the node's status holds.
+/// The facts that decisions need about a pod. `main` is the main container's name (empty for the first), `set_uid` the
+/// UID of its StatefulSet, `before` the problem in the node's status.
 #[must_use]
 pub fn pod_facts(
     pod: &ObservedPod,
@@ -104,8 +105,8 @@ pub fn pod_facts(
     }
 }
 
-/// Since when a node does not serve, by the problem that its status holds: whatever the reason was then, and whichever
-/// pod it was about. A time in the future was written by a clock that has since been set back.
+/// Since when a node does not serve, by the problem in its status, whatever its reason was and whichever pod it was
+/// about. A time in the future was written before the clock was set back.
 fn since(before: Option<&Problem>, now: DateTime<Utc>) -> DateTime<Utc> {
     before.map_or(now, |p| p.since.min(now))
 }
@@ -138,7 +139,7 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -
         let reason = if lasting { Reason::Unschedulable } else { Reason::NotReady };
         return Some(Found::of_pod(reason, scheduled.message.clone(), lasting));
     }
-    // Its StatefulSet's controller replaces it.
+    // The StatefulSet controller replaces it.
     if pod.phase == "Failed" {
         return Some(Found::of_pod(Reason::NotReady, format!("pod {} has failed", pod.meta.name), false));
     }
@@ -155,15 +156,15 @@ fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -
     Some(Found::of_pod(Reason::NotReady, message, false))
 }
 
-/// The problem that is known of this very pod, where the kubelet only shows it from another side by now: each of its
-/// words told anew would be a write, and a node that Fails and recovers several times a minute.
+/// The known problem of this pod, if the kubelet now reports the same problem with another reason. Otherwise each of
+/// these reasons would cause a status write, and the node would become Failed and recover several times a minute.
 fn goes_on(pod: &ObservedPod, before: &Problem, now: DateTime<Utc>) -> Option<Found> {
     let class = Class::of(&before.reason).filter(|_| before.pod_uid == pod.meta.uid)?;
     let container = pod.containers.iter().find(|c| c.name == before.container)?;
     let goes_on = if let Some((reason, _)) = &container.waiting {
         Class::of(reason) == Some(class)
     } else {
-        // An init container that did its work has ended too, and counts as ready.
+        // An init container that is done has terminated as well, and counts as ready.
         let is_new = container.running_since.is_none_or(|since| now - since < START_FORGOTTEN);
         let tries = container.ended || (container.running && container.restarts > 0 && is_new);
         class == Class::Start && tries && !container.ready
@@ -171,7 +172,7 @@ fn goes_on(pod: &ObservedPod, before: &Problem, now: DateTime<Utc>) -> Option<Fo
     if !goes_on {
         return None;
     }
-    // Once, the more telling word takes the place of the first; why it is so stays.
+    // The more informative reason replaces the first one once; the cause is kept in the message.
     let telling = class.telling();
     let (reason, message) = if let Some((reason, message)) = &container.waiting
         && reason == telling
@@ -184,7 +185,7 @@ fn goes_on(pod: &ObservedPod, before: &Problem, now: DateTime<Utc>) -> Option<Fo
     Some(Found { reason: reason.to_owned(), message, container: container.name.clone(), lasting: true })
 }
 
-/// That the kubelet backs off, and why: newer kubelets say so themselves.
+/// Adds the cause to the kubelet's message that it backs off; newer kubelets include it themselves.
 fn with_cause(message: &str, cause: &str) -> String {
     if message.is_empty() || cause.is_empty() || message.contains(cause) {
         return if message.is_empty() { cause } else { message }.to_owned();

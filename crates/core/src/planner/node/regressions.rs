@@ -1,9 +1,12 @@
-//! What went wrong once on a real control plane.
+//! Regression tests for bugs that occurred on a real control plane.
 
 use chrono::{TimeZone, Utc};
 
 use super::problem::pod_facts;
-use super::{LiveSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template, decide};
+use super::{
+    LiveStatefulSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template,
+    decide,
+};
 use crate::api::{PodTemplateHash, Problem};
 use crate::engine::{Plan, PlanState};
 use crate::observed::{ContainerState, Meta, ObservedPod};
@@ -15,7 +18,7 @@ fn new_node(observed: bool) -> NodeFacts {
         granted_hash: Some(hash.clone()),
         grant_id: None,
         spent_grant_id: None,
-        set: SetFact::Live(LiveSet {
+        set: StatefulSetFact::Live(LiveStatefulSet {
             uid: "set".to_owned(),
             generation: 1,
             template: Template::At(hash),

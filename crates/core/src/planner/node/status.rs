@@ -1,10 +1,10 @@
-//! A node's status, computed from what was observed. Pure: writing it is the controller's business.
+//! A node's status, computed from what was observed. Pure: the controller writes it.
 
 use chrono::{DateTime, Utc};
 
 use super::{
     decide::is_rolling,
-    facts::{LiveSet, NodeFacts, PodFacts, SetFact, Template},
+    facts::{LiveStatefulSet, NodeFacts, PodFacts, StatefulSetFact, Template},
 };
 use crate::api::TaskType;
 use crate::api::conditions::{
@@ -24,47 +24,47 @@ use crate::engine::{self, Plan, PlanState, sentence::cut};
 pub enum SidecarAnswer {
     /// The node has no sidecar.
     NotConfigured,
-    /// It says that the node is ready.
+    /// It reports that the node is ready.
     Ready,
-    /// It says that the node is not ready, or there is no pod to ask.
+    /// It reports that the node is not ready, or there is no pod to ask.
     NotReady,
     /// It cannot be reached, or does not speak the protocol.
     Unreachable(String),
     /// It was not asked.
     NotAsked,
-    /// It is being asked, whatever the node does meanwhile, and has not answered yet.
+    /// It is being polled, whatever the node does, and has not answered yet.
     Awaited,
 }
 
-/// What a status is computed from, beside the facts.
+/// What a status is computed from, in addition to the facts.
 pub struct StatusInput<'a> {
-    /// The status as it was.
+    /// The previous status.
     pub previous: &'a StatefulNodeStatus,
     /// The generation of the spec that was read.
     pub generation: i64,
-    /// The plan as it now stands.
+    /// The current plan.
     pub plan: Option<&'a Plan>,
-    /// The plan in its stored form, where it cannot be read.
+    /// The plan in its stored form, if it cannot be read.
     pub raw_plan: Option<&'a RawPlan>,
     /// What the sidecar answered.
     pub sidecar: &'a SidecarAnswer,
     /// Why the spec cannot be carried out, in a sentence.
     pub invalid: Option<&'a str>,
-    /// What else of the spec cannot be carried out, in a sentence; it keeps no pod from serving.
+    /// What else in the spec cannot be carried out, in a sentence; it keeps no pod from serving.
     pub not_applied: Option<&'a str>,
     /// The StatefulSet's name.
     pub set_name: &'a str,
-    /// The latest restart that is obeyed (RFC 3339); empty for none.
+    /// The latest accepted restart (RFC 3339); `None` if there is none.
     pub restarted_at: Option<&'a RestartTime>,
-    /// Whether what the spec says of the node's claims was carried out in this reconcile; `None`: it did not come to that.
+    /// True if this reconcile applied what the spec says about the node's claims; `None` if it did not get that far.
     pub claims: Option<bool>,
-    /// Whether the node has claims at all.
+    /// True if the node has claims at all.
     pub has_claims: bool,
     /// The time.
     pub now: DateTime<Utc>,
 }
 
-/// Computes the status that follows from what was observed.
+/// Computes the status from what was observed.
 #[must_use]
 pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus {
     let running = facts.running();
@@ -78,7 +78,8 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         current_image: running.image,
         pod_template_hash: running.hash.map(String::from).unwrap_or_default(),
         pod_uid: running.pod_uid.unwrap_or_default(),
-        // Said of a node that is not Ready alone: of one that is it would cost a write at an upgrade.
+        // Set only for a node that is not Ready: for a Ready node it would cost a status write at an upgrade of
+        // Windlass.
         pod_runs: !ready && facts.pod_runs(),
         spent_grant_id: spent.map(String::from).unwrap_or_default(),
         stateful_set: set_ref(facts, input),
@@ -100,8 +101,9 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
     without_lone_knowledge(next, previous)
 }
 
-/// When a hand's change of the StatefulSet was last found: a plan begins under a spent grant, to put a template right that
-/// somebody else wrote. The fleet says that it drifted by it, even where the plan is over by the time that it looks.
+/// When a change of the StatefulSet by somebody else was last found: a plan begins under a spent grant, to repair a
+/// template that somebody else wrote. By this time the fleet reports the drift, even if the plan is over when the fleet
+/// is reconciled.
 fn edit_found_at(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<DateTime<Utc>> {
     let plan = input.plan.filter(|plan| plan.is_active() && is_rolling(&plan.recipe));
     let begins = plan.is_some_and(|plan| {
@@ -112,8 +114,8 @@ fn edit_found_at(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<DateTime<
     if found { Some(input.now) } else { input.previous.edit_found_at }
 }
 
-/// Whether the generation that this status says was observed may say something of claims that is not so yet. A node that
-/// never wrote a status has touched none.
+/// True if the observed generation may contain something about claims that is not applied yet. A node that never wrote
+/// a status has changed no claims.
 fn claims_pending(input: &StatusInput<'_>) -> bool {
     let previous = input.previous;
     let is_new = previous.observed_generation != 0 && previous.observed_generation != input.generation;
@@ -121,8 +123,8 @@ fn claims_pending(input: &StatusInput<'_>) -> bool {
     input.claims.map_or_else(unknown, |done| !done)
 }
 
-/// Newly learned revisions of the StatefulSet alone cause no status write; they are written with the next one. So a fleet at
-/// rest costs nothing, after an upgrade of Windlass too.
+/// Newly learned revisions of the StatefulSet alone cause no status write; they are written with the next one. So a
+/// fleet at rest costs nothing, after an upgrade of Windlass too.
 fn without_lone_knowledge(mut next: StatefulNodeStatus, previous: &StatefulNodeStatus) -> StatefulNodeStatus {
     let (Some(set), Some(before)) = (&mut next.stateful_set, &previous.stateful_set) else { return next };
     let learned = std::mem::replace(set, before.clone());
@@ -136,13 +138,13 @@ fn without_lone_knowledge(mut next: StatefulNodeStatus, previous: &StatefulNodeS
 
 fn set_ref(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<StatefulSetRef> {
     let set = match &facts.set {
-        SetFact::Missing | SetFact::Leaving => return None,
-        SetFact::Live(set) => set,
+        StatefulSetFact::Missing | StatefulSetFact::Leaving => return None,
+        StatefulSetFact::Live(set) => set,
     };
     let before = input.previous.stateful_set.as_ref().filter(|s| s.uid == set.uid);
     let (generation, template_digest) = match &set.template {
         Template::At(_) => (set.generation, set.template_digest.clone()),
-        // An edit by hand must go on being seen as one.
+        // A manual edit must stay recognisable as one.
         Template::Unknown => before.map(|s| (s.generation, s.template_digest.clone())).unwrap_or_default(),
     };
     let revisions = known_revisions(facts, set);
@@ -150,9 +152,9 @@ fn set_ref(facts: &NodeFacts, input: &StatusInput<'_>) -> Option<StatefulSetRef>
     Some(StatefulSetRef { name, uid, generation, template_digest, revisions })
 }
 
-/// The revisions of which it is known that Windlass wrote their templates: those that were known, that of the pod whose
-/// hash is, and the one that the StatefulSet was seen to give to pods of its template as Windlass wrote it.
-fn known_revisions(facts: &NodeFacts, set: &LiveSet) -> Vec<String> {
+/// The revisions of templates that Windlass is known to have written: those that were known, that of a pod whose hash
+/// is known, and the update revision of a StatefulSet whose template is still as Windlass wrote it.
+fn known_revisions(facts: &NodeFacts, set: &LiveStatefulSet) -> Vec<String> {
     let mut known = set.known_revisions.clone();
     let mut learn = |revision: &String| {
         known.retain(|other| other != revision);
@@ -165,7 +167,7 @@ fn known_revisions(facts: &NodeFacts, set: &LiveSet) -> Vec<String> {
     if let Some(pod) = facts.staying_pod().filter(says_so) {
         learn(&pod.revision);
     }
-    // A pod of a template that says nothing would be no wiser for it.
+    // If the template has no annotations, its pods have none that could be trusted.
     let ours = set.made_for.is_some() && set.template != Template::Unknown;
     if ours && set.observed && !set.update_revision.is_empty() {
         learn(&set.update_revision);
@@ -202,7 +204,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     if let (SidecarAnswer::Unreachable(why), true) = (input.sidecar, asks) {
         return Some(named(Reason::SidecarUnreachable, why.clone()));
     }
-    // A sidecar is not asked at every look; what it last said holds until it is.
+    // A sidecar is not asked in every reconcile; its last answer holds until it is asked again.
     let unreachable = before.filter(|p| p.reason == Reason::SidecarUnreachable);
     let unheard = matches!(input.sidecar, SidecarAnswer::NotAsked | SidecarAnswer::Awaited);
     if let (true, true, Some(problem)) = (unheard, asks, unreachable) {
@@ -222,12 +224,13 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     }
 }
 
-/// Since when the node does not serve. It is one time, over all reasons and pods of an outage: a deadline is counted from
-/// it. Of a node that was Ready the kubelet knows when it went down, though nobody looked.
+/// Since when the node does not serve. It is the same time for all reasons and pods of an outage, since a deadline is
+/// counted from it. If the node was Ready, the kubelet knows when it went down, even if no reconcile happened at that
+/// time.
 fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
     let (previous, now) = (input.previous, input.now);
     if let Some(problem) = &previous.problem {
-        // A time in the future was written by a clock that has since been set back.
+        // A time in the future was written before the clock was set back.
         return problem.since.min(now);
     }
     let Some(ready) = conditions::find(&previous.conditions, READY).filter(|c| c.reason != Reason::Suspended)
@@ -242,7 +245,7 @@ fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
     known.and_then(|pod| pod.unready_since).map_or(now, |since| since.clamp(at_last, now))
 }
 
-/// Whether a plan waits for the sidecar to take in that the node is to serve.
+/// True if a plan waits for the sidecar to accept that the node should serve.
 fn marks(input: &StatusInput<'_>) -> bool {
     let current = input.plan.filter(|p| p.is_active()).and_then(Plan::current_task);
     current.is_some_and(|task| TaskType::MarkReady.is(task))
@@ -260,7 +263,7 @@ fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, fa
         NodePhase::Updating
     } else if ready {
         NodePhase::Running
-    } else if !ever && facts.set != SetFact::Missing {
+    } else if !ever && facts.set != StatefulSetFact::Missing {
         NodePhase::Initializing
     } else {
         NodePhase::Pending
@@ -288,7 +291,7 @@ fn set_conditions(
         (_, _) if facts.suspended => set(READY, Truth::False, Reason::Suspended, "the node is suspended"),
         (_, Some(why)) => set(READY, Truth::False, Reason::NodesFailed, why),
         (_, None) if ever => set(READY, Truth::False, Reason::PodNotReady, &problem),
-        (_, None) if facts.set == SetFact::Missing && active.is_none() => {
+        (_, None) if facts.set == StatefulSetFact::Missing && active.is_none() => {
             set(READY, Truth::False, Reason::NotStarted, &problem);
         }
         (_, None) => set(READY, Truth::False, Reason::NodesInitializing, &problem),
@@ -338,7 +341,7 @@ fn set_conditions(
         set(RECONCILING, Truth::False, Reason::Settled, "");
     }
 
-    // Availability is counted from when the kubelet saw the pod Ready, not from when we did.
+    // Availability is counted from when the kubelet saw the pod Ready, not from when Windlass did.
     if let Some(since) = facts.staying_pod().and_then(|p| p.ready_since).filter(|_| ready)
         && let Some(condition) = next.conditions.iter_mut().find(|c| c.type_ == READY)
     {
@@ -351,9 +354,9 @@ fn sidecar_condition(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) ->
         SidecarAnswer::NotConfigured => (Truth::False, Reason::NotConfigured, String::new()),
         SidecarAnswer::Ready => (Truth::True, Reason::Ready, String::new()),
         SidecarAnswer::Unreachable(why) => (Truth::Unknown, Reason::Unreachable, why.clone()),
-        // The kubelet asks it all the time: a Ready pod has a sidecar that says so.
+        // The kubelet probes the sidecar all the time: the sidecar of a Ready pod reports that it is ready.
         SidecarAnswer::NotAsked if ready && !marks(input) => (Truth::True, Reason::Ready, String::new()),
-        // Until it answers what it last said holds.
+        // Its last answer holds until it answers again.
         SidecarAnswer::NotAsked | SidecarAnswer::Awaited
             if *input.sidecar == SidecarAnswer::Awaited || facts.needs_mark() || marks(input) =>
         {

@@ -1,4 +1,4 @@
-//! Decides what happens to a rollout that makes a set of nodes when the target changes. The table is in
+//! Decides what happens to a rollout that creates a set of nodes when the target changes. The table is in
 //! `docs/strategy-blue-green.md`.
 
 use super::super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
@@ -11,7 +11,7 @@ use crate::api::{HookPoint, OnStall, Stage};
 use crate::engine::{Plan, held_by};
 use crate::planner::hooks::{is_left_at, point_of};
 
-/// Decides about an active rollout that makes a set. `stalled`: whether its clock has run out.
+/// Decides about an active rollout that creates a set. `stalled`: true if its clock has run out.
 #[must_use]
 pub fn decide_with_active_plan(
     facts: &FleetFacts,
@@ -20,15 +20,15 @@ pub fn decide_with_active_plan(
     stalled: bool,
 ) -> FleetDecision {
     match rollout.stage {
-        // The target is what was persisted, and everything else waits until traffic has moved.
+        // The target is the persisted one, and everything else waits until traffic is switched.
         Stage::Promoting => promoting(facts, plan, rollout),
         Stage::Retiring => retiring(facts),
         _ => before_promotion(facts, plan, rollout, stalled),
     }
 }
 
-/// A promotion whose plan has failed holds: it can neither be taken back nor given up. Only a person who names the plan
-/// has another one go on with it, to the same target.
+/// A promotion whose plan has failed holds: it can be neither rolled back nor abandoned. Only if a user retries the
+/// failed plan does it continue, with a new plan to the same target.
 #[must_use]
 pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> FleetDecision {
     if plan.is_none_or(|plan| !facts.is_retried(&plan.id)) {
@@ -43,7 +43,7 @@ pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> 
     })
 }
 
-/// With the switch the promotion is done: what is wanted next need not wait for the old nodes to go.
+/// The promotion is done once traffic is switched, so the next rollout need not wait for the old nodes to be removed.
 fn retiring(facts: &FleetFacts) -> FleetDecision {
     if facts.replicas == 0 {
         return FleetDecision::Keep;
@@ -54,15 +54,15 @@ fn retiring(facts: &FleetFacts) -> FleetDecision {
     }
 }
 
-/// Whether traffic that has moved may go back: before that is complete the old set still lives. The old nodes of a fork have
-/// halted, and serve no more.
+/// True if traffic that was switched may be moved back: hooks at `AfterPromotion` are left, so the old set still
+/// exists. The old nodes of a HardFork have halted and do not serve again.
 #[must_use]
 pub fn may_go_back(plan: &Plan, strategy: Strategy) -> bool {
     has_switched(plan) && is_left_at(plan, HookPoint::AfterPromotion) && strategy == Strategy::BlueGreen
 }
 
-/// Whether a promotion stands at a hook that failed after traffic had moved. It would never be finished by itself, so another
-/// target takes its place: traffic goes back to the old set first, which still lives.
+/// True if a promotion is stuck at a hook that failed after the switch. It would never finish by itself, so another
+/// target supersedes it. Traffic is first moved back to the old set, which still exists.
 #[must_use]
 pub fn stands_after_switch(plan: &Plan, rollout: &SetRollout) -> bool {
     let failed = held_by(plan).and_then(point_of);
@@ -84,7 +84,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     elsewhere.unwrap_or(FleetDecision::Keep)
 }
 
-/// The decision that supersedes a rollout that can be taken back, if the target has changed.
+/// The decision that supersedes a rollout that can be rolled back, if the target has changed.
 fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> {
     if facts.invalid.is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! What is known of a fleet's sets of nodes.
+//! The facts about a fleet's sets of nodes.
 
 use std::collections::BTreeSet;
 
@@ -11,45 +11,45 @@ use super::rollout::{SetFacts, SetRollout};
 use crate::api::{Promotion, RetiringSet, RolloutHash, SetName, Stage};
 
 impl FleetFacts {
-    /// How a rollout to this target goes.
+    /// The strategy of a rollout to this target.
     #[must_use]
     pub fn strategy_for(&self, target: &RolloutHash) -> Strategy {
         let same_set = self.build_id.is_some() && self.build_id == self.active_build_id;
-        // Until something has completed there is nothing to stand beside.
+        // Before the first completion there is no serving set next to which a new one could be created.
         if self.last_completed.is_none() || self.last_completed == *target || same_set {
             return Strategy::InPlace;
         }
         self.strategy
     }
 
-    /// Whether what is wanted, or under way, is not for the active set.
+    /// True if the desired revision, or the active rollout, is not for the active set.
     #[must_use]
     pub fn is_for_another_set(&self) -> bool {
         let under_way = self.set_rollout.as_ref().is_some_and(|r| r.stage != Stage::Retiring);
         under_way || self.strategy_for(&self.requested).makes_set()
     }
 
-    /// The nodes that are to take over, until they have.
+    /// The new set, until it has taken over.
     #[must_use]
     pub fn entrants(&self) -> Option<&SetFacts> {
         let rollout = self.set_rollout.as_ref().filter(|r| r.entrant != self.set)?;
         self.sets.get(&rollout.entrant)
     }
 
-    /// The nodes that are wanted; under `Immediately`, once the old ones are gone, there is nobody but the new ones.
+    /// The desired nodes. Under `Immediately`, once the old nodes are gone, these are the nodes of the new set.
     pub fn expected_nodes(&self) -> impl Iterator<Item = &ChildFacts> {
         let new = self.entrants().filter(|_| self.children.is_empty());
         self.wanted().chain(new.into_iter().flat_map(|set| &set.children))
     }
 
-    /// Whether the active set is not to be repaired: it is the one that goes.
+    /// True if the active set is not repaired because it is being removed.
     #[must_use]
     pub fn active_set_goes(&self) -> bool {
         let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.strategy == Strategy::BlueGreenImmediate;
         self.set_rollout.as_ref().is_some_and(goes)
     }
 
-    /// The fleet as it would be if this set were the active one, and nothing else were under way.
+    /// The facts as if this set were the active one, and no other set existed.
     #[must_use]
     pub fn as_set(&self, set: &SetName) -> Self {
         if *set == self.set {
@@ -59,7 +59,7 @@ impl FleetFacts {
         Self { set: set.clone(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
     }
 
-    /// The same fleet with this set as the active one, and what was active among the others.
+    /// The facts with this set as the active one, and the previously active set among the others.
     #[must_use]
     pub fn activated(&self, set: &SetName) -> Self {
         if *set == self.set {
@@ -79,7 +79,7 @@ impl FleetFacts {
         facts
     }
 
-    /// Every node of the entrant set that is wanted exists, and runs the target.
+    /// True if every desired node of the new set exists and runs the target.
     #[must_use]
     pub fn entrants_run(&self, rollout: &SetRollout) -> bool {
         let view = self.as_set(&rollout.entrant);
@@ -89,14 +89,15 @@ impl FleetFacts {
             && view.wanted().all(|c| view.runs(c, &rollout.target))
     }
 
-    /// The old nodes of a hard fork that have said no height. One that cannot tell where it is cannot be asked to halt
-    /// somewhere: past the point of no return it would be waited for in vain.
+    /// The old nodes of a hard fork that have reported no height. A node whose height is not known cannot be asked to
+    /// halt at one: past the point of no return, the rollout might wait for it forever.
     pub fn without_height(&self) -> impl Iterator<Item = &ChildFacts> {
         self.children.iter().filter(|child| !child.terminating && !child.has_said_height())
     }
 
-    /// The ordinals of old nodes of a hard fork that are wanted and not there to say a height: gone, being deleted, or under a name that
-    /// something else has. Past the point of no return they would be made again, and nobody would know where they are.
+    /// The desired ordinals of a hard fork's old nodes that cannot report a height: the node is gone or being deleted,
+    /// or another object has its name. Past the point of no return such nodes would be recreated, and nobody would know
+    /// their height.
     #[must_use]
     pub fn absent(&self) -> BTreeSet<i32> {
         let going = self.wanted().filter(|child| child.terminating).map(|child| child.ordinal);
@@ -104,8 +105,8 @@ impl FleetFacts {
         going.chain(taken).chain(self.missing()).collect()
     }
 
-    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, all entrants run
-    /// the target and, under HardFork, every old node exists and has reported a height.
+    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, all nodes of
+    /// the new set run the target and, under HardFork, every old node exists and has reported a height.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let known =
@@ -115,20 +116,20 @@ impl FleetFacts {
         self.invalid.is_none() && !self.paused && height && run()
     }
 
-    /// Whether a node of a set that is to take over runs the target now.
+    /// True if a node of the new set runs the target now.
     #[must_use]
     pub fn runs(&self, child: &ChildFacts, target: &RolloutHash) -> bool {
         self.is_updated(child, &RolloutTarget::Revision(target.clone())) && child.has_running_pod()
     }
 
-    /// When a set that neither serves nor enters is removed.
+    /// When a set that left service, or was abandoned, is removed.
     #[must_use]
     pub fn removal_of(&self, set: &RetiringSet) -> DateTime<Utc> {
         let delay = if set.has_served() { self.retire_delay_seconds } else { 0 };
         set.since + TimeDelta::seconds(delay)
     }
 
-    /// The rollout whose set a start goes on with, if it is to the same.
+    /// The active rollout, if a start continues with its set because it has the same target.
     #[must_use]
     pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
         let rollout = self.set_rollout.as_ref().filter(|r| r.is_revocable())?;
@@ -136,10 +137,10 @@ impl FleetFacts {
         (same && start.strategy.makes_set()).then_some(rollout)
     }
 
-    /// The set that takes in what is wanted although it had left service: it still lives there, whole.
+    /// A set that left service and can serve the desired revision again, because it still exists as a whole.
     #[must_use]
     pub fn living_set(&self, now: DateTime<Utc>) -> Option<&SetName> {
-        // One that enters again for a target that is given up lives there as well.
+        // The new set of a rollout that is abandoned may be such a set as well: it may have served before.
         let enters = self.set_rollout.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
         let lives = |name: &SetName, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
@@ -147,15 +148,15 @@ impl FleetFacts {
             let is_wanted = set.build_id() == self.build_id
                 && if self.build_id.is_none() { self.requested == *set.hash } else { !facts.claims_differ };
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
-            // What has halted at a height does not take up again.
+            // Nodes that have halted at a height do not resume.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
             is_wanted && whole && !halted && set.has_served() && self.removal_of(set) > now
         };
         self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name)
     }
 
-    /// Whether a person is waited for before traffic moves. Once that is recorded they were heard, and what they said is
-    /// spent.
+    /// True if the switch waits for a user. Once the stage Promoting is recorded, the user's request was accepted and
+    /// is used up.
     #[must_use]
     pub fn awaits_person(&self) -> bool {
         let heard = self.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);

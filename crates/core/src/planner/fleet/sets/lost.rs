@@ -1,35 +1,35 @@
-//! A promotion whose rollout is lost from the status, found again by the traces that it left: what is past the point of
-//! no return is never taken for what is before it.
+//! Restores a promotion whose rollout is lost from the status, from the traces that it left: a promotion past the point
+//! of no return must never be mistaken for one before it.
 
 use super::super::decision::Strategy;
 use super::rollout::SetRollout;
 use crate::api::{BuildId, RolloutHash, SetName, Stage, TaskType};
 use crate::engine::{Plan, PlanState};
 
-/// The tasks that only act once it is recorded that the rollout promotes.
+/// The tasks that act only once the stage Promoting is recorded.
 const PAST_RETURN: [TaskType; 3] =
     [TaskType::SubmitHalt, TaskType::AwaitNodesAtHeight, TaskType::SwitchTraffic];
 
-/// What is seen of a rollout beside its plan.
+/// What is observed of a rollout in addition to its plan.
 #[derive(Clone, Debug, Default)]
 pub struct Traces {
-    /// The set that served when it began, where that is known.
+    /// The set that was active when it began, if that is known.
     pub incumbent: Option<SetName>,
-    /// The other sets of which a node holds the plan's target, each with the build ID under which it does; without those
-    /// that are known to retire.
+    /// The other sets with a node at the plan's target, each with its build ID; without the sets that are known to be
+    /// retiring.
     pub holders: Vec<(SetName, Option<BuildId>)>,
-    /// The heights that incumbents are asked to halt at by this plan, or by one that it goes on for.
+    /// The heights at which the old nodes are asked to halt by this plan, or by the plan that it continues.
     pub asked: Vec<i64>,
-    /// The height that the spec names by now.
+    /// The height in the current spec.
     pub wanted_height: i64,
-    /// Whether the conditions say that it promotes.
+    /// True if the conditions report that it is promoting.
     pub is_said: bool,
-    /// The set to which a promotion has moved the fleet's Service.
+    /// The set to which a promotion has switched the fleet's Service.
     pub switched_to: Option<SetName>,
 }
 
-/// The promotion that a plan carries out, or that holds because the plan failed. `None` where nothing shows that it is
-/// past the point of no return, or which set is to serve.
+/// The promotion that a plan carries out, or that holds because the plan failed. `None` if nothing shows that it is
+/// past the point of no return, or which set is the new one.
 #[must_use]
 pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     let strategy = Strategy::of_recipe(&plan.recipe).filter(|strategy| strategy.makes_set())?;
@@ -37,7 +37,8 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     if !promotes(plan, strategy, traces, Some(entrant)) {
         return None;
     }
-    // What a node is asked for is what was recorded. Where a hand made them differ, a higher one takes nothing back.
+    // The nodes were asked for the recorded height. If somebody has edited them so that they differ, the highest one is
+    // used, which undoes nothing.
     let asked = traces.asked.iter().copied().max().unwrap_or(traces.wanted_height);
     Some(SetRollout {
         strategy,
@@ -51,15 +52,15 @@ pub fn promotion(plan: &Plan, traces: &Traces) -> Option<SetRollout> {
     })
 }
 
-/// Whether a plan that makes a set carries out a promotion past the point of no return, or failed amid one, by what is seen
-/// of it. `entrant`: the set that is to serve, where that is known.
+/// True if a plan that creates a set carries out a promotion past the point of no return, or failed during one, as far
+/// as its traces show. `entrant`: the new set, if it is known.
 #[must_use]
 pub fn promotes(plan: &Plan, strategy: Strategy, traces: &Traces, entrant: Option<&SetName>) -> bool {
     let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
     let is_halted = plan.tasks.iter().any(|t| TaskType::SubmitHalt.is(t) && t.state.is_over());
     let is_asked = strategy == Strategy::HardFork && (is_halted || !traces.asked.is_empty());
     let is_moved = entrant.is_some_and(|entrant| traces.switched_to == *entrant);
-    // The immediate way promotes from its first write.
+    // BlueGreenImmediate is promoting from its first write.
     let is_past = strategy == Strategy::BlueGreenImmediate
         || is_asked
         || is_moved
@@ -67,8 +68,8 @@ pub fn promotes(plan: &Plan, strategy: Strategy, traces: &Traces, entrant: Optio
     is_past && matches!(plan.state, PlanState::Active | PlanState::Failed)
 }
 
-/// Whether anything shows that a plan whose rollout is lost may be past the point of no return. Where nothing does it can be
-/// begun anew, whichever nodes it had made.
+/// True if anything shows that a plan whose rollout is lost may be past the point of no return. Otherwise it can start
+/// again, whichever nodes it had created.
 #[must_use]
 pub fn may_be_past_return(plan: &Plan, traces: &Traces) -> bool {
     let is_past_return = TaskType::next_of(plan).is_some_and(|task| PAST_RETURN.contains(&task));
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
     use crate::engine::{PlanSeed, Recipe, TaskState};
 
-    /// A plan of which so many tasks are done.
+    /// A plan whose first `done` tasks are complete.
     fn plan(recipe: &str, done: usize) -> Plan {
         let tasks = match recipe {
             "HardFork" => "create-entrants submit-halt await-nodes-at-height switch-traffic",

@@ -1,5 +1,5 @@
-//! Sets of nodes: BlueGreen and HardFork make a set beside the one that serves, which then takes over. What is
-//! known of sets, what is decided about them, what they are called, and what the status says of them. Pure.
+//! Sets of nodes: BlueGreen and HardFork create a set next to the one that serves, which then takes over. Here are the
+//! facts and decisions about sets, their names, and their status. Pure.
 
 pub mod decide;
 pub mod facts;

@@ -1,5 +1,5 @@
-//! Names new sets of nodes. A set's name is part of the names of its nodes, and of their claims: a name of which anything
-//! still exists would join what was left, so it is not taken again.
+//! Names new sets of nodes. A set's name is part of the names of its nodes and of their claims. A name is not reused as
+//! long as any object with it exists, since the new set would take over what is left.
 
 use sha2::{Digest, Sha256};
 
@@ -7,12 +7,12 @@ use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
 use crate::api::{BuildId, RolloutHash, SetName};
 use crate::revision::hash::hex;
 
-/// How many digits of a hash name a set.
+/// The number of digits of a hash in a set's name.
 const DIGITS: usize = 5;
-/// How many names are tried before it is said that none is free.
+/// The number of names that are tried.
 const MAX_TRIES: usize = 99;
 
-/// The name that a set of this target gets where it is free.
+/// The name of a set for this target, if it is free.
 #[must_use]
 pub fn first_choice(rollout_hash: &RolloutHash, build_id: Option<&BuildId>) -> SetName {
     let hash = rollout_hash.as_str();
@@ -23,8 +23,8 @@ pub fn first_choice(rollout_hash: &RolloutHash, build_id: Option<&BuildId>) -> S
     SetName::numbered(&digits.chars().take(DIGITS).collect::<String>(), 1)
 }
 
-/// The name for a new set, or a sentence that says why there is none. `exists` are the names of all objects in the
-/// namespace that a set's could meet.
+/// The name for a new set, or a sentence that says why there is none. `exists`: the names of all objects in the
+/// namespace that could conflict with a set's objects.
 pub fn choose(
     deployment: &str,
     first_choice: &SetName,
@@ -51,8 +51,7 @@ pub fn choose(
     Ok(set)
 }
 
-/// Whether an object of this name is, or would be met by, one of a set's: a node, its StatefulSet or Service, its
-/// pod, or one of its claims.
+/// True if a name is that of an object of a set: a node, its StatefulSet or Service, its pod, or one of its claims.
 fn belongs(deployment: &str, set: &SetName, name: &str) -> bool {
     let is_node = |name: &str| place_of(deployment, name).is_some_and(|(found, _)| found == *set);
     if is_node(name) {

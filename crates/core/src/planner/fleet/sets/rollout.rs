@@ -1,4 +1,4 @@
-//! A set of nodes other than the active one, and the rollout that makes one.
+//! A set of nodes other than the active one, and the rollout that creates one.
 
 use chrono::{DateTime, Utc};
 
@@ -12,52 +12,52 @@ use crate::api::{BuildId, NodeDeploymentStatus, RetiringSet, RolloutHash, SetNam
 pub struct SetFacts {
     /// Its nodes, by ordinal.
     pub children: Vec<ChildFacts>,
-    /// Names of its nodes that belong to something else.
+    /// Names of its nodes that are taken by other objects.
     pub conflicts: Vec<Conflict>,
-    /// How many StatefulSets and pods of it are left.
+    /// The number of its StatefulSets and pods that still exist.
     pub remains: usize,
-    /// What the status says of it, if it neither serves nor enters.
+    /// Its entry in the status, if it left service or was abandoned.
     pub retiring: Option<RetiringSet>,
-    /// Whether its nodes have other volume claims than what is wanted asks for.
+    /// True if its nodes have other volume claims than the desired ones.
     pub claims_differ: bool,
 }
 
 impl SetFacts {
-    /// Whether nothing of it is left but, perhaps, its claims.
+    /// True if nothing of it is left but, perhaps, its claims.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.children.is_empty() && self.remains == 0
     }
 }
 
-/// A rollout that makes a set of nodes, as it was persisted.
+/// A rollout that creates a set of nodes, as it was persisted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SetRollout {
-    /// How it goes.
+    /// Its strategy.
     pub strategy: Strategy,
-    /// Where it is.
+    /// Its stage.
     pub stage: Stage,
-    /// The rollout hash that it goes to.
+    /// The rollout hash of its target.
     pub target: RolloutHash,
-    /// The build ID that it goes to; none where it is generated.
+    /// The build ID of its target; `None` if it is generated.
     pub build_id: Option<BuildId>,
-    /// The set that served when it began; none where the status has lost that.
+    /// The old set, which was active when it began; `None` if the status has lost it.
     pub incumbent: Option<SetName>,
-    /// The set that is to serve.
+    /// The new set.
     pub entrant: SetName,
-    /// The height that the incumbents halt at (HardFork).
+    /// The height at which the old nodes halt (HardFork).
     pub halt_height: i64,
-    /// When the set that is to serve last left service, where it did.
+    /// When the new set last left service, if it served before.
     pub left_service_at: Option<DateTime<Utc>>,
 }
 
 impl SetRollout {
-    /// The one that a status tells of, if it does.
+    /// The rollout in a status, if it is one that creates a set.
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref()?;
         let entrant = rollout.entrant()?;
-        // A plan that is lost or cannot be read does not say how it went.
+        // The recipe of the plan counts only if the rollout has none: a plan may be lost or unreadable.
         let of_plan = || status.plan.as_ref().and_then(crate::api::RawPlan::recipe);
         let recipe = Some(rollout.recipe.clone()).filter(|recipe| !recipe.is_empty()).or_else(of_plan);
         let strategy = match (rollout.strategy.as_str(), recipe.as_deref()) {
@@ -77,7 +77,7 @@ impl SetRollout {
         })
     }
 
-    /// What its entrants become if it is given up now: those that served before have the rest of their delay.
+    /// What its new set becomes if the rollout is abandoned now. A set that served before keeps the rest of its delay.
     #[must_use]
     pub fn given_up(&self, now: DateTime<Utc>) -> RetiringSet {
         RetiringSet {
@@ -91,26 +91,27 @@ impl SetRollout {
         }
     }
 
-    /// The set that served when it began, in a sentence: nothing where that is lost.
+    /// The name of the old set for a message; empty if it is lost.
     #[must_use]
     pub fn incumbent_text(&self) -> &str {
         self.incumbent.as_ref().map_or("", SetName::as_str)
     }
 
-    /// Whether its old nodes are to halt by now.
+    /// True if its old nodes have to halt now.
     #[must_use]
     pub fn is_halting(&self) -> bool {
         self.stage == Stage::Promoting && self.halt_height > 0
     }
 
-    /// Whether its target may still be given up: nothing that cannot be undone has begun.
+    /// True if it may still be abandoned: nothing that cannot be undone has begun.
     #[must_use]
     pub fn is_revocable(&self) -> bool {
         !matches!(self.stage, Stage::Promoting | Stage::Retiring)
     }
 }
 
-/// How a person promotes a target, in a sentence. A value that is spent does nothing until it was seen to be gone.
+/// How a user promotes a target, in a sentence. A value that was used once has no effect until it was observed to be
+/// gone.
 #[must_use]
 pub fn how_to_promote(target: impl std::fmt::Display, is_spent: bool) -> String {
     if is_spent {
@@ -122,7 +123,7 @@ pub fn how_to_promote(target: impl std::fmt::Display, is_spent: bool) -> String 
     format!("set spec.forcePromote to {target}, as windlass promote does")
 }
 
-/// Whether a node has halted at the height of this rollout.
+/// True if a node has halted at the height of this rollout.
 #[must_use]
 pub fn has_halted(child: &ChildFacts, rollout: &SetRollout) -> bool {
     rollout.halt_height > 0

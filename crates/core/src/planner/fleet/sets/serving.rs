@@ -7,45 +7,45 @@ use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
 use crate::api::{RetiringSet, SetName, Stage};
 
-/// What is seen of a set's nodes.
+/// The nodes of a set, as observed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Seen {
-    /// How many there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How many of them are Ready.
+    /// The number of nodes that are Ready.
     pub ready: usize,
 }
 
-/// Everything that says which set serves.
+/// Everything that shows which set serves.
 #[derive(Clone, Debug, Default)]
 pub struct ActiveSetEvidence {
     /// The set that the status names, if it names one.
     pub recorded: Option<SetName>,
-    /// Sets that the status knows not to serve.
+    /// The sets that do not serve, by the status.
     pub known: BTreeSet<SetName>,
     /// The set that the fleet's own Service selects, if it has one.
     pub selected: Option<SetName>,
     /// The sets that have nodes.
     pub sets: BTreeMap<SetName, Seen>,
-    /// What a rollout under way says of its two sets.
+    /// The two sets of the active rollout.
     pub rollout: Option<RolloutSets>,
-    /// Whether the spec asks for no nodes.
+    /// True if `spec.replicas` is 0.
     pub none_wanted: bool,
 }
 
 /// The two sets of a rollout.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RolloutSets {
-    /// The one that serves, by its stage.
+    /// The set that serves, by the rollout's stage.
     pub serves: SetName,
-    /// The one that does not, or not yet.
+    /// The set that does not serve, or not yet.
     pub other: SetName,
-    /// Whether it says that traffic has moved.
+    /// True if the stage says that traffic was switched.
     pub moved: bool,
 }
 
 impl RolloutSets {
-    /// What the rollout that a status tells of says, if it names both.
+    /// The two sets of a rollout, if both are recorded.
     #[must_use]
     pub fn of(rollout: &SetRollout) -> Option<Self> {
         let moved = rollout.stage == Stage::Retiring;
@@ -55,8 +55,8 @@ impl RolloutSets {
     }
 }
 
-/// The active set by the status. If the status contradicts itself, its rollout outranks a recorded set that has no nodes,
-/// and the Service's selector outranks a rollout that claims that traffic has moved.
+/// The active set by the status. If the status contradicts itself, its rollout outranks a recorded set that has no
+/// nodes, and the Service's selector outranks a rollout that claims that traffic was switched.
 fn on_record(told: &ActiveSetEvidence) -> Option<&SetName> {
     let Some(pair) = &told.rollout else { return told.recorded.as_ref() };
     let Some(recorded) = &told.recorded else { return Some(&pair.serves) };
@@ -72,7 +72,7 @@ fn on_record(told: &ActiveSetEvidence) -> Option<&SetName> {
     Some(if is_believed && told.sets.contains_key(recorded) { recorded } else { &pair.serves })
 }
 
-/// The set that serves. An error is a sentence: nothing tells which, and a person has to.
+/// The set that serves. The error is a sentence: nothing shows which set it is, and a user has to decide.
 pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, String> {
     let recorded = on_record(told);
     let known = |set: &SetName| {
@@ -80,8 +80,8 @@ pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, St
     };
     let unknown: Vec<(&SetName, &Seen)> =
         told.sets.iter().filter(|(set, _)| Some(*set) != recorded && !known(set)).collect();
-    // A status that names a set without nodes, while others have some that it knows nothing of, is not of now. Where no
-    // node is wanted it has none, and one of a set that was given up may come late.
+    // A status that names a set without nodes, while a set that it does not know has some, is outdated. But if
+    // `replicas` is 0, the active set has no nodes, and a node of an abandoned set may appear late.
     let fits = |set: &&SetName| told.sets.contains_key(*set) || unknown.is_empty() || told.none_wanted;
     if let Some(recorded) = recorded.filter(fits) {
         return Ok(recorded.clone());
@@ -92,7 +92,7 @@ pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, St
     if let Some(set) = told.selected.as_ref().filter(|set| told.sets.contains_key(*set)) {
         return Ok(set.clone());
     }
-    // Which of them is Ready says nothing: the one that serves may be down for a moment.
+    // It does not matter which of them is Ready: the set that serves may be down for a moment.
     if unknown.is_empty() { Ok(SetName::FIRST) } else { Err(undecided(deployment, &unknown)) }
 }
 
@@ -108,7 +108,7 @@ fn undecided(deployment: &str, sets: &[(&SetName, &Seen)]) -> String {
 }
 
 impl FleetFacts {
-    /// Why a set that left service is not removed although its time has come, in a sentence, if so.
+    /// Why a set that left service is not removed although its time has come, in a sentence; `None` if it is removed.
     #[must_use]
     pub fn kept(&self, set: &RetiringSet) -> Option<String> {
         if self.selected.as_ref().is_some_and(|selected| *selected == *set.set) {
@@ -118,8 +118,8 @@ impl FleetFacts {
         self.unproven(set)
     }
 
-    /// Whether nobody knows what a set that does not serve was for, and nothing proves that it is not needed: no Service
-    /// selects another. Its nodes may be down for a moment only. A person has to decide, by the sentence.
+    /// A sentence, if a user has to decide about a set that does not serve: nobody knows what it was for, and nothing
+    /// proves that it is not needed, since no Service selects the active set. Its nodes may be down only for a moment.
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
         let nobody_knows = set.hash.is_empty() && !set.unpromoted;

@@ -1,4 +1,4 @@
-//! Where a rollout that makes a set is: its stage, its few words for a table, and how far it is.
+//! The stage, the summary and the score of a rollout that creates a set.
 
 use super::super::decision::{RolloutTarget, Strategy};
 use super::super::facts::FleetFacts;
@@ -9,10 +9,10 @@ use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, SetName, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::{is_left_at, is_of_list};
 
-/// The stage that a plan's next step belongs to. Tasks of a user's own belong to the stage before them.
+/// The stage that a plan's current task belongs to. Custom tasks belong to the stage before them.
 #[must_use]
 pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
-    // What is past undoing stays so, whatever the next step is called.
+    // The stages that cannot be undone are handled below: they are kept, whatever the current task is.
     let next = match TaskType::next_of(plan) {
         Some(TaskType::CreateEntrants) => Stage::CreatingEntrants,
         Some(TaskType::AwaitNodesRunning | TaskType::AwaitCaughtUp) => Stage::AwaitingEntrants,
@@ -20,7 +20,8 @@ pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
         Some(TaskType::SubmitHalt | TaskType::AwaitNodesAtHeight | TaskType::SwitchTraffic) => {
             Stage::Promoting
         }
-        // Where the old nodes go first there is nothing before that but hooks.
+        // A hook does not change the stage. Under BlueGreenImmediate nothing but hooks comes before the removal of the
+        // old nodes.
         _ if plan.current_task().is_none_or(is_of_list) => before,
         _ if strategy == Strategy::BlueGreenImmediate => Stage::Promoting,
         _ => before,
@@ -31,8 +32,8 @@ pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
     }
 }
 
-/// The stage that a plan's next step belongs to where nothing says that it promotes: what is past undoing is recorded anew
-/// before it acts.
+/// The stage that a plan's current task belongs to if nothing shows that it is promoting: the stage Promoting is
+/// recorded again before the task acts.
 #[must_use]
 pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
     match stage_of(plan, first, Strategy::BlueGreen) {
@@ -44,20 +45,20 @@ pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
     }
 }
 
-/// Whether traffic has been moved by a plan.
+/// True if a plan has switched traffic.
 #[must_use]
 pub fn has_switched(plan: &Plan) -> bool {
     plan.tasks.iter().any(|t| TaskType::SwitchTraffic.is(t) && t.state == crate::engine::TaskState::Complete)
 }
 
-/// Whether a promotion is done: traffic has been moved, and what was to be done after that is.
+/// True if a promotion is done: traffic was switched, and no hooks at `AfterPromotion` are left.
 #[must_use]
 pub fn has_promoted(plan: &Plan) -> bool {
     has_switched(plan) && !is_left_at(plan, HookPoint::AfterPromotion)
 }
 
-/// The set that takes traffic although its promotion is not complete yet: hooks follow, after which, or instead of which,
-/// the old set goes or takes traffic back.
+/// The new set, if it receives traffic although its promotion is not complete yet: hooks are left, after which the old
+/// set is removed, or instead of which traffic is moved back to it.
 #[must_use]
 pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
     let promotes =
@@ -67,7 +68,7 @@ pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
     (has_switched(&plan) && is_left_at(&plan, HookPoint::AfterPromotion)).then_some(rollout.entrant)
 }
 
-/// A number that grows with progress.
+/// A score that grows with progress.
 #[must_use]
 pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     if rollout.stage == Stage::Retiring {
@@ -79,7 +80,7 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     progress::score(&view, &RolloutTarget::Revision(rollout.target.clone())) + (caught_up + halted) as i32
 }
 
-/// How many nodes of the set that served are left, and one where only their pods are.
+/// The number of nodes of the old set that are left; 1 if only their StatefulSets or pods are.
 #[must_use]
 pub fn left(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     let incumbent = rollout.incumbent.as_ref().and_then(|set| facts.sets.get(set));
@@ -87,14 +88,14 @@ pub fn left(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     (set.children.len() as i32).max(i32::from(set.remains > 0))
 }
 
-/// The lowest height that an incumbent is known to be at; 0 where none is known.
+/// The lowest height that an old node is known to be at; 0 if none is known.
 #[must_use]
 pub fn lowest_height(facts: &FleetFacts) -> i64 {
     let heights = facts.children.iter().filter_map(|c| c.sidecar.as_ref()?.height);
     heights.min().unwrap_or_default()
 }
 
-/// A few words for a table.
+/// A short summary for the printer column.
 #[must_use]
 pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout) -> String {
     let (nodes, entrants) = (rollout.nodes, facts.entrants());

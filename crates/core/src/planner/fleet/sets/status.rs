@@ -1,4 +1,4 @@
-//! Puts the begin, the promotion and the end of a rollout that makes a set of nodes into the fleet's status.
+//! Records the beginning, the promotion and the end of a rollout that creates a set of nodes in the fleet's status.
 
 use chrono::{DateTime, Utc};
 
@@ -11,18 +11,19 @@ use crate::api::status::RETIRING_LIMIT;
 use crate::api::{Ending, HookPoint, NodeDeploymentStatus, RetiringSet, Rollout, SetName, Stage};
 use crate::planner::hooks::is_left_at;
 
-/// Makes the rollout that was just begun one that makes a set of this name.
+/// Records that the rollout that has just begun creates a set of this name.
 pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: Strategy, entrant: &SetName) {
     let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let from = status.last_completed_rollout_hash.clone();
     let active = facts.set.to_string();
-    // A set that lived on and is wanted again is not removed; when it left service counts if it is given up.
+    // A set that left service and is desired again is not removed. The time at which it left service counts if it is
+    // abandoned again.
     let left_service =
         status.retiring.iter().find(|set| *entrant == *set.set && set.has_served()).map(|set| set.since);
     status.retiring.retain(|set| *entrant != *set.set);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose BeforeRollout
-    // hooks are not finished.
+    // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose
+    // BeforeRollout hooks are not finished.
     let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
@@ -36,7 +37,7 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
     }
 }
 
-/// Persists what the promotion rests on from now on, whatever the spec becomes.
+/// Records what the promotion is based on from now on, whatever the spec becomes.
 pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     if let Some(rollout) = status.rollout.as_mut() {
         rollout.stage = Stage::Promoting;
@@ -48,10 +49,10 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     spend_force(status, facts);
 }
 
-/// A promotion that a person forces, and that can no longer be taken back, has used up what they said: from here on the
-/// status says that they did.
+/// Records that a forced promotion, once it can no longer be rolled back, has used up the user's request.
 fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    // What serves already needs no promotion, and one is not kept for when it is wanted again.
+    // A revision that already serves needs no promotion, and the request is not kept for the next time that it is
+    // desired.
     if facts.force_promote && status.last_completed() == facts.requested {
         status.spent_force_promote = facts.requested.to_string();
     }
@@ -62,7 +63,7 @@ fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     }
 }
 
-/// Traffic has moved: the entrants are the active set, and what was wanted of them is complete.
+/// Records that traffic was switched: the new set is the active one, and its revision is complete.
 pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     spend_force(status, facts);
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage != Stage::Retiring) else { return };
@@ -91,7 +92,8 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     status.scaled_to_zero = false;
 }
 
-/// Traffic is back at the old set: the promotion is not past taking back any more. What carried it for a while has its delay.
+/// Records that traffic was moved back to the old set: the promotion may be rolled back again. The set that received
+/// traffic in between gets its delay.
 pub fn moved_back(status: &mut NodeDeploymentStatus, now: DateTime<Utc>) {
     if let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) {
         rollout.stage = Stage::AwaitingPromotion;
@@ -99,8 +101,8 @@ pub fn moved_back(status: &mut NodeDeploymentStatus, now: DateTime<Utc>) {
     }
 }
 
-/// The rollout is given up before its promotion: its entrants go, and keep their claims. Those that served before have
-/// the rest of their delay.
+/// Abandons the rollout before its promotion: the new set is removed, and its claims stay. A set that served before
+/// keeps the rest of its delay.
 pub fn give_up(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     let Some(rollout) = SetRollout::of(status).filter(SetRollout::is_revocable) else { return };
     if rollout.entrant != facts.set {
@@ -113,18 +115,19 @@ fn retire(status: &mut NodeDeploymentStatus, set: RetiringSet) {
     status.retiring.push(set);
 }
 
-/// Brings the list of sets that go up to date: what is gone leaves it, what nobody knows of joins it.
+/// Updates the list of sets that are being removed: sets that are gone leave it, sets that are not accounted for are
+/// added.
 pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     let exists = |set: &str| facts.sets.get(set).is_some_and(|s| !s.is_gone());
     let entrant = status.rollout.as_ref().and_then(Rollout::entrant);
     let enters = |set: &str| entrant.as_ref().is_some_and(|entrant| *entrant == *set);
     status.retiring.retain(|set| facts.set != *set.set && !enters(&set.set) && exists(&set.set));
-    // A time in the future was written by a clock that has since been set back; the set would live on by as much.
+    // A time in the future was written before the clock was set back; the set would stay longer by that much.
     for set in &mut status.retiring {
         set.since = set.since.min(now);
     }
-    // After a plan that failed nobody knows which set is whose: nothing joins until a person has asked for something.
-    // Nor where nobody knows which set serves.
+    // After a failed plan nobody knows the purpose of each set: nothing is added until a user requests something. The
+    // same holds while nobody knows which set serves.
     let failed = status.rollout.is_none()
         && status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
     let failed = failed || facts.undecided.is_some();
@@ -140,7 +143,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
         .map(|(name, _)| name)
         .collect();
     for name in strays {
-        // Nothing says when it served, so it may have: its claims stay, and it has its delay.
+        // It is not known whether it served, so it may have: its claims stay, and it gets its delay.
         let set = RetiringSet {
             set: name.to_string(),
             hash: String::new(),
@@ -152,7 +155,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
         };
         status.retiring.push(set);
     }
-    // Beyond the limit the oldest go at once.
+    // Beyond the limit, the oldest ones are removed at once.
     status.retiring.sort_by_key(|set| set.since);
     let beyond = status.retiring.len().saturating_sub(RETIRING_LIMIT);
     for set in status.retiring.iter_mut().take(beyond) {
@@ -160,7 +163,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     }
 }
 
-/// Brings what a rollout that makes a set says of itself up to date, its nodes apart.
+/// Updates the status of a rollout that creates a set, except for its nodes.
 pub fn refresh_rollout(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     spend_force(status, facts);
     let Some(set) = SetRollout::of(status) else { return };

@@ -1,4 +1,4 @@
-//! At which revision a missing node is created.
+//! The revision at which a missing node is created.
 
 use super::super::create::creation_revision;
 use super::*;
@@ -99,12 +99,12 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
     }
 }
 
-/// What comes before a rollout may be a backup: until it is done nothing of the new template runs.
+/// A hook before a rollout may be a backup: nothing of the new template runs until it is done.
 #[test]
 fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_holds_it() {
     let rolling = to("v2");
     let base = || fleet(3).wanting("v2").without(2);
-    let at = |at, failed| Some(AtHook { at: Some(at), failed, ..AtHook::default() });
+    let at = |at, failed| Some(AtHook { point: Some(at), failed, ..AtHook::default() });
     let of_fleet = |at_hook| FleetFacts { at_hook, ..base() };
     let of_node = |failed| {
         let at_hook = at(HookPoint::BeforeNode, failed);

@@ -1,4 +1,4 @@
-//! Whether a rollout starts, is superseded, aborted or taken back.
+//! Decisions about a rollout: it starts, or is superseded, aborted or rolled back.
 
 use super::super::{FleetDecision, decide};
 use super::*;
@@ -6,12 +6,12 @@ use crate::api::{OnStall, RestartTime};
 
 const NOBODY_STALLS: bool = false;
 
-/// What is decided where no rollout is active.
+/// The decision if no rollout is active.
 fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     decide(facts, None, &RolloutTarget::Own, NOBODY_STALLS)
 }
 
-/// What is decided in the middle of a rollout to v2.
+/// The decision in the middle of a rollout to v2.
 fn decide_with_active_plan(facts: &FleetFacts) -> FleetDecision {
     decide(facts, Some(&plan_to("v2")), &to("v2"), NOBODY_STALLS)
 }
@@ -323,7 +323,7 @@ fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
     let again = |rollout_target: RolloutTarget, target: &str| {
         Some((rollout_target, target.into(), Cause::RestartRequested))
     };
-    // Nothing is left to be granted, and still it has to end.
+    // Nothing is left to grant, but the rollout still has to end.
     assert_eq!(begun(&lost(fleet(2)), &to("v1")), again(to("v1"), "v1"));
     assert_eq!(begun(&lost(fleet(2).never_completed()), &to("v1")), again(to("v1"), "v1"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! In flight, disrupted, drifted; updated and converged.
+//! The states of a node and of a fleet: in flight, disrupted, drifted; updated and converged.
 
 use super::*;
 

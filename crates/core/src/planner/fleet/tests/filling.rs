@@ -1,9 +1,9 @@
-//! A fleet that is filled, for the first time or again from nothing, stalls as a rollout does.
+//! A fleet that is filled, for the first time or again after it was scaled to 0, stalls like a rollout.
 
 use super::*;
 use crate::api::conditions::{RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, UP_TO_DATE, find};
 
-/// A fleet of three that was never whole, whose nodes were just made and pull their image.
+/// A fleet of three that never completed. Its nodes were just created and pull their image.
 fn created() -> FleetFacts {
     let pulling = |c: ChildFacts| ChildFacts { running: None, ..c.never_ready() };
     let facts = fleet(3).never_completed();
@@ -25,7 +25,7 @@ fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turn
         })
     };
     let mut status = look(NodeDeploymentStatus::default(), &created(), 0);
-    // A kubelet's reasons alternate, each as if it were the first.
+    // A kubelet's reasons alternate; each of them looks new.
     for seconds in 1..600 {
         let reason = if seconds % 2 == 0 { "ErrImagePull" } else { "ImagePullBackOff" };
         status = look(status, &failing(reason, seconds), seconds);
@@ -53,7 +53,7 @@ fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
         status = look(status, &facts, seconds);
         assert_eq!(said(&status, STALLED), "False/Progressing: ", "{ordinal}");
     }
-    // What went down and came back is no progress.
+    // A node that went down and recovered is not progress.
     status = look(status, &facts.clone().but(0, ChildFacts::down), 1300);
     status = look(status, &facts, 1400);
     assert_eq!(said(&status, STALLED), "False/Progressing: ");
@@ -77,7 +77,7 @@ fn the_clock_of_a_first_creation_stands_while_it_is_paused_and_is_not_set_into_t
     status = look(status, &created(), 6000);
     assert_eq!(said(&look(status.clone(), &created(), 6599), STALLED), "False/Progressing: ");
     assert!(said(&look(status.clone(), &created(), 6600), STALLED).starts_with("True/NoProgress"));
-    // The clock is set back by more than the deadline: the wait begins anew.
+    // The clock is set back by more than the deadline: the wait starts again.
     let back = look(status, &created(), 100);
     assert!(said(&look(back, &created(), 700), STALLED).starts_with("True/NoProgress"));
 }

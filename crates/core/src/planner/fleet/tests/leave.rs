@@ -1,4 +1,4 @@
-//! Who leaves, and who waits for that.
+//! Which nodes leave, and what waits for that.
 
 use super::super::leave::{Leave, in_waves, kept, together, waits_for};
 use super::super::next_grants;
@@ -11,13 +11,13 @@ impl ChildFacts {
         Self { asked_to_leave: true, ..self }
     }
 
-    /// Its plan waits for nothing but to be deleted.
+    /// Its plan waits only for its deletion.
     fn leaving(self) -> Self {
         Self { awaits_removal: true, ..self.asked() }
     }
 }
 
-/// Five nodes of which three are wanted.
+/// Five nodes, of which three are desired.
 fn shrunk() -> FleetFacts {
     let mut facts = fleet(5);
     facts.replicas = 3;

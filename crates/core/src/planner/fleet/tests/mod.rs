@@ -1,5 +1,5 @@
-//! Tables of what the planner decides about a fleet. Here stand the fleets and nodes that they speak of:
-//! `fleet(3)` has three nodes that serve v1, which is also what is wanted and what last completed.
+//! Tests of what the planner decides about a fleet, mostly as tables. This file defines the fleets and nodes that they
+//! use: `fleet(3)` has three nodes that serve v1, which is both the desired revision and the one that last completed.
 
 mod create;
 mod decide;
@@ -26,7 +26,7 @@ use crate::api::ids::field;
 use crate::api::{GrantId, NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
 
-/// The time at which everything happens, give or take [`later`].
+/// The time at which everything happens, except for [`later`].
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()
 }
@@ -52,7 +52,7 @@ fn to(revision: &str) -> RolloutTarget {
     RolloutTarget::Revision(revision.into())
 }
 
-/// A fleet of so many nodes that serve v1.
+/// A fleet of `replicas` nodes that serve v1.
 fn fleet(replicas: i32) -> FleetFacts {
     let known = ["v1", "v2", "v3"];
     FleetFacts {
@@ -67,7 +67,7 @@ fn fleet(replicas: i32) -> FleetFacts {
     }
 }
 
-/// A fleet that has never completed anything, and has no node yet.
+/// A fleet that has never completed anything and has no nodes yet.
 fn new_fleet(replicas: i32) -> FleetFacts {
     FleetFacts { last_completed: None, children: Vec::new(), ..fleet(replicas) }
 }
@@ -133,7 +133,7 @@ impl FleetFacts {
         self
     }
 
-    /// The same fleet with one more node, which is being scaled away.
+    /// The same fleet with one more node, which is removed by scaling down.
     fn with_surplus(mut self, child: ChildFacts) -> Self {
         self.children.push(ChildFacts { surplus: true, ..child });
         self
@@ -145,7 +145,7 @@ impl FleetFacts {
 }
 
 impl ChildFacts {
-    /// It was just granted a revision; its executor has not seen it.
+    /// It was just granted a revision; its controller has not seen the grant.
     fn granted(self, revision: &str) -> Self {
         let spent_id = self.spent_id.as_ref().map_or("", GrantId::as_str);
         let grant_id = Some(format!("{spent_id}+").into());
@@ -153,12 +153,12 @@ impl ChildFacts {
         Self { spec_hash, granted, grant_id, status_outdated: true, ..self }
     }
 
-    /// Its executor has seen its grant.
+    /// Its controller has seen its grant.
     fn seen(self) -> Self {
         Self { status_outdated: false, ..self }
     }
 
-    /// Its executor rolls it.
+    /// Its controller rolls it.
     fn rolling(self) -> Self {
         Self { rolling: true, status_outdated: false, ..self }
     }
@@ -218,14 +218,14 @@ fn start(rollout_target: RolloutTarget, target: &str, cause: Cause) -> Start {
     Start { rollout_target, target: target.into(), cause, strategy: Strategy::InPlace }
 }
 
-/// A plan to a revision, as it is when it was just made.
+/// A plan to a revision that was just created.
 fn plan_to(revision: &str) -> Plan {
     let recipe = "{name: InPlace, tasks: [{type: update-node-specs}, {type: mark-ready}]}";
     let seed = PlanSeed { uid: "uid", target_hash: revision, now: now(), attempt: 0, disambiguator: "" };
     Recipe::parse(recipe).unwrap().plan(seed)
 }
 
-/// The status of a fleet that last completed what the facts say it did, and has no rollout.
+/// The status of a fleet without a rollout, which last completed what the facts contain.
 fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
     NodeDeploymentStatus {
         last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
@@ -243,7 +243,7 @@ fn rolling_out(facts: &FleetFacts, start: &Start) -> NodeDeploymentStatus {
     status
 }
 
-/// What the status becomes when the fleet is looked at after so many seconds.
+/// The status after the fleet is reconciled `seconds` later.
 fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
     let plan = status.plan.as_ref().map(|raw| raw.parse().unwrap());
     let wanted = "db-wanted".into();

@@ -1,4 +1,4 @@
-//! What a fleet's status says in sentences, and the odd cases of what is decided.
+//! The messages in a fleet's status, and rare cases of decisions.
 
 use super::super::{decide, next_grants};
 use super::*;
@@ -36,7 +36,7 @@ fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
     assert_eq!(said(failed().paused()), paused);
     let all = FleetFacts { children: two().children.into_iter().map(ChildFacts::failed).collect(), ..two() };
     assert_eq!(said(all), "waiting for db-0: ImagePullBackOff: no such image");
-    // A restart is a rollout of its own, unless one that makes a set is under way.
+    // A restart is a rollout of its own, unless a rollout that creates a set is active.
     let restart = FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..two() };
     assert_eq!(said(restart), "waiting for the world");
 }
@@ -109,12 +109,12 @@ fn grants_of_one_look_fill_the_wave_and_no_more() {
         let facts = fleet(5).wanting("v2").at_most(most);
         let expected: Vec<NodeName> = (0..most).map(|n| format!("db-{}", 4 - n).into()).collect();
         assert_eq!(granted(&facts), expected);
-        // Those that are down take no more room than there is, either.
+        // Nodes that are down take no more than the available room either.
         let down =
             FleetFacts { children: facts.children.iter().cloned().map(ChildFacts::down).collect(), ..facts };
         assert_eq!(granted(&down), expected);
     }
-    // One that is in flight may be granted anew, and takes no more room for that.
+    // A node in flight may be granted again, and takes no further room for that.
     let mixed =
         fleet(4).wanting("v2").at_most(2).but(3, |c| c.granted("v3").rolling()).but(2, ChildFacts::down);
     assert_eq!(granted(&mixed), ["db-3", "db-2"]);
@@ -127,7 +127,7 @@ fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_sto
     let unknown = fleet(3).wanting("v9").without(2);
     assert_eq!(creation_revision(&unknown, 2, None), "v1");
     assert_eq!(creation_revision(&unknown, 2, Some(&to("v9"))), "v1");
-    // Before anything completed there is nothing else to offer.
+    // Before the first completion there is no other revision.
     assert_eq!(creation_revision(&unknown.clone().never_completed(), 2, Some(&to("v9"))), "v9");
     assert_eq!(creation_revision(&fleet(3).without(2), 2, None), "v1");
     let filling = FleetFacts { scaled_to_zero: true, ..fleet(3).wanting("v9").without(2) };
@@ -293,7 +293,7 @@ fn a_node_that_is_gone_does_not_serve_since_it_went_down() {
     assert_eq!(since(&facts, &before, "db-2"), now());
     let gone = facts.without(0);
     assert_eq!((since(&gone, &before, "db-2"), since(&gone, &before, "db-0")), (now(), now()));
-    // One that served and waited for its turn did not before it was gone.
+    // A node that served while it waited for its turn did not become unavailable before it was gone.
     let waits = fleet(3).wanting("v2").but(0, ChildFacts::down);
     let before = look(rolling_out(&waits, &to_v2()), &waits, 0);
     assert_eq!(since(&waits, &before, "db-1"), now());

@@ -1,12 +1,12 @@
-//! Which set serves where the status does not say, and which set is kept because it may.
+//! Which set serves if the status does not name it, and which set is kept because it may be that one.
 
 use super::super::sets::SetFacts;
 use super::super::sets::serving::{ActiveSetEvidence, RolloutSets, Seen, serving};
 use super::*;
 use crate::api::{RetiringSet, SetName, Stage};
 
-/// What the status names, what it knows not to serve, what the Service selects, and the sets with their nodes and how
-/// many of these are Ready.
+/// The set that the status names, the sets that it knows not to serve, the set that the Service selects, and the sets
+/// with their number of nodes and of nodes that are Ready.
 fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, usize)]) -> ActiveSetEvidence {
     ActiveSetEvidence {
         recorded: SetName::recorded(recorded),

@@ -1,4 +1,5 @@
-//! Rollouts that make a set of nodes: the whole of strategy × stage × what the spec becomes × what a person asks for.
+//! Rollouts that create a set of nodes: every combination of strategy, stage, change of the spec, and request of a
+//! user.
 
 use super::super::failed::fail;
 use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
@@ -11,7 +12,7 @@ const WAYS: [Strategy; 4] =
 const MAKERS: [Strategy; 3] = [Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork];
 const BEFORE: [Stage; 3] = [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion];
 
-/// What the spec becomes in a rollout from v1 to v2.
+/// How the spec changes in a rollout from v1 to v2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Becomes {
     Same,
@@ -19,7 +20,7 @@ enum Becomes {
     Back,
 }
 
-/// What else is so.
+/// What else is requested or happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Asked {
     Nothing,
@@ -58,7 +59,7 @@ fn rollout_to_v2(strategy: Strategy, stage: Stage) -> SetRollout {
     }
 }
 
-/// A fleet in the middle of a rollout from v1 to v2 that makes a set.
+/// A fleet in the middle of a rollout from v1 to v2 that creates a set.
 pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     let switched = stage == Stage::Retiring;
     let entrants: Vec<ChildFacts> = (0..2).map(|n| node(n).granted("v2").converged()).collect();
@@ -79,7 +80,7 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
 fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
     let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
     let facts = match becomes {
-        // While promoting the target is read from the status: the planner never sees another.
+        // While a rollout is promoting, its target is read from the status: the planner never sees another one.
         _ if promoting => facts,
         Becomes::Same => facts,
         Becomes::New => facts.wanting("v3"),
@@ -101,7 +102,7 @@ fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
     Start { rollout_target: to(target), target: target.into(), cause, strategy }
 }
 
-/// The table of `docs/strategy-blue-green.md` (the spec changes to …), in the words of the planner.
+/// The table of `docs/strategy-blue-green.md` (the spec changes to …), as the planner's decisions.
 #[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
 fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
     let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, strategy);
@@ -143,7 +144,7 @@ fn every_change_of_the_spec_in_every_stage_of_every_strategy_under_every_verb() 
     assert_eq!(cells, 5 * 3 * 3 * 9);
 }
 
-/// The plan to v2, and that it has failed.
+/// The plan to v2, which has failed.
 fn failed_plan() -> Plan {
     let mut plan = plan_to("v2");
     plan.state = crate::engine::PlanState::Failed;
@@ -161,7 +162,7 @@ fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
                 Asked::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, strategy)),
                 _ => FleetDecision::Keep,
             };
-            // Whatever the spec became: the target is what was persisted.
+            // Whatever the spec is now, the target is the persisted one.
             for wanted in ["v1", "v2", "v3"] {
                 let facts = FleetFacts { requested: wanted.into(), ..facts.clone() };
                 let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
@@ -240,7 +241,7 @@ fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_
                 "{strategy:?} {outcome}"
             );
         }
-        // Until something has completed there is nothing to stand beside.
+        // Before the first completion there is no serving set next to which a new one could be created.
         let first = FleetDecision::Start(goes("v2", Cause::TemplateChanged, Strategy::InPlace));
         assert_eq!(decided(&rest().wanting("v2").never_completed()), first, "{strategy:?}");
     }
@@ -262,7 +263,7 @@ fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
             assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
         }
     }
-    // One in place is finished as it began.
+    // An in-place rollout finishes with the strategy with which it began.
     let facts = FleetFacts { strategy: Strategy::BlueGreen, ..fleet(2).wanting("v2") };
     assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
 }
@@ -385,7 +386,7 @@ fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
     let retiring = &status.retiring[0];
     assert_eq!((retiring.set.as_str(), retiring.hash.as_str(), retiring.unpromoted), ("first", "v1", false));
     assert_eq!(facts.removal_of(retiring), later(30));
-    // Once more, after a death between the write of the Service and this one.
+    // Again, after a crash between the write of the Service and this one.
     let once = status.clone();
     set_status::switched(&mut status, &facts, later(5));
     assert_eq!(status, once);
@@ -451,7 +452,7 @@ fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
     let facts = FleetFacts { sets, retire_delay_seconds: 30, ..facts };
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
-    // The youngest first: the order is that of their times, not of the list.
+    // The youngest first: the times determine the order, not the positions in the list.
     for (age, set) in names.iter().enumerate() {
         status.retiring.push(RetiringSet { set: set.clone(), since: later(-(age as i64)), ..retired() });
     }
@@ -621,7 +622,7 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     assert_eq!(named(&looked_at(&refusing, 0))[0], ("db-0", "NotReady", "the height has passed"));
     let gone = halting().but(1, ChildFacts::without_pod);
     assert_eq!(named(&looked_at(&gone, 0))[0].1, "Missing");
-    // Of a new node that has failed it is said first: the switch waits for it, too.
+    // A new node that has failed is listed first: the switch waits for it as well.
     let mut failing = halting();
     let entrant = &mut failing.sets.get_mut("v2").unwrap().children[0];
     *entrant = ChildFacts { name: "db-v2-0".into(), ..entrant.clone().failed() };
@@ -637,14 +638,14 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     set_status::begin(&mut status, &unforced, Strategy::BlueGreen, &"v2".into());
     set_status::pass_no_return(&mut status, &unforced);
     assert_eq!((status.spent_force_promote.as_str(), status.rollout.as_ref().unwrap().forced), ("", false));
-    // It may come in the very look in which traffic moves, or in one before.
+    // The request may arrive in the reconcile in which traffic is switched, or in one before.
     let mut at_once = status.clone();
     set_status::switched(&mut at_once, &facts, now());
     assert_eq!(at_once.spent_force_promote, "v2");
     let looked_at = look(status, &facts, 1);
     let forced = looked_at.rollout.as_ref().unwrap().forced;
     assert_eq!((looked_at.spent_force_promote.as_str(), forced), ("v2", true));
-    // Before there is no way back a person may still change their mind.
+    // Before the point of no return, a user may still change their mind.
     let early = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
     let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
     set_status::begin(&mut status, &early, Strategy::BlueGreen, &"v2".into());

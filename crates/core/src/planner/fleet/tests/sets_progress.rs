@@ -1,4 +1,4 @@
-//! Rollouts that make a set of nodes: where they are, how far they are, and what is said of that.
+//! Rollouts that create a set of nodes: their stage, their progress and their messages.
 
 use super::super::sets::{SetFacts, SetRollout, Strategy, has_halted, stage, status as set_status};
 use super::super::status::{is_stalled, stall_deadline};
@@ -34,14 +34,14 @@ fn halted(child: ChildFacts) -> ChildFacts {
     child
 }
 
-/// Amid a hard fork whose old nodes are to halt at 1000: one has, the other is at 900.
+/// A fleet in a hard fork whose old nodes have to halt at 1000: one has halted, the other is at 900.
 fn hard_fork() -> FleetFacts {
     let mut facts = amid(Strategy::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
     facts.set_rollout.as_mut().unwrap().halt_height = 1000;
     facts
 }
 
-/// The status of a fleet amid a rollout to v2 that makes the set v2, at this stage.
+/// The status of a fleet in a rollout to v2 that creates the set v2, at this stage.
 fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploymentStatus {
     let start =
         Start { rollout_target: to("v2"), target: "v2".into(), cause: Cause::TemplateChanged, strategy };
@@ -114,7 +114,7 @@ fn a_stage_is_told_in_a_few_words() {
 fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
     let facts = hard_fork();
     let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
-    // Two are updated, as many of those serve and have caught up, and one old node has halted.
+    // Two nodes are updated; both of them serve and have caught up, and one old node has halted.
     assert_eq!(score(&facts), 2 + 2 + 2 + 1);
     assert_eq!(score(&facts.clone().but(1, halted)), 2 + 2 + 2 + 2);
     let mut behind = facts.clone();
@@ -194,7 +194,7 @@ fn a_height_that_grows_is_progress_and_is_told() {
     assert_eq!(told(&fell), (900, later(10)), "one restarted from an older state");
     let grew = look(fell, &facts.clone().but(1, |c| halting(c, 901)), 40);
     assert_eq!(told(&grew), (901, later(40)));
-    // Where nobody is asked to halt, heights are of no account.
+    // If no node is asked to halt, heights do not count.
     let early = look(status_of(&facts, Strategy::HardFork, Stage::AwaitingEntrants), &facts, 10);
     assert_eq!(told(&early).0, 0);
     let mut retiring = status_of(&facts, Strategy::HardFork, Stage::Promoting);
@@ -222,7 +222,7 @@ fn a_way_has_its_recipe_and_its_strategy() {
             (recipe, api_name, makes_set)
         );
         if makes_set {
-            // And is read back from the status that tells of it, even where only the plan says how it goes.
+            // It is also read back from the status, even if only the plan contains the recipe.
             let mut status =
                 status_of(&amid(strategy, Stage::CreatingEntrants), strategy, Stage::CreatingEntrants);
             assert_eq!(SetRollout::of(&status).unwrap().strategy, strategy);
@@ -298,7 +298,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     assert_eq!(due(&FleetFacts { force_promote: true, ..manual.clone() }, &status), Some(later(600)));
     let unasked = FleetFacts { promotion: Promotion::WhenReady, ..manual.clone() };
     assert_eq!(due(&unasked, &status), Some(later(600)));
-    // No time that it waited counts.
+    // The time for which it waited does not count.
     let waited = look(status, &manual, 5000);
     assert_eq!(
         up_to_date(&waited),
@@ -335,7 +335,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
 fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
     let said = |stage, change: &dyn Fn(FleetFacts) -> FleetFacts| {
         let mut facts = change(amid(Strategy::BlueGreen, stage));
-        // The Service says that the old set is not needed any more.
+        // By the Service, the old set is not needed any more.
         facts.selected = Some(facts.set.clone());
         let mut status = status_of(&facts, Strategy::BlueGreen, stage);
         let mut plan = plan_to("v2");
@@ -409,7 +409,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
     assert_eq!(listed(&status), ["old"], "neither what enters, nor what has no node");
     set_status::refresh_retiring(&mut status, &facts, later(1));
     assert_eq!(listed(&status), ["old"]);
-    // Given up, they are listed; a second time nothing is added.
+    // The new set is listed once it is abandoned; a second call adds nothing.
     set_status::give_up(&mut status, &facts, later(2));
     set_status::give_up(&mut status, &facts, later(3));
     assert_eq!(listed(&status), ["old", "v2"]);
@@ -422,7 +422,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
     facts.sets.remove("old");
     set_status::refresh_retiring(&mut status, &facts, later(5));
     assert_eq!(listed(&status), ["v2"]);
-    // Where a plan has failed, or nobody knows which set serves, nothing joins.
+    // If a plan has failed, or nobody knows which set serves, nothing is added.
     for (outcome, undecided, expected) in
         [("Failed", None, 0), ("Aborted", None, 1), ("", None, 1), ("", Some("which?"), 0)]
     {

@@ -1,9 +1,9 @@
-//! An object's status stays small, whatever kubelets, API servers and users say.
+//! A fleet's status stays small, whatever kubelets, API servers and users write.
 
 use super::*;
 
 const KIB: usize = 1024;
-/// Longer than anything that may be passed on.
+/// A text that is longer than any that may be stored.
 fn endless() -> String {
     "é".repeat(50 * KIB)
 }
@@ -15,7 +15,7 @@ fn bytes(status: &NodeDeploymentStatus) -> usize {
 #[test]
 fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() {
     let mut facts = fleet(10_000).wanting("v2").at_most(10_000);
-    // No more than these are named; the rest would only make the test slow.
+    // No more than these are listed; the others would only make the test slow.
     for child in &mut facts.children[..100] {
         let failed = child.clone().granted("v2").seen().failed();
         *child = failed.with_problem("CrashLoopBackOff", &endless());

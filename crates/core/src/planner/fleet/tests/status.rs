@@ -1,4 +1,4 @@
-//! What a fleet's status says of a rollout: counts, unconverged nodes, progress and the clock.
+//! The rollout in a fleet's status: counts, unconverged nodes, progress and the clock.
 
 use super::super::status::{
     complete, end, is_stalled, note_asked, reject, rollout_target_of, stall_deadline,
@@ -127,7 +127,7 @@ fn an_unconverged_node_keeps_its_time_whatever_its_reason_becomes() {
     for node in &rollout(&set_back).unconverged {
         assert_eq!(node.since, later(-3600), "{}: no later than the clock that was set back", node.name);
     }
-    // So does one whose own status has a time of before.
+    // The same holds for a node whose own status has a time from before the clock was set back.
     let failed = five().but(0, ChildFacts::failed);
     let begun = look(rolling_out(&failed, &to_v2()), &failed, -3600);
     let again = look(begun.clone(), &failed, -3590);
@@ -232,7 +232,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
     assert!(!is_stalled(&status, &forced, later(9_000)));
     let status = look(status, &forced, 9_000);
     assert_eq!(stall_deadline(&status, &forced), Some(later(9_600)));
-    // Nor does that no node is wanted, past the point of no return.
+    // The same holds for `replicas: 0` past the point of no return.
     let promoting = super::sets::amid(Strategy::BlueGreen, Stage::Promoting);
     let none = FleetFacts { replicas: 0, ..promoting.clone() };
     let mut status = status;
@@ -465,7 +465,7 @@ fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
     assert_eq!(rejected(&fleet(2).wanting("v3")), of_v2, "v3 was never tried");
     let custom = FleetFacts { active_build_id: Some("one".into()), ..fleet(2).wanting("v2") };
     assert_eq!(rejected(&custom).1, "one", "in place, under the ID of the set");
-    // While a repair goes on what was rejected before stays so.
+    // A target that was rejected before a repair stays rejected.
     let mut repaired = fleet(2).wanting("v3").rejecting("RolledBack");
     repaired.rejected.as_mut().unwrap().build_id = "v3-v3".to_owned();
     assert_eq!(rejected(&repaired), ("v3".to_owned(), "v3-v3".to_owned(), true));

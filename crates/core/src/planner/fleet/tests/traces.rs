@@ -1,5 +1,5 @@
-//! The ten counterexamples that a model of the rules of grants found in their first draft. Each is
-//! replayed up to the step that broke it; maxUnavailable is 1.
+//! The ten counterexamples that a model found in the first draft of the grant rules. Each is replayed up to the step
+//! that broke the rules; maxUnavailable is 1.
 
 use super::super::create::creation_revision;
 use super::super::wave::{Clause, may_grant, next_grants, pins};
@@ -12,7 +12,7 @@ fn granted_names(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Stri
 
 #[test]
 fn trace_1_a_status_behind_the_grant_completes_nothing() {
-    // 0 was granted v2, and v1 again; its status still says v1 and available.
+    // Node 0 was granted v2, then v1 again; its status still shows v1 and available.
     let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").running("v1"));
     assert!(!facts.is_converged(&to("v1")));
     assert!(
@@ -68,7 +68,7 @@ fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_
     let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
     assert!(facts.child(0).is_drifted());
     assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
-    // Under the grant that it holds it is not done either.
+    // Even for the target that it is granted now, it does not count as granted.
     let steady = fleet(2).but(0, edited);
     assert!(!steady.is_granted(steady.child(0), &to("v1")));
     assert_eq!(granted_names(&steady, &to("v1")), ["db-0"]);
@@ -88,7 +88,7 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
     facts.renderings.insert(("v1".into(), None), other);
     assert!(!facts.child(0).is_in_flight());
     assert_eq!(granted_names(&facts, &RolloutTarget::Own), ["db-1"]);
-    // One whose StatefulSet is lost cannot be made again under the old grant: it is Failed, and free.
+    // A node whose StatefulSet is lost cannot be recreated under the old grant: it is Failed, and needs no room.
     let lost = facts.but(0, ChildFacts::failed).but(1, |c| c.granted("v1").rolling());
     assert_eq!(granted_names(&lost, &RolloutTarget::Own).first().map(String::as_str), Some("db-1"));
     assert!(granted_names(&lost, &RolloutTarget::Own).contains(&"db-0".to_owned()));
@@ -100,8 +100,8 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
     assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), "v1");
 }
 
-/// What `tests/model` found: the pod moved on while its status still spoke of the one before, so the abort gave back
-/// what did not run any more; that was seen, and given back, in turn, for ever.
+/// A bug that `tests/model` found: the pod moved on while its status still described the previous one, so the abort
+/// restored a hash that no longer ran; that was observed and restored in turn, forever.
 #[test]
 fn what_an_abort_gave_back_is_not_given_back_again() {
     let given = |by: GrantedBy<'_>| {

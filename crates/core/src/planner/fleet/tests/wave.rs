@@ -1,9 +1,9 @@
-//! The clauses under which a grant is given, each where it grants and where it holds.
+//! The clauses under which a grant is issued: for each, cases in which it grants and cases in which it does not.
 
 use super::super::wave::{Clause, may_grant, next_grants};
 use super::*;
 
-/// Node 0 in the state that is asked about; the others, if any, are in the way.
+/// The clause for node 0; the other nodes, if any, may be in the way.
 fn may(facts: &FleetFacts) -> Option<Clause> {
     may_grant(facts, 0, &hash("v2"))
 }

@@ -1,4 +1,4 @@
-//! Whether a node starts, keeps or replaces its plan.
+//! Decisions about a node's plan: start, keep or supersede.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
 use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
@@ -49,7 +49,11 @@ fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
         ("it is deleted", NodeFacts { terminating: true, ..node().granted("v2") }, Keep),
         ("it is suspended", NodeFacts { suspended: true, ..node().granted("v2") }, Keep),
         ("a spent grant and a Ready pod elsewhere", node().granted_once_before("v2"), Keep),
-        ("the StatefulSet of an earlier node leaves", NodeFacts { set: SetFact::Leaving, ..node() }, Keep),
+        (
+            "the StatefulSet of an earlier node leaves",
+            NodeFacts { set: StatefulSetFact::Leaving, ..node() },
+            Keep,
+        ),
     ];
     for (what, facts, expected) in table {
         assert_eq!(decide(&facts, None, now()), expected, "{what}");
@@ -197,7 +201,7 @@ fn asked(facts: NodeFacts) -> NodeFacts {
     NodeFacts { removal_id: Some("remove-3".into()), ..facts }
 }
 
-/// A plan by which a node leaves, made for this wish.
+/// A plan RemoveNode for this `removalID`.
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
     plan.tasks[0].type_ = TaskType::AwaitRemoval.as_str().to_owned();

@@ -1,4 +1,4 @@
-//! What a node runs, whether it wants a plan, what its grant allows, and whether it has converged.
+//! What a node runs, whether it needs a plan, what its grant allows, and whether it has converged.
 
 use super::*;
 
@@ -91,7 +91,11 @@ fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_al
             false,
         ),
         ("no StatefulSet", node().without_set(), true),
-        ("the StatefulSet of an earlier node leaves", NodeFacts { set: SetFact::Leaving, ..node() }, false),
+        (
+            "the StatefulSet of an earlier node leaves",
+            NodeFacts { set: StatefulSetFact::Leaving, ..node() },
+            false,
+        ),
         (
             "the template was edited, a new grant",
             NodeFacts { grant_id: Some("grant-2".into()), ..node().with_edited_template() },
@@ -191,7 +195,7 @@ fn a_node_has_converged_when_template_and_a_ready_pod_are_observed_at_the_grant(
 
 #[test]
 fn a_pod_at_the_update_revision_is_one_of_a_controller_that_has_seen_the_template() {
-    let nameless = LiveSet { update_revision: String::new(), ..set("v1") };
+    let nameless = LiveStatefulSet { update_revision: String::new(), ..set("v1") };
     let table = [
         ("it is", node(), true),
         ("template unseen", node().with_unseen_template("v1"), false),
@@ -283,7 +287,7 @@ fn a_suspended_node_is_not_marked_ready() {
     let mut facts = node();
     facts.pod = Some(PodFacts { ready: false, sidecar_unready: true, ..pod("v1") });
     assert!(facts.needs_mark());
-    // A MarkReady plan would be superseded by the suspension and started again, for ever.
+    // A MarkReady plan would be superseded by the suspension and started again, forever.
     facts.suspended = true;
     assert!(!facts.needs_mark());
 }
@@ -291,7 +295,7 @@ fn a_suspended_node_is_not_marked_ready() {
 #[test]
 fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_without_a_plan() {
     let mut facts = node();
-    facts.set = SetFact::Live(LiveSet { template: Template::Unknown, ..set("x") });
+    facts.set = StatefulSetFact::Live(LiveStatefulSet { template: Template::Unknown, ..set("x") });
     assert!(facts.wants_roll(), "this version restores it");
     facts.wanted = Ok(RenderedTarget { hash: "v1-of-another-version".into(), image: image("v1") });
     assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");

@@ -1,5 +1,5 @@
-//! What a pod is: what it was made for, whatever a platform makes of its StatefulSet's revision, of its template, of its
-//! containers and of their images.
+//! A pod is identified by what it was created for, whatever a platform changes in its StatefulSet's revision, its
+//! template, its containers and their images.
 
 use super::super::decide::{NodeDecision, decide, recipes};
 use super::super::status::{SidecarAnswer, StatusInput, status};
@@ -10,16 +10,16 @@ fn made_for(version: &str) -> MadeFor {
     MadeFor { hash: version.into(), image: image(version), main_container: "db".to_owned() }
 }
 
-/// The StatefulSet's revision moved by itself: its template is still that of the version.
-fn moved(version: &str) -> LiveSet {
-    LiveSet { update_revision: "db-0-moved".to_owned(), ..set(version) }
+/// The StatefulSet's revision changed by itself: its template is still that of the version.
+fn moved(version: &str) -> LiveStatefulSet {
+    LiveStatefulSet { update_revision: "db-0-moved".to_owned(), ..set(version) }
 }
 
-fn knowing(set: LiveSet, revisions: &[&str]) -> LiveSet {
-    LiveSet { known_revisions: revisions.iter().map(|r| (*r).to_owned()).collect(), ..set }
+fn knowing(set: LiveStatefulSet, revisions: &[&str]) -> LiveStatefulSet {
+    LiveStatefulSet { known_revisions: revisions.iter().map(|r| (*r).to_owned()).collect(), ..set }
 }
 
-/// A pod that says what it was made for, and is not the one that the status speaks of.
+/// A pod with annotations of what it was created for, which is not the one that the status describes.
 fn annotated(version: &str) -> PodFacts {
     PodFacts { made_for: Some(made_for(version)), ..pod(version).of_another_uid() }
 }
@@ -91,7 +91,7 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() 
             assert_eq!(decide(&facts, None, now()), NodeDecision::Keep, "{what}");
         }
     }
-    // One that nothing is known of is not taken down either without a new grant.
+    // A pod about which nothing is known is not taken down without a new grant either.
     let strange = node().with_set(moved("v1")).that_ran(Running::default());
     assert!(!strange.wants_roll() && strange.is_kept_by_spent_grant() && !strange.is_converged());
 }
@@ -99,7 +99,8 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() 
 #[test]
 fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
     let pinned = |pod: PodFacts| PodFacts { main_image: "mirror/db@sha256:1".to_owned(), ..pod };
-    let pinned_set = |version| LiveSet { main_image: "mirror/db@sha256:1".to_owned(), ..set(version) };
+    let pinned_set =
+        |version| LiveStatefulSet { main_image: "mirror/db@sha256:1".to_owned(), ..set(version) };
     let upgraded = Running {
         hash: Some("v1".into()),
         image: "mirror/db@sha256:1".to_owned(),
@@ -141,7 +142,11 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
 #[test]
 fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
     let rewritten = || {
-        let set = LiveSet { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..set("v1") };
+        let set = LiveStatefulSet {
+            main_image: "mirror/db".to_owned(),
+            made_for: Some(made_for("v1")),
+            ..set("v1")
+        };
         let pod =
             PodFacts { main_image: "mirror/db".to_owned(), made_for: Some(made_for("v1")), ..pod("v1") };
         node().with_set(set).with_pod(pod)
@@ -153,7 +158,7 @@ fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
     assert_eq!(decide(&rewritten().granted("v2"), None, now()), start(recipes::NODE_UPDATE));
 }
 
-/// The status that follows, and the one before it.
+/// The next status, computed from the previous one.
 fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStatus {
     let input = StatusInput {
         previous,
@@ -174,8 +179,8 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
 
 #[test]
 fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_by_itself() {
-    let facts = || node().with_set(LiveSet { made_for: Some(made_for("v1")), ..set("v1") });
-    // As an earlier version of Windlass left it.
+    let facts = || node().with_set(LiveStatefulSet { made_for: Some(made_for("v1")), ..set("v1") });
+    // The status as an earlier version of Windlass wrote it.
     let mut at_rest = written(&facts(), &StatefulNodeStatus::default());
     at_rest.stateful_set = Some(StatefulSetRef {
         name: "db-0".to_owned(),
@@ -190,15 +195,15 @@ fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_
     let set = not_ready.stateful_set.clone().unwrap();
     assert_eq!((set.template_digest.as_str(), set.revisions), ("digest of v1", vec!["db-0-v1".to_owned()]));
 
-    let moved_on = LiveSet { generation: 4, ..knowing(moved("v1"), &["db-0-v1"]) };
-    let facts = node().with_set(LiveSet { made_for: Some(made_for("v1")), ..moved_on });
+    let moved_on = LiveStatefulSet { generation: 4, ..knowing(moved("v1"), &["db-0-v1"]) };
+    let facts = node().with_set(LiveStatefulSet { made_for: Some(made_for("v1")), ..moved_on });
     let set = written(&facts, &not_ready).stateful_set.unwrap();
     assert_eq!((set.generation, set.revisions), (4, vec!["db-0-v1".to_owned(), "db-0-moved".to_owned()]));
 }
 
 #[test]
 fn only_revisions_of_templates_that_windlass_wrote_are_learned_and_only_the_last_of_them_kept() {
-    let ours = |set: LiveSet| LiveSet { made_for: Some(made_for("v1")), ..set };
+    let ours = |set: LiveStatefulSet| LiveStatefulSet { made_for: Some(made_for("v1")), ..set };
     let learned = |facts: NodeFacts| {
         written(&facts.that_ran(Running::default()), &StatefulNodeStatus::default())
             .stateful_set
@@ -207,9 +212,9 @@ fn only_revisions_of_templates_that_windlass_wrote_are_learned_and_only_the_last
     };
     assert_eq!(learned(node().with_set(ours(set("v1")))), ["db-0-v1"]);
     assert_eq!(learned(node().with_set(set("v1"))), [""; 0], "its pods say nothing of themselves");
-    let unseen = LiveSet { observed: false, ..ours(moved("v1")) };
+    let unseen = LiveStatefulSet { observed: false, ..ours(moved("v1")) };
     assert_eq!(learned(node().with_set(unseen)), [""; 0], "the revision may be that of the template before");
-    let edited = LiveSet { template: Template::Unknown, ..ours(moved("v1")) };
+    let edited = LiveStatefulSet { template: Template::Unknown, ..ours(moved("v1")) };
     assert_eq!(learned(node().with_set(edited)), [""; 0], "the template is somebody else's");
     let known = ["r1", "r2", "r3", "r4", "r5"];
     let set = knowing(ours(set("v1")), &known);
@@ -226,7 +231,7 @@ fn an_edit_leaves_the_record_of_what_was_written_as_it_was() {
         revisions: vec!["db-0-v1".to_owned()],
     };
     let previous = StatefulNodeStatus { stateful_set: Some(before.clone()), ..StatefulNodeStatus::default() };
-    let edited = LiveSet {
+    let edited = LiveStatefulSet {
         template: Template::Unknown,
         generation: 4,
         template_digest: "digest of the edit".to_owned(),

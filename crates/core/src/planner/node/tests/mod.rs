@@ -1,5 +1,5 @@
-//! Tables of what is known and decided about one node. `node()` serves v1, which is what it was granted; its
-//! grant is spent, and this version of Windlass renders it.
+//! Tests of what is known and decided about one node, mostly as tables. `node()` serves v1, which is what it was
+//! granted; its grant is spent, and this version of Windlass renders it.
 
 mod decide;
 mod facts;
@@ -10,7 +10,7 @@ mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{LiveSet, NodeFacts, PodFacts, RenderedTarget, Running, SetFact, Template};
+use super::{LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template};
 use crate::api::Problem;
 use crate::engine::{Plan, PlanSeed, PlanState, Recipe, TaskState};
 
@@ -35,8 +35,8 @@ fn image(version: &str) -> String {
     format!("db:{version}")
 }
 
-fn set(version: &str) -> LiveSet {
-    LiveSet {
+fn set(version: &str) -> LiveStatefulSet {
+    LiveStatefulSet {
         uid: "set-uid".to_owned(),
         generation: 3,
         template: at(version),
@@ -73,7 +73,7 @@ fn node() -> NodeFacts {
         granted_hash: Some("v1".into()),
         grant_id: Some("grant-1".into()),
         spent_grant_id: Some("grant-1".into()),
-        set: SetFact::Live(set("v1")),
+        set: StatefulSetFact::Live(set("v1")),
         pod: Some(pod("v1")),
         refused: None,
         previous: ran("v1"),
@@ -90,7 +90,7 @@ impl NodeFacts {
             .rendering(version)
     }
 
-    /// Another template under the grant that was spent already.
+    /// Another template under a grant that is already spent.
     fn granted_once_before(self, version: &str) -> Self {
         Self { spent_grant_id: Some("grant-2".into()), ..self.granted(version) }
     }
@@ -103,12 +103,12 @@ impl NodeFacts {
         Self { wanted: Ok(RenderedTarget { hash: version.into(), image: image(version) }), ..self }
     }
 
-    fn with_set(self, set: LiveSet) -> Self {
-        Self { set: SetFact::Live(set), ..self }
+    fn with_set(self, set: LiveStatefulSet) -> Self {
+        Self { set: StatefulSetFact::Live(set), ..self }
     }
 
     fn without_set(self) -> Self {
-        Self { set: SetFact::Missing, ..self }
+        Self { set: StatefulSetFact::Missing, ..self }
     }
 
     fn with_template(self, version: &str) -> Self {
@@ -117,8 +117,8 @@ impl NodeFacts {
 
     /// The template was written, and the StatefulSet controller has not seen it.
     fn with_unseen_template(mut self, version: &str) -> Self {
-        let SetFact::Live(before) = self.set else { panic!("there is no StatefulSet") };
-        self.set = SetFact::Live(LiveSet {
+        let StatefulSetFact::Live(before) = self.set else { panic!("there is no StatefulSet") };
+        self.set = StatefulSetFact::Live(LiveStatefulSet {
             template: at(version),
             observed: false,
             main_image: image(version),
@@ -128,8 +128,11 @@ impl NodeFacts {
     }
 
     fn with_edited_template(self) -> Self {
-        let edited =
-            LiveSet { template: Template::Unknown, update_revision: "db-0-edited".to_owned(), ..set("v1") };
+        let edited = LiveStatefulSet {
+            template: Template::Unknown,
+            update_revision: "db-0-edited".to_owned(),
+            ..set("v1")
+        };
         self.with_set(edited)
     }
 

@@ -1,4 +1,4 @@
-//! Why a pod does not serve, in the kubelet's or the scheduler's own words.
+//! Why a pod does not serve, as the kubelet or the scheduler reports it.
 
 use serde_json::{Value, json};
 
@@ -99,12 +99,12 @@ fn a_pods_image_is_the_one_in_its_spec_and_never_the_runtimes_text() {
     assert_eq!((first.main_image.as_str(), first.owned), ("log:1", false));
 }
 
-/// What the kubelet shows of the container db of pod-1, one after the other; what is told of each.
+/// What is reported when the kubelet shows these states of the container db of pod-1, one after the other.
 fn told(shown: &[Value]) -> Vec<(String, bool)> {
     told_of(shown, &[])
 }
 
-/// As [`told`], with containers before db.
+/// As [`told`], with other containers before db.
 fn told_of(shown: &[Value], others: &[Value]) -> Vec<(String, bool)> {
     let (mut before, mut told): (Option<Problem>, Vec<(String, bool)>) = (None, Vec::new());
     for container in shown {
@@ -196,7 +196,7 @@ fn another_thing_that_is_wrong_is_told() {
             true,
         ),
         (vec![waiting("InvalidImageName", "x"), waiting("ErrImagePull", "y")], "ErrImagePull: y", true),
-        // That it ended once is no loop yet, and neither is that it never ran before.
+        // A single exit is not a crash loop yet, and a container that never ran before is not in one either.
         (vec![runs(0), ended(1)], "NotReady: container db of pod db-0-0 does not run yet", false),
         (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 runs and is not ready", false),
     ];
@@ -218,7 +218,7 @@ fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
     let first = both(&log, waiting("CrashLoopBackOff", "back-off of db"), None);
     assert_eq!((first.message.as_str(), first.container.as_str()), ("back-off of log", "log"));
     assert_eq!(both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first)), first);
-    // Once that one is well, the other is told of.
+    // Once that one is ready, the other is reported.
     log_runs["ready"] = json!(true);
     let then = both(&log_runs, waiting("CrashLoopBackOff", "back-off of db"), Some(&first));
     assert_eq!(then.message, "back-off of db");

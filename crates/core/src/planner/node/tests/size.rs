@@ -1,4 +1,4 @@
-//! A node's status stays small, whatever kubelets, API servers and sidecars say.
+//! A node's status stays small, whatever kubelets, API servers and sidecars write.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A node's status: phase, conditions, the grant that was spent, and what its StatefulSet was.
+//! A node's status: phase, conditions, the spent grant, and the StatefulSet.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::api::conditions::find;
 use crate::api::{HistoryEntry, RawPlan, StatefulNodeStatus, StatefulSetRef};
 
-/// What a status is computed from beside the facts.
+/// What a status is computed from in a reconcile.
 #[derive(Clone)]
 struct Look {
     facts: NodeFacts,
@@ -75,7 +75,7 @@ impl Look {
         status(&self.facts, &input)
     }
 
-    /// The same node, looked at again.
+    /// The same node in the next reconcile.
     fn again(self) -> Self {
         Self { previous: self.status(), ..self }
     }
@@ -97,7 +97,7 @@ fn rolling(target: &str) -> Plan {
     plan(recipes::NODE_UPDATE, target)
 }
 
-/// A plan whose first task has been running for so long that it counts as stalled.
+/// A plan whose running first task counts as stalled after 600 seconds.
 fn overdue(target: &str) -> Plan {
     let mut plan = rolling(target);
     plan.tasks[0].state = TaskState::Running;
@@ -141,7 +141,7 @@ fn the_phase_is_the_first_that_holds() {
     }
 }
 
-/// What is looked at, and conditions that follow: type, truth and reason.
+/// A name, the input, and the expected conditions: type, status and reason.
 type Case = (&'static str, Look, Vec<(&'static str, &'static str, &'static str)>);
 
 #[allow(clippy::too_many_lines, reason = "a table")]
@@ -334,11 +334,14 @@ fn an_edit_by_hand_goes_on_being_seen_as_one() {
         revisions: Vec::new(),
     };
     assert_eq!(written.status().stateful_set, Some(before.clone()));
-    let edited = node().with_set(LiveSet { generation: 4, template: Template::Unknown, ..set("v1") });
+    let edited = node().with_set(LiveStatefulSet { generation: 4, template: Template::Unknown, ..set("v1") });
     let status = Look { facts: edited, ..written }.status();
     assert_eq!(status.stateful_set, Some(before));
-    let other =
-        node().with_set(LiveSet { uid: "other".to_owned(), template: Template::Unknown, ..set("v1") });
+    let other = node().with_set(LiveStatefulSet {
+        uid: "other".to_owned(),
+        template: Template::Unknown,
+        ..set("v1")
+    });
     assert_eq!(look(other).again().status().stateful_set.unwrap().generation, 0);
 }
 
@@ -414,8 +417,8 @@ fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
 
 #[test]
 fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
-    // Resumed, or made for a lost StatefulSet: its pod may be Ready before its controller's status is seen. A node that
-    // says Ready and runs nothing known would count as drifted.
+    // After a resume, or for a recreated StatefulSet, the pod may be Ready before the StatefulSet's status is observed.
+    // A node that reports Ready without a known hash would count as drifted.
     let unseen = || node().with_unseen_template("v1").with_pod(pod("v1").of_another_uid());
     let before = look(unseen()).status();
     assert_eq!(before.pod_template_hash, "");
@@ -423,10 +426,10 @@ fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
     let seen = look(node().with_pod(pod("v1").of_another_uid())).status();
     assert_eq!(seen.pod_template_hash, "v1");
     assert_eq!(find(&seen.conditions, "Ready").unwrap().status, "True");
-    // The pod that is known goes on to serve while a new template is not seen yet.
+    // A known pod continues to serve while a new template is not observed yet.
     let known = look(node().with_unseen_template("v2")).status();
     assert_eq!(find(&known.conditions, "Ready").unwrap().status, "True");
-    // One that was made from an edited template is known not to be what was granted.
+    // A pod that was created from an edited template is known not to be what was granted.
     let edited =
         node().with_edited_template().with_pod(PodFacts { revision: "db-0-edited".to_owned(), ..pod("v1") });
     let edited =
@@ -473,18 +476,18 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
     };
     let is = |truth: &str, reason: &str| (truth.to_owned(), reason.to_owned());
 
-    // A Ready node that serves needs it for nothing, but where a plan marks it.
+    // A Ready node does not need the sidecar, unless a plan marks the node as ready.
     assert_eq!(problem(&look(node()).asked(unreachable())), None);
     let marking = look(node()).carrying_out(mark_next("v1")).asked(unreachable());
     assert_eq!(problem(&marking).as_deref(), Some("SidecarUnreachable"));
     assert_eq!(sidecar(&marking), is("Unknown", "Unreachable"));
-    // What it said holds until it is asked again, and no longer than the plan waits for it.
+    // The last answer holds until the sidecar is asked again, but only while the plan waits for it.
     let again = marking.again().asked(SidecarAnswer::NotAsked);
     assert_eq!(problem(&again).as_deref(), Some("SidecarUnreachable"));
     assert_eq!(sidecar(&again), is("Unknown", "Unreachable"));
     let over = Look { plan: Some(ended(mark_next("v1"), PlanState::Complete)), ..again };
     assert_eq!((problem(&over), sidecar(&over)), (None, is("True", "Ready")));
-    // A plan that does something else first asks it nothing.
+    // A plan that is at another task does not ask the sidecar.
     let before = look(node()).carrying_out(rolling("v1")).asked(unreachable());
     assert_eq!(problem(&before), None);
 
@@ -495,7 +498,7 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
     assert_eq!(sidecar(&kept_out().asked(SidecarAnswer::Ready)), is("True", "Ready"));
     assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotConfigured)), is("False", "NotConfigured"));
     assert_eq!(sidecar(&look(node()).asked(SidecarAnswer::NotAsked)), is("True", "Ready"));
-    // One that is watched whatever the node does is, until it answers, what it was.
+    // A sidecar that is polled keeps its last state until it answers.
     let watched = look(node()).asked(unreachable());
     assert_eq!(sidecar(&watched), is("Unknown", "Unreachable"));
     assert_eq!(sidecar(&watched.again().asked(SidecarAnswer::Awaited)), is("Unknown", "Unreachable"));
@@ -509,7 +512,7 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
         is("False", "NotReady"),
         "it is not asked"
     );
-    // One that is down for another reason tells that.
+    // A node that is down for another reason reports that reason.
     let sick = look(down()).asked(unreachable());
     assert_eq!(problem(&sick).as_deref(), Some("NotReady"));
 }
@@ -535,14 +538,14 @@ fn a_node_reconciles_while_it_has_something_to_do_and_nothing_stands_in_its_way(
 #[test]
 fn since_when_a_node_does_not_serve_is_one_time_over_all_reasons_and_pods_of_an_outage() {
     let since = |look: &Look| look.status().problem.unwrap().since;
-    // Whatever is wrong by now, and with whichever pod.
+    // Whatever the reason is by now, and whichever pod it is about.
     let gone = look(node().without_pod()).after(10);
     let pulls = |seconds| Look { facts: broken(), ..gone.clone().again() }.after(seconds);
     assert_eq!(since(&gone), later(10));
     assert_eq!(since(&pulls(60)), later(10));
     let waits = Look { facts: down(), ..pulls(60).again() }.after(900);
     assert_eq!((since(&waits), since(&waits.clone().again().after(9000))), (later(10), later(10)));
-    // It served in between.
+    // The node served in between.
     let ready = Look { facts: node(), ..waits.again() }.after(1000);
     assert_eq!(ready.status().problem, None);
     assert_eq!(since(&Look { facts: down(), ..ready.again() }.after(2000)), later(2000));
@@ -568,7 +571,7 @@ fn a_problem_that_is_lost_from_the_status_keeps_its_time_by_the_condition_ready(
     let mut lost = look(down()).after(10).again();
     lost.previous.problem = None;
     assert_eq!(lost.clone().after(700).status().problem.unwrap().since, later(10));
-    // A node that was suspended was not to serve.
+    // A suspended node was not supposed to serve.
     let suspended = look(NodeFacts { suspended: true, ..down() }).after(10).again();
     let resumed = Look { facts: down(), ..suspended }.after(700);
     assert_eq!(resumed.status().problem.unwrap().since, later(700));
