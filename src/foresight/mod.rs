@@ -16,6 +16,7 @@ use chrono::{DateTime, Utc};
 use kube::Client;
 use serde_json::{Value, json};
 
+pub use crate::planner::fleet::forecast::Action;
 pub use change::Change;
 pub use differences::{Field, fields};
 pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};

@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 
 use crate::browser::Browser;
 use crate::eyes::{account, windlass};
-use crate::kit::{World, condition, fleet};
+use crate::kit::{PATIENCE, World, condition, fleet};
 
 /// A running dashboard.
 pub struct Dashboard {
@@ -53,6 +53,27 @@ impl Dashboard {
     }
 }
 
+/// The page says what the terminal says, once both have read the same: what the kubelet says of a pod may change between.
+async fn agrees_with_the_terminal(browser: &mut Browser, world: &World) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let said = windlass(world, &["status", "nd/db", "-o", "json"]).await;
+        let said: Value = serde_json::from_str(&said.out).unwrap();
+        let (head, nodes) = (browser.text("#head").await, browser.text("#nodes").await);
+        let in_head = [&said["summary"], &said["strategy"], &said["plan"]["id"], &said["waitingFor"]];
+        let missing = in_head.into_iter().find(|words| !head.contains(words.as_str().unwrap()));
+        let reason = &said["nodes"][2]["reason"];
+        if missing.is_none() && nodes.contains(reason.as_str().unwrap()) {
+            return;
+        }
+        assert!(
+            tokio::time::Instant::now() < until,
+            "{missing:?} or {reason} is not on the page: {head} {nodes}"
+        );
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keyboard_alone() {
     let Some(mut browser) = Browser::start().await else { return };
@@ -83,14 +104,7 @@ async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keybo
     browser.wait("#why", "StatefulNode db-2").await;
     browser.wait("#next", "goes on").await;
     assert_eq!(browser.ask(json!({"do": "evaluate", "code": "window.kept"})).await, "the same");
-    // The page agrees with the terminal.
-    let said = windlass(&world, &["status", "nd/db", "-o", "json"]).await;
-    let said: Value = serde_json::from_str(&said.out).unwrap();
-    let (head, nodes) = (browser.text("#head").await, browser.text("#nodes").await);
-    for words in [&said["summary"], &said["strategy"], &said["plan"]["id"], &said["waitingFor"]] {
-        assert!(head.contains(words.as_str().unwrap()), "{words}: {head}");
-    }
-    assert!(nodes.contains(said["nodes"][2]["reason"].as_str().unwrap()), "{nodes}");
+    agrees_with_the_terminal(&mut browser, &world).await;
     assert!(browser.text("#chart").await.contains("db-2"), "its plan has bars");
     assert!(browser.text("#story").await.contains("RolloutStarted"), "events are told");
     browser.judge("fleet-held").await;

@@ -13,8 +13,7 @@ use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected};
 use super::text::{Line, Style, Terminal};
 use crate::api::names::GROUP;
-use crate::foresight::{Change, Foreseen, Outcome, foresee};
-use crate::planner::fleet::forecast::Action;
+use crate::foresight::{Action, Change, Foreseen, Outcome, foresee};
 use crate::report::about;
 
 /// The arguments of `windlass plan`.

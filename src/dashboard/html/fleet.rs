@@ -7,8 +7,7 @@ use super::super::view::{FleetView, Next};
 use super::chart::chart;
 use super::task_sign;
 use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
-use crate::foresight::{Foreseen, Outcome};
-use crate::planner::fleet::forecast::Action;
+use crate::foresight::{Action, Foreseen, Outcome};
 use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time};
 
 /// The page of one fleet. `acts`: true if it has buttons.
