@@ -1,5 +1,6 @@
-//! The tasks, one file each. A task compares the observed state with the desired one, does what is missing through the
-//! cluster port, and returns whether that is all.
+//! The tasks, one file each, and what they share (`entrants`, `replacement`, `sidecar_peer`, `watch_sidecar`). A task
+//! compares the observed state with the desired one, does what is missing through the cluster port, and returns if that
+//! is all.
 
 mod apply_service;
 mod apply_stateful_set;

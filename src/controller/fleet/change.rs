@@ -129,7 +129,7 @@ impl Fleet<'_> {
         Ok(true)
     }
 
-    /// Records the end of a plan in the status. Returns the ended plan and the event.
+    /// Records the end of a plan that a decision ends early. Returns the ended plan and the event.
     fn end_plan(
         &self,
         status: &mut NodeDeploymentStatus,
@@ -282,7 +282,7 @@ impl Fleet<'_> {
         moved(rollout, plan)
     }
 
-    /// Records the end of a plan in the status. Returns the events.
+    /// Records the end of a plan whose tasks have completed or failed. Returns the events.
     pub(super) fn plan_ended(
         &self,
         status: &mut NodeDeploymentStatus,

@@ -4,7 +4,7 @@
 use crate::engine::{Plan, TaskRecord};
 
 crate::engine::words! {
-    /// The type of a built-in task.
+    /// A built-in task type that other code depends on.
     pub enum TaskType {
         /// Waits until every new node has caught up with its peers.
         AwaitCaughtUp = "await-caught-up",

@@ -7,17 +7,17 @@ use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
 use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RolloutHash};
 
-/// The clause under which a grant is given.
+/// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Clause {
     /// (a) It already runs the target.
     RunsTarget,
     /// (b) It is in flight, and its grant is unspent.
     InFlightUnspent,
-    /// (c) It is Failed.
+    /// (c) It is Failed, and in flight or disrupted.
     Failed,
-    /// (d) It is down, or in flight on a spent grant, and the others in flight leave room. It takes no room in the
-    /// wave: a node that is down is already disrupted, so only the nodes in flight limit it.
+    /// (d) It is down, or in flight on a spent grant, and fewer than `maxUnavailable` others are in flight. Nodes that
+    /// are only down do not count: it is disrupted already, so that its move disrupts no other.
     Down,
     /// (e) It serves, or has drifted, and the disrupted nodes leave room.
     Serving,
