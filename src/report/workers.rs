@@ -125,7 +125,7 @@ impl Read {
             return Reason::Terminating.into();
         }
         if verdict == Verdict::UpToDate {
-            return "UpToDate".to_owned();
+            return UP_TO_DATE.to_owned();
         }
         if !self.is_seen {
             return "not looked at yet".to_owned();

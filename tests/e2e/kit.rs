@@ -23,8 +23,9 @@ use tokio::process::{Child, Command};
 use crate::controlplane::{ControlPlane, Entry, Mark, Namespace};
 pub use crate::wave::Wave;
 
-/// The default time limit of a wait: a test that passes does not need it, and a slow machine may.
-pub const PATIENCE: Duration = Duration::from_mins(3);
+/// The default time limit of a wait. It is shorter than the time after which a reconcile no longer waits for its own
+/// write (75 s), so that a lost event fails a test.
+pub const PATIENCE: Duration = Duration::from_secs(70);
 
 /// The namespace of a test, and its operator.
 pub struct World {

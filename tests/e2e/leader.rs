@@ -92,9 +92,12 @@ async fn a_replica_that_is_stopped_hands_the_lease_on_at_once() {
     signal(leader.id().expect("it runs"), "TERM");
     assert!(leader.wait().await.expect("it ends").success());
     until_holder(&world, 12, "the second replica leads", |h| !h.is_empty() && h != first).await;
-    let first = time_of_a_rollout(&world, "db:2").await;
-    let second = time_of_a_rollout(&world, "db:3").await;
-    assert!(first < second + Duration::from_secs(10), "it waited before it led: {first:?}, then {second:?}");
+    let at_once = time_of_a_rollout(&world, "db:2").await;
+    let later = time_of_a_rollout(&world, "db:3").await;
+    assert!(
+        at_once < later + Duration::from_secs(10),
+        "it waited before it led: {at_once:?}, then {later:?}"
+    );
 }
 
 /// Starts a replica under another account, which identifies it in the audit log. The host's name is the same.

@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 
 use crate::browser::Browser;
 use crate::eyes::{account, windlass};
-use crate::kit::{PATIENCE, World, condition, fleet};
+use crate::kit::{World, condition, fleet};
 
 /// A running dashboard.
 pub struct Dashboard {
@@ -55,15 +55,16 @@ impl Dashboard {
 
 /// The page says what the terminal says, once both have read the same: what the kubelet says of a pod may change between.
 async fn agrees_with_the_terminal(browser: &mut Browser, world: &World) {
-    let until = tokio::time::Instant::now() + PATIENCE;
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(15);
     loop {
         let said = windlass(world, &["status", "nd/db", "-o", "json"]).await;
         let said: Value = serde_json::from_str(&said.out).unwrap();
         let (head, nodes) = (browser.text("#head").await, browser.text("#nodes").await);
         let in_head = [&said["summary"], &said["strategy"], &said["plan"]["id"], &said["waitingFor"]];
-        let missing = in_head.into_iter().find(|words| !head.contains(words.as_str().unwrap()));
+        let is_on = |page: &str, words: &Value| words.as_str().is_some_and(|words| page.contains(words));
+        let missing = in_head.into_iter().find(|words| !is_on(&head, words));
         let reason = &said["nodes"][2]["reason"];
-        if missing.is_none() && nodes.contains(reason.as_str().unwrap()) {
+        if missing.is_none() && is_on(&nodes, reason) {
             return;
         }
         assert!(

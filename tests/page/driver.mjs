@@ -21,7 +21,8 @@ const deeds = {
       viewport: { width, height }, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script,
     });
     page = await context.newPage();
-    page.setDefaultTimeout(120000);
+    // Shorter than the minute after which the page reads again what it did not hear of.
+    page.setDefaultTimeout(45000);
     complaints = [];
     page.on("pageerror", (error) => complaints.push(String(error)));
     // That a page was answered with a refusal is no complaint of the page's.

@@ -68,7 +68,7 @@ impl Fleet<'_> {
             FleetDecision::RollBack(start) => (Some((Ending::RolledBack, why_back(facts))), Some(start)),
             FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts))), None),
             FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
-            FleetDecision::Abort => (Some((Ending::Aborted, "AbortRequested")), None),
+            FleetDecision::Abort => (Some((Ending::Aborted, Reason::AbortRequested.as_str())), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
             FleetDecision::Keep => (None, None),
         };
@@ -333,7 +333,7 @@ fn back_again(facts: &FleetFacts) -> String {
 
 /// The history reason of a rollback.
 fn why_back(facts: &FleetFacts) -> &'static str {
-    if hooks::rolls_back(facts) { "HookFailed" } else { "Stalled" }
+    if hooks::rolls_back(facts) { Reason::HookFailed.as_str() } else { Reason::Stalled.as_str() }
 }
 
 fn started(plan: &Plan, start: &Start) -> Event {

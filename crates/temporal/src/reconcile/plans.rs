@@ -205,7 +205,7 @@ impl Reconcile<'_> {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),
             plan_id: plan.id.to_string(),
-            outcome: "Failed".to_owned(),
+            outcome: Ending::Failed.into(),
             message: why.to_owned(),
         });
         self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));

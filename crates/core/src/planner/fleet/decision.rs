@@ -1,6 +1,6 @@
 //! The possible decisions about a fleet: that a rollout starts or ends, its target, its strategy and its cause.
 
-use crate::api::{RolloutHash, Stage};
+use crate::api::{Reason, RolloutHash, Stage};
 
 /// Which revision a plan moves nodes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -85,6 +85,19 @@ crate::engine::words! {
         RetryRequested,
         /// A new target replaced another one in the middle of a rollout.
         Superseded,
+    }
+}
+
+impl From<Cause> for Reason {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::TemplateChanged => Self::TemplateChanged,
+            Cause::OperatorDrift => Self::OperatorDrift,
+            Cause::ChildDrift => Self::ChildDrift,
+            Cause::RestartRequested => Self::RestartRequested,
+            Cause::RetryRequested => Self::RetryRequested,
+            Cause::Superseded => Self::Superseded,
+        }
     }
 }
 

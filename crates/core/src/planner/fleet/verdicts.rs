@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::child::ChildFacts;
-use super::decision::RolloutTarget;
+use super::decision::{Cause, RolloutTarget};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::status::{RefreshInput, short};
@@ -251,7 +251,8 @@ fn in_progress(
         } else if progress::is_held_by_partition(facts, rollout_target) {
             Reason::PartitionHeld
         } else {
-            Reason::of(&rollout.cause).unwrap_or(Reason::TemplateChanged)
+            // The set is closed: a cause that this version does not know is not written into a condition.
+            Cause::of(&rollout.cause).map_or(Reason::TemplateChanged, Reason::from)
         };
         return verdict(Truth::True, reason, rollout.summary.clone());
     }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, StatefulSetFact};
-use crate::api::{PodTemplateHash, RemovalId, TaskType};
+use crate::api::{PodTemplateHash, Reason, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
 
 /// The recipes of nodes.
@@ -157,7 +157,7 @@ pub fn target(facts: &NodeFacts) -> &str {
 
 fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     if facts.suspended {
-        return NodeDecision::Supersede { reason: "Suspended", next: None };
+        return NodeDecision::Supersede { reason: Reason::Suspended.as_str(), next: None };
     }
     let wants = facts.wants_roll();
     if !is_rolling(&plan.recipe) {

@@ -34,6 +34,12 @@ fn cases() -> Vec<Case> {
     let done = |c: ChildFacts| c.granted("v2").converged();
     let v2 = |cause| rolled(two(), to("v2"), "v2", cause);
     let own = |cause| rolled(fleet(2), RolloutTarget::Own, "v1", cause);
+    // Only what is a cause is one: another reason is not.
+    let strange = || {
+        let (facts, mut status) = v2(Cause::TemplateChanged);
+        status.rollout.iter_mut().for_each(|rollout| "Applied".clone_into(&mut rollout.cause));
+        (facts, status)
+    };
     let held = two().held_below_ordinal(1).but(1, done);
     let conflict = super::super::Conflict { name: "db-1".into(), ordinal: 1, message: "taken".to_owned() };
     let mut taken = fleet(2).without(1);
@@ -135,6 +141,12 @@ fn cases() -> Vec<Case> {
             &[("RolloutInProgress", "True", "RestartRequested")],
         ),
         case("retry", v2(Cause::RetryRequested), 0, &[("RolloutInProgress", "True", "RetryRequested")]),
+        case(
+            "a cause that another version knows",
+            strange(),
+            0,
+            &[("RolloutInProgress", "True", "TemplateChanged")],
+        ),
         case("superseded", v2(Cause::Superseded), 0, &[("RolloutInProgress", "True", "Superseded")]),
         case(
             "paused",
