@@ -11,37 +11,33 @@ pub enum RolloutTarget {
     Own,
 }
 
-/// How a rollout is carried out: its recipe.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Strategy {
-    /// The nodes of the active set are updated in place.
-    #[default]
-    InPlace,
-    /// A new set is created next to the active one, and takes over.
-    BlueGreen,
-    /// The active set is removed, then a new one is created.
-    BlueGreenImmediate,
-    /// A new set is created, the active one halts at a height, then the new one takes over.
-    HardFork,
+crate::engine::words! {
+    /// How a rollout is carried out: the name of its recipe.
+    #[derive(Default)]
+    pub enum Strategy {
+        /// The nodes of the active set are updated in place.
+        #[default]
+        InPlace,
+        /// A new set is created next to the active one, and takes over.
+        BlueGreen,
+        /// The active set is removed, then a new one is created.
+        BlueGreenImmediate,
+        /// A new set is created, the active one halts at a height, then the new one takes over.
+        HardFork,
+    }
 }
 
 impl Strategy {
     /// The recipe's name.
     #[must_use]
     pub fn recipe(self) -> &'static str {
-        match self {
-            Self::InPlace => "InPlace",
-            Self::BlueGreen => "BlueGreen",
-            Self::BlueGreenImmediate => "BlueGreenImmediate",
-            Self::HardFork => "HardFork",
-        }
+        self.as_str()
     }
 
     /// The strategy of a recipe, if it is a built-in one.
     #[must_use]
     pub fn of_recipe(name: &str) -> Option<Self> {
-        let ways = [Self::InPlace, Self::BlueGreen, Self::BlueGreenImmediate, Self::HardFork];
-        ways.into_iter().find(|strategy| strategy.recipe() == name)
+        Self::of(name)
     }
 
     /// The strategy's name in the API.

@@ -220,11 +220,7 @@ fn up_to_date(
 
 /// Why a target is rejected, and how to retry it. `plan`: the plan that may have failed with this target.
 fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
-    let (reason, what) = match rejected.ending() {
-        Some(Ending::Aborted) => (Reason::Aborted, "was aborted"),
-        Some(Ending::RolledBack) => (Reason::RolledBack, "was rolled back"),
-        _ => (Reason::PlanFailed, "failed"),
-    };
+    let (reason, what) = rejection(rejected);
     let why = because(rejected);
     let mut message = format!(
         "the rollout of {} {what}{why}; change the template, or annotate windlass.dev/retry={}",
@@ -292,14 +288,9 @@ fn standing_still(
     if status.rollout.is_none()
         && let Some(rejected) = &status.rejected
     {
-        let reason = match rejected.ending() {
-            Some(Ending::Aborted) => Reason::Aborted,
-            Some(Ending::RolledBack) => Reason::RolledBack,
-            _ => Reason::PlanFailed,
-        };
         return verdict(
             Truth::True,
-            reason,
+            rejection(rejected).0,
             format!("plan {} ended{}; the target is not tried again", rejected.plan_id, because(rejected)),
         );
     }
@@ -307,6 +298,15 @@ fn standing_still(
         return verdict(Truth::True, Reason::NoProgress, why);
     }
     verdict(Truth::False, Reason::Progressing, "")
+}
+
+/// The reason of the conditions for a rejected target, and what was done with its rollout.
+fn rejection(rejected: &Rejected) -> (Reason, &'static str) {
+    match rejected.ending() {
+        Some(Ending::Aborted) => (Reason::Aborted, "was aborted"),
+        Some(Ending::RolledBack) => (Reason::RolledBack, "was rolled back"),
+        _ => (Reason::PlanFailed, "failed"),
+    }
 }
 
 fn because(rejected: &Rejected) -> String {
