@@ -18,6 +18,10 @@ use crate::watched::Watched;
 const NEXT: &str = "db:next";
 /// The interval of progress messages.
 const SAY_EVERY: Duration = Duration::from_secs(30);
+/// From how many nodes on the cluster is that of a large fleet.
+const MANY: u32 = 5_000;
+/// The pods of a machine there, as on a real one.
+const PODS_A_MACHINE: u32 = 100;
 /// How long after a rollout its late work, mostly events, is done.
 const SETTLE: Duration = Duration::from_secs(15);
 
@@ -37,7 +41,7 @@ pub fn fleet(nodes: u32) -> Value {
 
 /// Creates this many nodes, rolls them once, restarts the operator with work to do, and measures it at rest.
 pub async fn measure(nodes: u32, idle: Duration) {
-    let mut world = World::start(Options::default()).await;
+    let mut world = World::start(if nodes < MANY { Options::default() } else { large(nodes) }).await;
     template::print_size();
     println!("{nodes} nodes on the real control plane; the operator before: {}", world.watched());
 
@@ -52,6 +56,17 @@ pub async fn measure(nodes: u32, idle: Duration) {
 
     restart(&mut world, nodes).await;
     rest(&world, idle).await;
+}
+
+/// A control plane for this many nodes on two cores. With three machines the scheduler would copy a third of all pods for
+/// each pod that it binds; and for each change of a pod the controllers of endpoints look at every Service of its
+/// namespace, of which each node has one.
+fn large(nodes: u32) -> Options {
+    Options {
+        nodes: nodes.div_ceil(PODS_A_MACHINE),
+        without: "endpoints-controller,endpointslice-controller,endpointslice-mirroring-controller",
+        ..Options::default()
+    }
 }
 
 /// Kills the operator, adds a node, and starts it again.

@@ -18,7 +18,6 @@ use super::{Error, Options};
 pub const STORAGE_CLASS: &str = "played";
 /// The name prefix of the simulated nodes.
 pub const PLAYED: &str = "played-";
-const NODES: [&str; 3] = ["played-0", "played-1", "played-2"];
 
 /// Creates what has to exist before controllers start: they list the kinds at that time.
 pub async fn before_controllers(client: &Client, options: &Options) -> Result<(), Error> {
@@ -27,8 +26,8 @@ pub async fn before_controllers(client: &Client, options: &Options) -> Result<()
         "provisioner": "windlass.test/played", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
     });
     create::<StorageClass>(client, class).await?;
-    for name in NODES.into_iter().filter(|_| options.nodes) {
-        create::<Node>(client, node(name)).await?;
+    for number in 0..options.nodes {
+        create::<Node>(client, node(&format!("{PLAYED}{number}"))).await?;
     }
     if options.crds {
         install_crds(client).await?;

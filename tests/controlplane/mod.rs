@@ -63,8 +63,10 @@ pub struct Options {
     pub crds: bool,
     /// Runs simulated kubelets. Without them pods are scheduled and stay Pending.
     pub kubelets: bool,
-    /// Registers the nodes of the simulated kubelets. Without them there are only those that a test adds.
-    pub nodes: bool,
+    /// How many nodes the simulated kubelets register. With none there are only those that a test adds.
+    pub nodes: u32,
+    /// Controllers that are not run, separated by commas.
+    pub without: &'static str,
     /// Keeps the data folder with the logs; so does `WINDLASS_KEEP_CONTROLPLANE=1`.
     pub keep_data: bool,
 }
@@ -78,7 +80,8 @@ impl Default for Options {
             feature_gates: "",
             crds: true,
             kubelets: true,
-            nodes: true,
+            nodes: 3,
+            without: "",
             keep_data,
         }
     }

@@ -48,6 +48,7 @@ impl Supervisor {
         let mut command = Command::new(binary);
         command.arg("supervise").arg("-dir").arg(&folder).arg("-audit-level").arg(options.audit_level);
         command.arg("-admission").arg(options.admission).arg("-feature-gates").arg(options.feature_gates);
+        command.arg("-without").arg(options.without);
         // etcd's default is 2 GiB, and fleets of thousands exceed that within minutes.
         command.env("ETCD_QUOTA_BACKEND_BYTES", (8_u64 << 30).to_string());
         if options.keep_data {

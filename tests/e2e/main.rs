@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
+#[allow(dead_code, reason = "each test uses its own part of it")]
+#[path = "../page/browser.rs"]
 mod browser;
 mod build_ids;
 mod change;
@@ -11,6 +13,9 @@ mod claims;
 mod commands;
 #[path = "../controlplane/mod.rs"]
 mod controlplane;
+#[allow(dead_code, reason = "each test uses its own part of it")]
+#[path = "../page/dashboard.rs"]
+mod dashboard;
 #[path = "../install/debian.rs"]
 mod debian;
 mod deletion;
@@ -48,7 +53,6 @@ mod otlp;
 mod outage;
 mod page;
 mod page_guarded;
-mod page_load;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod peers;
 mod planned;

@@ -12,8 +12,8 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::browser::Browser;
 use crate::controlplane::ControlPlane;
+use crate::dashboard::Dashboard;
 use crate::kit::{World, fleet};
-use crate::page::Dashboard;
 
 /// The notice during an outage.
 const SILENT: &str = "Nothing is heard of the API server since";

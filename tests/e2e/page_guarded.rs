@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::browser::Browser;
+use crate::dashboard::Dashboard;
 use crate::kit::{World, fleet};
-use crate::page::Dashboard;
 
 /// A response: its status, its headers and its body.
 struct Answer {

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::commands;
+use crate::dashboard::Dashboard;
 use crate::eyes::Ran;
 use crate::kit::{PATIENCE, World, condition, fleet, is_applied, with};
-use crate::page::Dashboard;
 use crate::page_guarded::{form_sent, opened};
 
 /// A right, as in `kubectl auth can-i`: a verb, and a resource with its group.

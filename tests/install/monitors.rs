@@ -39,7 +39,7 @@ async fn monitors_and_rules_are_taken_by_the_definitions_of_the_prometheus_opera
         return;
     }
     let Some(definitions) = definitions() else { return };
-    let options = Options { kubelets: false, nodes: false, crds: false, ..Options::default() };
+    let options = Options { kubelets: false, nodes: 0, crds: false, ..Options::default() };
     let cp = ControlPlane::start(options).await.expect("a control plane");
     for file in definitions {
         cp.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).await.ok();

@@ -1,5 +1,5 @@
 // Drives one browser: a command a line on standard input, as JSON, and an answer a line on standard output. What a command
-// is, the functions of `deeds` say; tests/e2e/browser.rs speaks with it.
+// is, the functions of `deeds` say; browser.rs beside it speaks with it.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { readFileSync } from "node:fs";
@@ -32,7 +32,7 @@ const deeds = {
     if (width) await page.setViewportSize({ width, height });
     if (dark !== undefined) await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
   },
-  async go({ to }) { const answer = await page.goto(to); return answer.status(); },
+  async go({ to }) { const answer = await page.goto(to); return answer?.status() ?? 0; },
   async text({ of = "body" }) { return page.innerText(of); },
   async address() { return page.url(); },
   // Waits until a part of the page says something.
@@ -69,7 +69,7 @@ const deeds = {
       });
       tasks.observe({ entryTypes: ["longtask"] });
       const watch = new MutationObserver(() => changes++);
-      watch.observe(document.querySelector("main"), { childList: true, subtree: true });
+      watch.observe(document.querySelector("main") ?? document.body, { childList: true, subtree: true });
       const began = performance.now();
       let last = began;
       await new Promise((done) => {

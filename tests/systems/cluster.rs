@@ -53,7 +53,7 @@ impl Cluster {
 
     /// A cluster whose control plane has these options.
     pub async fn start_with(options: Options) -> Result<Self, Error> {
-        let options = Options { kubelets: false, nodes: false, ..options };
+        let options = Options { kubelets: false, nodes: 0, ..options };
         let cp = ControlPlane::start(options).await?;
         let images = Images::new();
         let background =

@@ -81,6 +81,12 @@ leaderElection: {leaderElect: false}
 clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: 2
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  # The defaults would count each pod against all others of its Service, which no test asks for.
+  - name: PodTopologySpread
+    args: {defaultingType: List}
 `, c.kubeconfig("system:kube-scheduler")),
 	}
 	for name, text := range files {
@@ -140,7 +146,16 @@ func (c *config) apiServer(admission string) []string {
 	}
 }
 
-func (c *config) controllerManager() []string {
+// controllerManager is without the controllers of a list that is separated by commas.
+func (c *config) controllerManager(without string) []string {
+	controllers := "*,-persistentvolume-binder-controller,-persistentvolume-attach-detach-controller,-persistentvolume-expander-controller," +
+		"-horizontal-pod-autoscaler-controller,-token-cleaner-controller,-bootstrap-signer-controller,-ttl-controller," +
+		"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller"
+	for name := range strings.SplitSeq(without, ",") {
+		if name != "" {
+			controllers += ",-" + name
+		}
+	}
 	kubeconfig := c.kubeconfig("system:kube-controller-manager")
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
@@ -148,9 +163,7 @@ func (c *config) controllerManager() []string {
 		"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20",
 		"--node-monitor-grace-period=24h",
 		// Not run: the volume controllers, whose part the played kubelet takes, and what no test needs.
-		"--controllers=*,-persistentvolume-binder-controller,-persistentvolume-attach-detach-controller,-persistentvolume-expander-controller," +
-			"-horizontal-pod-autoscaler-controller,-token-cleaner-controller,-bootstrap-signer-controller,-ttl-controller," +
-			"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller",
+		"--controllers=" + controllers,
 	}
 }
 

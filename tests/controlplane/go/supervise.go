@@ -62,13 +62,14 @@ func supervise(arguments []string) int {
 	auditLevel := flags.String("audit-level", "Metadata", "level of the audit log: None, Metadata, Request or RequestResponse")
 	admission := flags.String("admission", "", "admission plugins beside those that are on by default, separated by commas")
 	featureGates := flags.String("feature-gates", "", "feature gates of the API server and the controllers, as NAME=true separated by commas")
+	without := flags.String("without", "", "controllers that are not run, separated by commas")
 	_ = flags.Parse(arguments)
 
 	// Children ask the kernel to be killed when the thread that started them ends: this one lives as long as the process.
 	runtime.LockOSThread()
 	s := &supervisor{dir: *dir, failed: make(chan string, 8), goOn: make(chan struct{}), stop: make(chan struct{})}
 	go s.listen()
-	err := s.run(*auditLevel, *admission, *featureGates)
+	err := s.run(*auditLevel, *admission, *featureGates, *without)
 	s.endAll()
 	if err != nil {
 		say(message{Event: "failed", Error: err.Error()})
@@ -102,7 +103,7 @@ func (s *supervisor) listen() {
 	close(s.stop)
 }
 
-func (s *supervisor) run(auditLevel, admission, featureGates string) error {
+func (s *supervisor) run(auditLevel, admission, featureGates, without string) error {
 	if s.dir == "" {
 		return fmt.Errorf("-dir is missing")
 	}
@@ -129,7 +130,7 @@ func (s *supervisor) run(auditLevel, admission, featureGates string) error {
 	case what := <-s.failed:
 		return fmt.Errorf("%s", what)
 	}
-	if err := s.start("kube-controller-manager", append(c.controllerManager(), "--feature-gates="+featureGates)); err != nil {
+	if err := s.start("kube-controller-manager", append(c.controllerManager(without), "--feature-gates="+featureGates)); err != nil {
 		return err
 	}
 	if err := s.start("kube-scheduler", c.scheduler()); err != nil {
