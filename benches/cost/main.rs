@@ -8,7 +8,8 @@
 //! cargo bench --bench cost -- scale          1,000 nodes made and rolled
 //! cargo bench --bench cost -- memory         what the operator needs for 1,000 nodes with a real template: memory, CPU, calls
 //! cargo bench --bench cost -- memory-simulated   for 10,000, on the simulated cluster
-//! cargo bench --bench cost -- ten-thousand   for 10,000, on the real control plane: an hour and more
+//! cargo bench --bench cost -- ten-thousand   for 10,000, on the real control plane: an hour
+//! cargo bench --bench cost -- at-rest        for 10,000, which are created there and not rolled: half an hour
 //! ```
 //!
 //! docs/dev/cost.md holds what it printed, and on which machine.
@@ -37,7 +38,7 @@ mod watched;
 use std::time::Duration;
 
 const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES] | memory [NODES] | \
-     memory-simulated [NODES] | ten-thousand [NODES]";
+     memory-simulated [NODES] | ten-thousand [NODES] | at-rest [NODES]";
 
 #[tokio::main]
 async fn main() {
@@ -55,6 +56,7 @@ async fn main() {
         Some(&"memory") => number(1000).map(Asked::Memory),
         Some(&"memory-simulated") => number(10_000).map(Asked::MemorySimulated),
         Some(&"ten-thousand") => number(10_000).map(Asked::TenThousand),
+        Some(&"at-rest") => number(10_000).map(Asked::AtRest),
         Some(&"scale") => number(1000).map(Asked::Rollout),
         _ => panic!("{USAGE}"),
     };
@@ -62,9 +64,10 @@ async fn main() {
     match asked.unwrap_or_else(|e| panic!("{e}; {USAGE}")) {
         Asked::Steady(minutes) => steady::measure(minutes).await,
         Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
-        Asked::Memory(nodes) => memory::measure(nodes, Duration::from_mins(1)).await,
+        Asked::Memory(nodes) => memory::measure(nodes, true, Duration::from_mins(1)).await,
         Asked::MemorySimulated(nodes) => simulated::measure(nodes).await,
-        Asked::TenThousand(nodes) => memory::measure(nodes, Duration::from_mins(10)).await,
+        Asked::TenThousand(nodes) => memory::measure(nodes, true, Duration::from_mins(10)).await,
+        Asked::AtRest(nodes) => memory::measure(nodes, false, Duration::from_mins(10)).await,
         Asked::SideBySide(rounds) => Box::pin(side_by_side::measure(rounds)).await,
     }
     println!("load after: {}", operated::load());
@@ -76,5 +79,6 @@ enum Asked {
     Memory(u32),
     MemorySimulated(u32),
     TenThousand(u32),
+    AtRest(u32),
     SideBySide(u32),
 }

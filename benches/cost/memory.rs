@@ -39,8 +39,8 @@ pub fn fleet(nodes: u32) -> Value {
     fleet
 }
 
-/// Creates this many nodes, rolls them once, restarts the operator with work to do, and measures it at rest.
-pub async fn measure(nodes: u32, idle: Duration) {
+/// Creates this many nodes, rolls them once if asked, restarts the operator with work to do, and measures it at rest.
+pub async fn measure(nodes: u32, rolls: bool, idle: Duration) {
     let mut world = World::start(if nodes < MANY { Options::default() } else { large(nodes) }).await;
     template::print_size();
     println!("{nodes} nodes on the real control plane; the operator before: {}", world.watched());
@@ -49,9 +49,11 @@ pub async fn measure(nodes: u32, idle: Duration) {
     world.fleet(fleet(nodes)).await;
     phase.end(&world).await;
 
-    let phase = Phase::begin(&world, "rolled", nodes).await;
-    world.patch(&world.fleets(), "db", image(NEXT)).await;
-    phase.end(&world).await;
+    if rolls {
+        let phase = Phase::begin(&world, "rolled", nodes).await;
+        world.patch(&world.fleets(), "db", image(NEXT)).await;
+        phase.end(&world).await;
+    }
     println!("\n== at rest: {}; load {}", world.watched(), load());
 
     restart(&mut world, nodes).await;
@@ -69,10 +71,10 @@ fn large(nodes: u32) -> Options {
     }
 }
 
-/// Kills the operator, adds a node, and starts it again.
+/// Kills the operator, removes a node (10,000 are the most of a fleet), and starts it again.
 async fn restart(world: &mut World, nodes: u32) {
     world.kill_operator().await;
-    world.patch(&world.fleets(), "db", json!({"spec": {"replicas": nodes + 1}})).await;
+    world.patch(&world.fleets(), "db", json!({"spec": {"replicas": nodes - 1}})).await;
     let mark = world.cp.audit_mark().await;
     let started = SystemClock.now();
     let cpu = world.start_operator_and_take_cpu().await;

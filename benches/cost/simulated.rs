@@ -47,7 +47,7 @@ pub async fn measure(nodes: u32) {
 
     operator.start_kill().expect("it can be killed");
     operator.wait().await.expect("it ends");
-    stage.patch(json!({"spec": {"replicas": nodes + 1}})).await;
+    stage.patch(json!({"spec": {"replicas": nodes - 1}})).await;
     stage.count();
     stage.calls.clear();
     let began = monotonic();
@@ -57,7 +57,7 @@ pub async fn measure(nodes: u32) {
         stage.count();
     }
     println!("\n== started again over them: {} ms to the first action", began.elapsed().as_millis());
-    stage.phase("one more made", watched(&operator)).await;
+    stage.phase("one removed", watched(&operator)).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     stage.count();
     println!("a minute at rest: {}; requests {:?}", watched(&operator), stage.calls);
