@@ -302,6 +302,23 @@ fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
 }
 
 #[test]
+fn the_last_node_that_holds_a_rollout_is_named_though_no_wave_is_left() {
+    paused(async {
+        let mut fleet = fleet(&json!({"type": "InPlace"}), "db:1");
+        fleet["spec"]["replicas"] = json!(1);
+        let world = World::new(7, fleet).await;
+        world.wish(json!({"spec": {"template": {"spec": {"image": "db:2-nope"}}}})).await;
+        let foreseen = world.then(json!({})).await;
+        let held = "db-0: out of service now, which takes of the 1 that may be";
+        assert_eq!(
+            (foreseen.waits.as_slice(), foreseen.waves.len()),
+            ([held.to_owned()].as_slice(), 0),
+            "{foreseen:#?}"
+        );
+    });
+}
+
+#[test]
 fn a_hard_fork_says_at_which_height_traffic_moves() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
