@@ -117,39 +117,26 @@ async fn served(cluster: &Cluster) -> std::path::PathBuf {
     file
 }
 
-/// What the browser measures on a page that it opens and that shows these words, once it is within the bounds, and on an
-/// empty page before. The machine may be busy for a while, which an empty page feels too; a page that stalls does so each
-/// time it is opened: the test fails if three measurements are outside.
+/// What the browser measures on a page that it opens and that shows these words, once it is within the bounds. The machine
+/// may be busy for a while; a page that stalls does so each time it is opened: the test fails if three measurements are
+/// outside.
 async fn smooth(
     browser: &mut Browser,
     (url, of, words): (&str, &str, &str),
     question: &Value,
-    within: impl Fn(&Value, &Empty) -> bool,
+    within: impl Fn(&Value) -> bool,
 ) -> Value {
     let mut seen = Vec::new();
     for _ in 0..3 {
-        browser.go("about:blank").await;
-        let empty = Empty(browser.ask(json!({"do": "smooth", "seconds": 2})).await);
         browser.go(url).await;
         browser.wait(of, words).await;
         let page = browser.ask(question.clone()).await;
-        if within(&page, &empty) {
+        if within(&page) {
             return page;
         }
-        seen.push((page, empty));
+        seen.push(page);
     }
     panic!("it stalls: {seen:?}");
-}
-
-/// The measurements of an empty page.
-#[derive(Debug)]
-struct Empty(Value);
-
-impl Empty {
-    /// This bound, or a wider one where an empty page is late as well.
-    fn or(&self, figure: &str, bound: f64) -> f64 {
-        bound.max(self.0[figure].as_f64().unwrap_or_default() * 5.0)
-    }
 }
 
 fn is_below(seen: &Value, figure: &str, bound: f64) -> bool {
@@ -177,25 +164,20 @@ async fn a_thousand_nodes_that_change_sixty_times_a_second_do_not_stall_it() {
     });
     browser.go(&page.url).await;
     let fleet = page.at("/fleets/default/db");
-    let seen = smooth(
-        &mut browser,
-        (&fleet, "#live", "Live"),
-        &json!({"do": "smooth", "seconds": 10}),
-        |seen, empty| {
+    let seen =
+        smooth(&mut browser, (&fleet, "#live", "Live"), &json!({"do": "smooth", "seconds": 10}), |seen| {
             // Single frames may be late on a busy machine; if most are, it stalls.
-            let keeps_up = is_below(seen, "p99", empty.or("p99", 250.0))
-                && is_below(seen, "worst", empty.or("worst", 2_500.0));
+            let keeps_up = is_below(seen, "p99", 250.0) && is_below(seen, "worst", 2_500.0);
             // It is live: more changes than the ages, which tick each second. Scripts and drawing do not keep it busy.
-            keeps_up && seen["changes"].as_u64() > Some(13) && is_below(seen, "busy", 3_000.0)
-        },
-    )
-    .await;
+            keeps_up && seen["changes"].as_u64() > Some(20) && is_below(seen, "busy", 3_000.0)
+        })
+        .await;
     println!("1,000 nodes, 120 changes a second: {seen}");
     browser.ask(json!({"do": "picture", "file": pictures().join("thousand.png")})).await;
     assert!(!changing.is_finished(), "it went on changing");
     changing.abort();
     // It keeps up to the end: the last write is shown.
-    let last = Duration::from_mins(1);
+    let last = Duration::from_secs(5);
     let until = Instant::now() + last;
     let shown = loop {
         let shown = browser.text("#nodes").await;
@@ -225,9 +207,9 @@ async fn ten_thousand_nodes_at_rest_are_smooth() {
     let began = Instant::now();
     browser.go(&fleet).await;
     let first = began.elapsed();
-    let within = |seen: &Value, empty: &Empty| {
+    let within = |seen: &Value| {
         let is_small = seen["elements"].as_u64().is_some_and(|elements| elements < 3_000);
-        is_small && is_below(seen, "p99", empty.or("p99", 250.0)) && is_below(seen, "busy", 1_000.0)
+        is_small && is_below(seen, "p99", 250.0) && is_below(seen, "busy", 1_000.0)
     };
     let at_rest = (&*fleet, "#nodes", "10000 nodes serve 1.2");
     let fleet = smooth(&mut browser, at_rest, &json!({"do": "smooth", "seconds": 3}), within).await;

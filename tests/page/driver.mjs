@@ -32,7 +32,7 @@ const deeds = {
     if (width) await page.setViewportSize({ width, height });
     if (dark !== undefined) await page.emulateMedia({ colorScheme: dark ? "dark" : "light" });
   },
-  async go({ to }) { const answer = await page.goto(to); return answer?.status() ?? 0; },
+  async go({ to }) { const answer = await page.goto(to); return answer.status(); },
   async text({ of = "body" }) { return page.innerText(of); },
   async address() { return page.url(); },
   // Waits until a part of the page says something.
@@ -69,7 +69,7 @@ const deeds = {
       });
       tasks.observe({ entryTypes: ["longtask"] });
       const watch = new MutationObserver(() => changes++);
-      watch.observe(document.querySelector("main") ?? document.body, { childList: true, subtree: true });
+      watch.observe(document.querySelector("main"), { childList: true, subtree: true });
       const began = performance.now();
       let last = began;
       await new Promise((done) => {
