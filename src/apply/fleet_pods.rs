@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use super::many::{OnFailure, each};
 use crate::api::GrantedBy;
-use crate::cluster::live_pods::{LivePods, is_ready};
+use crate::cluster::live_pods::LivePods;
+use crate::cluster::observed::ObservedPod;
 use crate::cluster::{ClusterError, Key, LivePod};
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
@@ -31,18 +32,36 @@ impl FleetScope {
         grants: Vec<Grant>,
         by: GrantedBy<'_>,
     ) -> Result<Option<String>, ClusterError> {
-        let rests = |grant: &Grant| matches!(grant.clause, Clause::Serving | Clause::Down);
-        let (resting, free): (Vec<Grant>, Vec<Grant>) = grants.into_iter().partition(rests);
+        let (mut free, mut broken, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+        for grant in grants {
+            match grant.clause {
+                Clause::RunsTarget | Clause::InFlightUnspent => free.push(grant),
+                Clause::Failed | Clause::NeverReady => broken.push(grant),
+                Clause::Serving | Clause::Down => resting.push(grant),
+            }
+        }
         self.grant_all(free, by).await?;
+        let mut differs = None;
+        if !broken.is_empty() {
+            // A broken node moves whatever the others do, so only its own pod counts.
+            let live = self.live_pods(&facts.children).await?;
+            let is_broken = |c: &&ChildFacts| broken.iter().any(|grant| grant.name == c.name);
+            let of_broken = facts.children.iter().filter(is_broken);
+            let came_up: Vec<&str> =
+                of_broken.filter(|c| self.has_come_up(&live, c)).map(|c| c.name.as_str()).collect();
+            broken.retain(|grant| !came_up.contains(&grant.name.as_str()));
+            differs = (!came_up.is_empty()).then(|| look_again_at(&came_up));
+        }
+        self.grant_all(broken, by).await?;
         if resting.is_empty() {
-            return Ok(None);
+            return Ok(differs);
         }
         let taken: Vec<&str> = resting.iter().map(|grant| grant.name.as_str()).collect();
-        let differs = self.find_stale_pods(&facts.children, &taken).await?;
-        if differs.is_none() {
+        let of_others = self.find_stale_pods(&facts.children, &taken).await?;
+        if of_others.is_none() {
             self.grant_all(resting, by).await?;
         }
-        Ok(differs)
+        Ok(of_others.or(differs))
     }
 
     /// Checks with the API server that nodes are as a decision assumes, before nodes of `taken` are taken down: each
@@ -56,30 +75,43 @@ impl FleetScope {
         if taken.is_empty() && children.iter().all(ChildFacts::is_disrupted) {
             return Ok(None);
         }
-        let uid = &self.fleet.meta.uid;
-        let live = if let Some(live) = self.memory.live_pods.get(uid).filter(|live| live.stands()) {
-            live
-        } else {
-            let live = Arc::new(self.read_pods(children).await?);
-            self.memory.live_pods.put(uid, live.clone());
-            live
-        };
+        let live = self.live_pods(children).await?;
+        // A pod that was not Ready for a moment has to be Ready for minReadySeconds again.
+        let unbroken = self.spec.min_ready_seconds > 0;
         let differs = |child: &&ChildFacts| {
-            let pod = child.name.pod();
-            let heard = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, &pod));
             if child.is_disrupted() {
-                return taken.contains(&child.name.as_str()) && live.has_come_up(&pod, heard.as_deref());
+                return taken.contains(&child.name.as_str()) && self.has_come_up(&live, child);
             }
-            !live.serves(&pod, heard.as_deref())
+            let pod = child.name.pod();
+            !live.serves(&pod, self.cached(&pod).as_deref(), unbroken)
         };
         let differing: Vec<&str> = children.iter().filter(differs).map(|c| c.name.as_str()).collect();
-        Ok((!differing.is_empty()).then(|| {
-            format!(
-                "waiting for another look at {}: the API server itself shows its pods otherwise than they were known here, \
-                 and nothing that serves is taken down on old news",
-                some_of(&differing)
-            )
-        }))
+        Ok((!differing.is_empty()).then(|| look_again_at(&differing)))
+    }
+
+    /// True if the pod of a node that counts as down is Ready, and the node's status may not say so yet.
+    fn has_come_up(&self, live: &LivePods, child: &ChildFacts) -> bool {
+        let pod = child.name.pod();
+        let heard = self.cached(&pod);
+        // Without a sidecar a node whose pod is Ready is Ready as soon as its status is written.
+        let lags = child.is_down() && child.sidecar.is_none();
+        live.has_come_up(&pod, heard.as_deref())
+            || (lags && live.is_newly_ready(&pod, heard.as_deref(), self.now))
+    }
+
+    fn cached(&self, pod: &str) -> Option<Arc<ObservedPod>> {
+        self.view.pods.get(&Key::new(&self.fleet.meta.namespace, pod))
+    }
+
+    /// The fleet's pods, from the API server unless the last read is still valid.
+    async fn live_pods(&self, children: &[ChildFacts]) -> Result<Arc<LivePods>, ClusterError> {
+        let uid = &self.fleet.meta.uid;
+        if let Some(live) = self.memory.live_pods.get(uid).filter(|live| live.stands()) {
+            return Ok(live);
+        }
+        let live = Arc::new(self.read_pods(children).await?);
+        self.memory.live_pods.put(uid, live.clone());
+        Ok(live)
     }
 
     async fn read_pods(&self, children: &[ChildFacts]) -> Result<LivePods, ClusterError> {
@@ -87,8 +119,7 @@ impl FleetScope {
         let (namespace, names) = (&meta.namespace, || children.iter().map(|child| child.name.pod()));
         // The read updates the cache, so what was known before is collected first.
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
-        let known =
-            known.map(|pod| (pod.meta.name.clone(), (pod.meta.uid.clone(), is_ready(&pod)))).collect();
+        let known = known.map(|pod| (pod.meta.name.clone(), LivePod::heard(&pod))).collect();
         let _turn = self.memory.turns.take().await;
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
@@ -100,4 +131,12 @@ impl FleetScope {
         live.extend(found.into_iter().flatten());
         Ok(live.done())
     }
+}
+
+fn look_again_at(nodes: &[&str]) -> String {
+    format!(
+        "waiting for another look at {}: the API server itself shows its pods otherwise than they were known here, and \
+         nothing that serves is taken down on old news",
+        some_of(nodes)
+    )
 }

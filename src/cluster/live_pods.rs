@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
 use super::LivePod;
@@ -14,6 +15,9 @@ use crate::clock::monotonic;
 /// noticed within that time.
 const READ_EACH: Duration = Duration::from_millis(10);
 const READ_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the status of a node may lag behind its Ready pod. If it is not Ready after that, it is for another reason.
+const STATUS_LAGS: TimeDelta = TimeDelta::seconds(30);
 
 /// A fleet's pods as the API server itself listed them at one time, by name.
 #[derive(Debug)]
@@ -28,8 +32,8 @@ pub struct LivePods {
     known: KnownPods,
 }
 
-/// By pod name: the UID, and true if the pod was Ready.
-pub type KnownPods = BTreeMap<String, (String, bool)>;
+/// By name: the pods as the cache had them.
+pub type KnownPods = BTreeMap<String, LivePod>;
 
 impl LivePods {
     /// Starts a read. `known` is what the cache has before it.
@@ -68,10 +72,11 @@ impl LivePods {
         monotonic().duration_since(self.read_at) < stands.max(self.took * 2)
     }
 
-    /// True if the pod of a node that counts as serving exists, is Ready, and is the pod that was known before. `heard`
-    /// is the cached pod, which takes precedence if it is newer than the list.
+    /// True if the pod of a node that counts as serving exists, is Ready, and is the pod that was known before. With
+    /// `unbroken`, it also has been Ready ever since. `heard` is the cached pod, which takes precedence if it is newer
+    /// than the list.
     #[must_use]
-    pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
+    pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>, unbroken: bool) -> bool {
         if let Some(newer) = heard.filter(|heard| self.is_older_than(heard)) {
             return is_ready(newer);
         }
@@ -80,7 +85,10 @@ impl LivePods {
             // A watch has reported its deletion since.
             return false;
         }
-        self.pods.get(pod).is_some_and(|pod| pod.ready && known.is_none_or(|(uid, _)| *uid == pod.uid))
+        let is_same = |known: &LivePod, pod: &LivePod| {
+            known.uid == pod.uid && (!unbroken || (known.ready && known.since == pod.since))
+        };
+        self.pods.get(pod).is_some_and(|pod| pod.ready && known.is_none_or(|known| is_same(known, pod)))
     }
 
     /// True if the cached pod is newer than the listed one.
@@ -95,9 +103,16 @@ impl LivePods {
         if heard.is_some_and(|heard| self.is_older_than(heard)) {
             return false;
         }
-        let was = self.known.get(pod);
-        let is_known = |uid: &String| was.is_some_and(|(known, ready)| *ready && known == uid);
-        self.pods.get(pod).is_some_and(|pod| pod.ready && !is_known(&pod.uid))
+        let is_known = |pod: &LivePod| self.known.get(pod.name.as_str()).is_some_and(|k| k.ready && k.uid == pod.uid);
+        self.pods.get(pod).is_some_and(|pod| pod.ready && !is_known(pod))
+    }
+
+    /// True if the pod became Ready so recently that the status of its node may not say so yet.
+    #[must_use]
+    pub fn is_newly_ready(&self, pod: &str, heard: Option<&ObservedPod>, now: DateTime<Utc>) -> bool {
+        let newer = heard.filter(|heard| self.is_older_than(heard)).map(LivePod::heard);
+        let since = newer.as_ref().or(self.pods.get(pod)).filter(|pod| pod.ready).and_then(|pod| pod.since);
+        since.is_some_and(|since| (now - since).abs() < STATUS_LAGS)
     }
 }
 
@@ -142,18 +157,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_heard_of_a_pod_after_the_read_counts_more_also_that_it_went() {
-        let mut live = LivePods::of([("db-1-0".to_owned(), ("pod".to_owned(), true))].into());
         let pod = |name: &str, version| LivePod {
             name: name.to_owned(),
             uid: "pod".to_owned(),
             version,
             ready: true,
+            since: None,
         };
+        let mut live = LivePods::of([("db-1-0".to_owned(), pod("db-1-0", 9))].into());
         // The other pod has a higher version.
         live.extend([pod("db-1-0", 10), pod("db-2-0", 30)]);
-        assert!(live.serves("db-1-0", Some(&heard(10, "True"))));
-        assert!(live.serves("db-1-0", Some(&heard(9, "False"))), "that is older");
-        assert!(!live.serves("db-1-0", Some(&heard(20, "False"))), "that is newer than what was read of it");
-        assert!(!live.serves("db-1-0", None), "it was known, and is not any more");
+        assert!(live.serves("db-1-0", Some(&heard(10, "True")), false));
+        assert!(live.serves("db-1-0", Some(&heard(9, "False")), false), "that is older");
+        assert!(!live.serves("db-1-0", Some(&heard(20, "False")), false), "that is newer than what was read of it");
+        assert!(!live.serves("db-1-0", None, false), "it was known, and is not any more");
     }
 }

@@ -8,7 +8,9 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
 use super::raw::{Parts, Sent};
-use super::{ClusterError, Kind, observed::Meta};
+use super::live_pods::is_ready;
+use super::observed::{Meta, ObservedPod};
+use super::{ClusterError, Kind};
 
 /// The target of a write, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -145,6 +147,8 @@ pub struct LivePod {
     pub version: u64,
     /// True if the pod is Ready and is not being deleted.
     pub ready: bool,
+    /// Since when its condition Ready has its status.
+    pub since: Option<DateTime<Utc>>,
 }
 
 impl LivePod {
@@ -159,12 +163,26 @@ impl LivePod {
     pub(super) fn of(pod: &impl Sent, meta: &Meta) -> Self {
         let pod = pod.parts(CONDITIONS);
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let says_ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let condition = conditions.iter().find(|c| c["type"] == "Ready");
+        let says_ready = condition.is_some_and(|c| c["status"] == "True");
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
             version: meta.version(),
             ready: says_ready && !meta.terminating,
+            since: condition.and_then(|c| serde_json::from_value(c["lastTransitionTime"].clone()).ok()),
+        }
+    }
+
+    /// The same of a cached pod.
+    #[must_use]
+    pub fn heard(pod: &ObservedPod) -> Self {
+        Self {
+            name: pod.meta.name.clone(),
+            uid: pod.meta.uid.clone(),
+            version: pod.meta.version(),
+            ready: is_ready(pod),
+            since: pod.ready.as_ref().and_then(|condition| condition.since),
         }
     }
 }

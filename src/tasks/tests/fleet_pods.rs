@@ -2,11 +2,18 @@
 //! assumed, no node is taken down.
 
 use super::fleet::{behind, down, fleet, serving};
+use chrono::{DateTime, TimeDelta, Utc};
+
 use super::*;
 use crate::tasks::{RetireIncumbents, UpdateNodeSpecs};
 
 fn live(name: &str, uid: &str, ready: bool) -> LivePod {
-    LivePod { name: name.to_owned(), uid: uid.to_owned(), version: 30, ready }
+    LivePod { name: name.to_owned(), uid: uid.to_owned(), version: 30, ready, since: None }
+}
+
+/// The time of these tests' fleets.
+fn now() -> DateTime<Utc> {
+    DateTime::from_timestamp(2_000_000_000, 0).unwrap()
 }
 
 /// A pod as the cache has it.
@@ -86,12 +93,60 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
         let (granted, outcome) = granted(nodes, &pods, listed, None, 1).await;
         assert_eq!(granted, if goes { vec!["db-1"] } else { vec![] }, "{what}: {outcome}");
     }
-    // A pod that is known to be Ready, of a node that counts as down for another reason, does not prevent the grant.
-    let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
-    let listed =
-        vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true), live("db-2-0", "pod-1", true)];
-    let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
-    assert_eq!(granted, ["db-1"], "{outcome}");
+    // A pod that is known to be Ready, of a node that is not, holds the grant back only as long as the node's status may
+    // not have been written: after that, the node is down for another reason.
+    for (ready_for, goes) in [(0, false), (29, false), (31, true)] {
+        let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
+        let since = Some(now() - TimeDelta::seconds(ready_for));
+        let listed = vec![
+            live("db-0-0", "pod-1", true),
+            LivePod { since, ..live("db-1-0", "pod-1", true) },
+            live("db-2-0", "pod-1", true),
+        ];
+        let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
+        assert_eq!(granted, if goes { vec!["db-1"] } else { vec![] }, "{ready_for}: {outcome}");
+    }
+}
+
+/// A node that is Failed, or that was never ready, is granted whatever the others do, but not on old news of its own pod.
+#[tokio::test(start_paused = true)]
+async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
+    let failed = |mut node: Value| {
+        node["status"]["phase"] = json!("Failed");
+        node
+    };
+    for (what, ready, expected) in [("it is broken", false, vec!["db-1"]), ("it came up", true, vec![])] {
+        // The other node is down, which leaves no room.
+        let nodes = vec![down(serving(0, "v1")), failed(down(serving(1, "v1")))];
+        let pods = [known("db-0-0", "pod-1", false), known("db-1-0", "pod-1", false)];
+        let listed = vec![live("db-0-0", "pod-1", false), live("db-1-0", "pod-1", ready)];
+        let (mut granted, outcome) = granted(nodes, &pods, listed, None, 1).await;
+        granted.retain(|name| name == "db-1");
+        assert_eq!(granted, expected, "{what}: {outcome}");
+        assert_eq!(outcome.starts_with("waiting for another look at db-1"), ready, "{what}: {outcome}");
+    }
+}
+
+/// A pod that was not Ready for a moment, which the cache missed, is not available before minReadySeconds have passed
+/// again.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_not_ready_for_a_moment_is_noticed_where_min_ready_seconds_counts() {
+    for (min_ready, since, goes) in [(0, 5, true), (10, 5, false), (10, 100, true)] {
+        let (view, mut cluster) = (View::shared(), MockCluster::new());
+        let mut pod = known("db-1-0", "pod-1", true);
+        pod["status"]["conditions"][0]["lastTransitionTime"] = json!(now() - TimeDelta::seconds(100));
+        view.observe(Kind::Pod, &pod);
+        let since = Some(now() - TimeDelta::seconds(since));
+        let listed =
+            vec![live("db-0-0", "pod-1", true), LivePod { since, ..live("db-1-0", "pod-1", true) }];
+        cluster.expect_live_pods().returning(move |_, _| Ok(listed.clone()));
+        cluster.expect_live_pod().returning(|_, _| Ok(None));
+        cluster.expect_patch().times(usize::from(goes)).returning(|_, _, _| Err(conflict()));
+        let mut scope = fleet(vec![serving(0, "v1"), serving(1, "v1")]).scope(cluster, &view);
+        Arc::make_mut(&mut scope.spec).min_ready_seconds = min_ready;
+        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
+        assert_eq!(outcome.starts_with("waiting for another look at db-1"), !goes, "{outcome}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,9 +17,10 @@ pub enum Clause {
     /// (c) It is Failed, and in flight or disrupted.
     Failed,
     /// (d) It is down, or in flight on a spent grant, and fewer than `maxUnavailable` others are in flight. Nodes that
-    /// are only down do not count: it is disrupted already, so that its move disrupts no other.
+    /// are only down do not count: it is disrupted already, so that its move disrupts no other. A node that is in
+    /// flight and serves, as far as is known, does not move under this clause, but under (e).
     Down,
-    /// (e) It serves, or has drifted, and the disrupted nodes leave room.
+    /// (e) It serves, or has drifted, and the other disrupted nodes leave room.
     Serving,
     /// (f) Nothing has completed yet, and it was never ready.
     NeverReady,
@@ -71,11 +72,13 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     }
     // A node whose sidecar cannot be reached may still serve: it counts as disrupted, but needs room like a serving
     // node.
-    let down = in_flight || (child.is_disrupted() && child.unreachable.is_none());
-    if down && child.failed {
+    let disrupted = in_flight || (child.is_disrupted() && child.unreachable.is_none());
+    if disrupted && child.failed {
         return Some(Clause::Failed);
     }
-    if down {
+    // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
+    // would go while another node is down.
+    if disrupted && !child.is_serving() {
         let others = used.in_flight - i32::from(in_flight);
         return (others < facts.max_unavailable).then_some(Clause::Down);
     }

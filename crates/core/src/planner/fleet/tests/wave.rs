@@ -18,6 +18,16 @@ fn refilling(child: ChildFacts) -> ChildFacts {
     child.without_pod()
 }
 
+/// In flight under a spent grant, though it serves: its status is behind its spec.
+fn unheard(child: ChildFacts) -> ChildFacts {
+    ChildFacts { status_outdated: true, ..child }
+}
+
+/// In flight under a spent grant, though it serves: a plan repairs its StatefulSet.
+fn repairing(child: ChildFacts) -> ChildFacts {
+    ChildFacts { rolling: true, ..child }
+}
+
 fn two() -> FleetFacts {
     fleet(2).wanting("v2")
 }
@@ -41,6 +51,10 @@ fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
         ("(d) down, another down but not in flight", down().but(0, ChildFacts::down), Some(Clause::Down)),
         ("(d) in flight on a spent grant, room", two().but(0, refilling), Some(Clause::Down)),
         ("(d) in flight on a spent grant, another in flight", busy().but(0, refilling), None),
+        ("(e) serving, status behind, room", two().but(0, unheard), Some(Clause::Serving)),
+        ("(e) serving, status behind, another down", down().but(0, unheard), None),
+        ("(e) serving, status behind, another missing", two().but(0, unheard).without(1), None),
+        ("(e) serving, in repair, another down", down().but(0, repairing), None),
         ("(d) missing ones are not in flight", two().but(0, ChildFacts::down).without(1), Some(Clause::Down)),
         ("(e) serving, room", two(), Some(Clause::Serving)),
         ("(e) serving, another in flight", busy(), None),
