@@ -9,7 +9,7 @@ use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
-use crate::observe::node_scope::claim_names;
+use crate::observe::node_scope::{claim_names, goes_with};
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
@@ -158,7 +158,6 @@ impl FleetScope {
             && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
         // Garbage collection deletes what a deleted node owns.
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
-        let owned = |claim: &ObservedClaim| claim.meta.owners.iter().any(|o| o.uid == *uid);
         let owns = |claim: &str| {
             Some(format!(
                 "node {name} is not removed as long as PersistentVolumeClaim {claim} would go with it"
@@ -166,6 +165,13 @@ impl FleetScope {
         };
         if let Some(claim) = self.view.claims.group(namespace, uid).first() {
             return Ok(owns(&claim.meta.name));
+        }
+        let set = self.view.stateful_sets.get(&node.meta.key());
+        if !claim_names(node).is_empty() && set.is_some_and(|set| set.deletes_claims) {
+            return Ok(Some(format!(
+                "node {name} is not removed as long as its StatefulSet deletes its claims: its \
+                 persistentVolumeClaimRetentionPolicy is not Retain"
+            )));
         }
         if !retains || !seen {
             return Ok(Some(format!(
@@ -177,7 +183,7 @@ impl FleetScope {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
             // A write whose outcome is unknown may still make the node an owner of the claim.
-            if owned(&live) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
+            if goes_with(&live.meta, &node.meta) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
                 return Ok(owns(&name));
             }
         }

@@ -35,6 +35,8 @@ const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
+/// How soon a claim retention that admission changed is set to Retain again.
+const PUT_BACK_AGAIN: Duration = Duration::from_secs(60);
 /// How long a node without a pod may have no PVCs.
 const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
@@ -293,8 +295,9 @@ pub async fn apply_at_once(
 ) -> Result<AppliedAtOnce, ReconcileError> {
     let mut applied = AppliedAtOnce::default();
     if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
-        apply_to_set(scope, node, spec, facts, &set).await?;
+        let claims_go = apply_to_set(scope, node, spec, facts, &set).await?;
         applied = apply_service(scope, node).await?;
+        applied.refused = claims_go.or(applied.refused);
     }
     Ok(applied)
 }
@@ -320,13 +323,14 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied
     }
 }
 
+/// Returns a sentence if the StatefulSet deletes the node's claims and that cannot be changed.
 async fn apply_to_set(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
     set: &ObservedStatefulSet,
-) -> Result<(), ReconcileError> {
+) -> Result<Option<String>, ReconcileError> {
     let identity = scope.identity(node);
     let template = facts.live().map(|live| &live.template);
     let mut own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
@@ -336,20 +340,25 @@ async fn apply_to_set(
     }
     let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
     let replicas = i64::from(!spec.suspend);
-    if set.replicas != replicas {
+    let claims_go = |set: &ObservedStatefulSet| set.deletes_claims && !claim_names(node).is_empty();
+    // A StatefulSet that deletes claims when it is scaled down is not scaled down.
+    if set.replicas != replicas && (replicas > 0 || !claims_go(set)) {
         ops.push(PatchOp::set("/spec/replicas", json!(replicas)));
     }
     if set.update_strategy != "OnDelete" {
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
     }
-    // What admission makes of our own write is kept: only later changes are reverted.
+    // What admission makes of our own write is kept: only later changes are reverted. But claims that would be deleted
+    // are never left so, and the write is repeated now and then.
     let recorded = node.status.stateful_set.as_ref();
     let is_ours = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == set.meta.generation);
-    if !is_ours {
+    let put_back = scope.memory.put_back.get(&set.meta.uid);
+    let is_due = put_back.is_none_or(|at| monotonic().duration_since(at) >= PUT_BACK_AGAIN);
+    if is_due && (!is_ours || set.deletes_claims) {
         ops.extend(retention_ops(set));
     }
     if ops.is_empty() {
-        return Ok(());
+        return Ok(claims_go(set).then(|| deletes_claims(&set.meta.name)));
     }
     // Admission may change the template with this write, and with it the revision.
     if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
@@ -360,7 +369,22 @@ async fn apply_to_set(
     if let Some(Template::At(hash)) = template {
         scope.wrote_template(&answer, hash);
     }
-    Ok(())
+    let written = ObservedStatefulSet::read(&answer);
+    if !written.deletes_claims {
+        scope.memory.put_back.take(&set.meta.uid);
+    } else if is_due {
+        scope.memory.put_back.put(&set.meta.uid, monotonic());
+    }
+    Ok(claims_go(&written).then(|| deletes_claims(&set.meta.name)))
+}
+
+fn deletes_claims(set: &str) -> String {
+    format!(
+        "volumeClaimTemplates: StatefulSet {set} deletes its PersistentVolumeClaims, and setting its \
+         persistentVolumeClaimRetentionPolicy to Retain has no effect: exempt the StatefulSets of Windlass from the \
+         admission policy that changes it; until then the node is not suspended and, if its claims are to stay, not \
+         removed"
+    )
 }
 
 /// Adds the node as an owner of its claims, or removes it, so that they are deleted with the node or kept, as the spec

@@ -327,6 +327,8 @@ pub struct Memory {
     pub free: Remembered<(String, Kind), Instant>,
     /// By node UID and claim name: the node's generation, and when a claim that no watch shows was last asked for.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
+    /// By StatefulSet UID: when its claim retention was last set to Retain and admission did not let that be.
+    pub put_back: Remembered<str, Instant>,
     /// By node UID: since when it has been Ready, by a clock that is ahead of ours, and when that was first observed.
     pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
     /// By node UID: the missing pod, and why it is missing.

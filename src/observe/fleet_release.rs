@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::FleetScope;
-use super::node_scope::claim_names;
+use super::node_scope::{claim_names, goes_with};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
 use crate::cluster::Kind;
 use crate::cluster::memory::Settled;
-use crate::cluster::observed::{Meta, ObservedNode};
+use crate::cluster::observed::{DELETES_CLAIMS, Meta, ObservedNode, ObservedStatefulSet};
 use crate::planner::fleet::release::{Carried, Release};
 
 impl FleetScope {
@@ -64,7 +64,7 @@ impl FleetScope {
         let is_sure = !self.view.has_doubts();
         let known =
             self.memory.released.get(uid).filter(|known| is_sure && known.holds(&self.fleet, &beside));
-        let mut carried = Carried::OnAll;
+        let mut carried = if self.claims_go() { Carried::NotOnAll } else { Carried::OnAll };
         let mut settled = Vec::with_capacity(nodes.len());
         for node in nodes.iter().filter(|node| !node.meta.terminating) {
             let is_known = known.as_ref().is_some_and(|known| known.has(node));
@@ -79,6 +79,18 @@ impl FleetScope {
             self.memory.released.put(uid, Arc::new(settled));
         }
         carried
+    }
+
+    /// True if a StatefulSet of the fleet deletes claims that are to stay.
+    fn claims_go(&self) -> bool {
+        let template = &self.spec.template.spec;
+        let retains = template.volume_claim_retention == ClaimRetention::Retain;
+        let sets = self.view.stateful_sets.group(&self.fleet.meta.namespace, DELETES_CLAIMS);
+        let is_of_fleet = |set: &Arc<ObservedStatefulSet>| {
+            let node = self.view.nodes.get(&set.meta.key());
+            node.is_some_and(|node| self.owns(&node.meta) && !claim_names(&node).is_empty())
+        };
+        retains && sets.iter().any(is_of_fleet)
     }
 
     fn is_released(&self, kind: Kind, child: &Meta) -> Carried {
@@ -107,9 +119,10 @@ impl FleetScope {
         let claims =
             names.filter_map(|name| self.view.claims.get(&crate::cluster::Key::new(namespace, name)));
         let is_owned = |claim: &Meta| claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+        let is_done = |claim: &Meta| if retains { !goes_with(claim, &node.meta) } else { is_owned(claim) };
         let mut seen = true;
         for claim in claims.filter(|claim| !claim.meta.terminating) {
-            if is_owned(&claim.meta) == retains {
+            if !is_done(&claim.meta) {
                 return Carried::NotOnAll;
             }
             seen &= !self.view.is_in_doubt(Kind::PersistentVolumeClaim, &claim.meta);

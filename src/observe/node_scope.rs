@@ -12,7 +12,7 @@ use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{MadeFor, PodTemplateHash, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
-use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet};
+use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
@@ -341,6 +341,17 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
     let templates = spec.map(|spec| spec.volume_claim_templates.as_slice()).unwrap_or_default();
     let names = templates.iter().filter_map(|t| t["metadata"]["name"].as_str());
     names.map(|name| claim_name(name, &node.meta.name)).collect()
+}
+
+/// True if a claim is deleted with its node: it is owned by the node, or by its StatefulSet or pod, which the StatefulSet
+/// controller makes its owners unless the claim retention of the StatefulSet is Retain.
+#[must_use]
+pub fn goes_with(claim: &Meta, node: &Meta) -> bool {
+    let by_name = |owner: &Owner| {
+        (owner.kind == Kind::StatefulSet.name() && owner.name == node.name)
+            || (owner.kind == Kind::Pod.name() && owner.name == pod_name(&node.name))
+    };
+    claim.owners.iter().any(|owner| owner.uid == node.uid || by_name(owner))
 }
 
 /// Identifies a node and its desired state: its UID, the generation of its spec, and the restart that applies to it.

@@ -38,6 +38,26 @@ async fn a_pod_that_the_api_server_refuses_is_failed_and_named_with_the_servers_
     assert_eq!(node["status"]["phase"], "Running", "{node:#}");
 }
 
+/// The API server is asked in a dry run whether it takes a template, which is about one StatefulSet more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_that_the_nodes_use_up_is_no_reason_against_a_change_of_theirs() {
+    let world = World::new("usedup").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let what = "count/statefulsets.apps";
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {what: "2"}}});
+    world.create("v1", "ResourceQuota", quota).await;
+    let counted = |quota: &Value| quota["status"]["used"][what] == "2";
+    world.until(&world.api("v1", "ResourceQuota"), "few", "it is counted", counted).await;
+    world.patch_fleet(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+    world.until_applied().await;
+    let restart = json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2099-01-01T00:00:00Z"}}});
+    let before = world.uids(&world.pods()).await;
+    world.patch_fleet(restart).await;
+    world.until_applied().await;
+    let after = world.uids(&world.pods()).await;
+    assert!(before.iter().all(|uid| !after.contains(uid)), "{before:?} {after:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_fleet_whose_pods_are_refused_says_so() {
     let world = World::new("refusednew").await;

@@ -656,6 +656,36 @@ async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends(
 }
 
 #[tokio::test(start_paused = true)]
+async fn claims_that_go_with_a_stateful_set_or_its_pod_are_not_released() {
+    let owner = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "uid": "x"}]);
+    let rows = [
+        ("nothing", json!([]), "Retain", true),
+        ("somebody else's object", owner("ConfigMap", "db-1"), "Retain", true),
+        ("the StatefulSet owns it", owner("StatefulSet", "db-1"), "Retain", false),
+        ("the pod owns it", owner("Pod", "db-1-0"), "Retain", false),
+        ("the StatefulSet will own it", json!([]), "Delete", false),
+    ];
+    for (what, owners, policy, goes) in rows {
+        let mut spec = fleet_spec(2, "v1");
+        spec["template"]["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        let stage = Stage::serving(spec).await;
+        let label = json!({"windlass.dev/node": "db-1"});
+        let claim = json!({"metadata": {"labels": label, "ownerReferences": owners}});
+        stage.put(Kind::PersistentVolumeClaim, "data-db-1-0", claim);
+        let retention = json!({"whenDeleted": policy, "whenScaled": "Retain"});
+        let set = json!({"spec": {"persistentVolumeClaimRetentionPolicy": retention, "template": {}}});
+        stage.put(Kind::StatefulSet, "db-1", set);
+        stage.settle().await;
+        let said = stage.fleet()["status"]["volumeClaimRetention"].clone();
+        assert_eq!(said, if goes { "Retain" } else { "Delete" }, "{what}");
+        stage.change_fleet(&json!({"spec": {"replicas": 1}}));
+        stage.settle().await;
+        let is_there = stage.names(Kind::StatefulNode).contains(&"db-1".to_owned());
+        assert_eq!(is_there, !goes, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_made_before_the_status_stops_to_say_retain_is_made_so() {
     let mut spec = fleet_spec(1, "v1");
     spec["deletionPolicy"] = json!("Retain");

@@ -288,6 +288,17 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
         ("InvalidSpec".into(), "template: the API server does not allow it now: no right".into())
     );
     stage.mend();
+    // A quota on StatefulSets has no room for one more, and none is needed.
+    stage.fail(
+        "try StatefulSet",
+        forbidden(
+            "statefulsets.apps \"db-0-x\" is forbidden: exceeded quota: few, requested: count/statefulsets.apps=1",
+        ),
+    );
+    stage.change_node(&json!({"spec": {"image": "db:v3-1"}}));
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["currentImage"], "db:v3-1");
+    stage.mend();
     stage.fail("try StatefulSet", busy());
     stage.change_node(&json!({"spec": {"image": "db:v4"}}));
     assert!(stage.look_at_node().await.is_err());
@@ -443,6 +454,42 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
     let (reason, message) = stage.stalled();
     assert!(reason == "InvalidSpec" && message.contains("ports: no"), "{message}");
     assert_eq!(stage.node()["status"]["phase"], "Running");
+}
+
+/// Admission that has every StatefulSet delete its claims.
+fn claims_go(set: &mut Value) {
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_suspended_while_admission_has_its_stateful_set_delete_its_claims() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let stage = Stage::with_node(&spec);
+    stage.admits(claims_go);
+    stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-0"}}}));
+    stage.node_settles().await;
+    // The first patch brings the policy into the StatefulSet.
+    stage.change_node(&json!({"spec": {"ports": [{"port": 80}], "suspend": true}}));
+    stage.change(Kind::StatefulSet, "db-0", &json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}}}));
+    stage.node_settles().await;
+    let set = || stage.get(Kind::StatefulSet, "db-0")["spec"].clone();
+    assert_eq!(set()["persistentVolumeClaimRetentionPolicy"]["whenScaled"], "Delete");
+    assert_eq!(set()["replicas"], 1, "its claims would be deleted");
+    let (reason, message) = stage.stalled();
+    assert!(reason == "InvalidSpec" && message.contains("StatefulSet db-0 deletes its"), "{message}");
+    // It is tried again now and then, not at each look.
+    stage.calls();
+    for _ in 0..5 {
+        stage.look_at_node().await.unwrap();
+    }
+    let writes: Vec<String> = stage.calls().into_iter().filter(|call| call.starts_with("patch")).collect();
+    assert_eq!(writes, [""; 0]);
+    stage.admits(|_| {});
+    stage.pass(60).await;
+    stage.node_settles().await;
+    assert_eq!(set()["persistentVolumeClaimRetentionPolicy"]["whenScaled"], "Retain");
+    assert_eq!((set()["replicas"].clone(), &stage.node()["status"]["phase"]), (json!(0), &json!("Suspended")));
 }
 
 #[tokio::test(start_paused = true)]

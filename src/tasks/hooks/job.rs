@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
 use super::trouble::{self, Trouble};
@@ -160,8 +161,19 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// Deletes the Jobs of a plan that is about to end early, because it is superseded or a person aborts it. The Jobs of
 /// its completed tasks are kept for as long as their templates say.
 ///
-/// Call this before the plan's end is persisted: if the process dies in between, it is called again.
+/// Call this before the plan's end is persisted: if the process dies in between, it is called again. Jobs that Windlass
+/// has no right to are left to garbage collection, which deletes them with their owner: the plan ends all the same.
 pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
+    match delete_jobs_of(cluster, owner, plan).await {
+        Err(ClusterError::Forbidden { object, message }) => {
+            warn!(plan = %plan.id, job = object, message, "a hook's Job is not deleted");
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+async fn delete_jobs_of(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
     let is_begun = |state: TaskState| matches!(state, TaskState::Running | TaskState::Failed);
     for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && is_begun(task.state)) {
         let Some(hook) = record.params["hook"].as_str() else { continue };

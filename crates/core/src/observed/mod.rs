@@ -238,6 +238,9 @@ fn by_fleet(meta: &Meta) -> Vec<&str> {
 
 observed_with_spec!(ObservedFleet, ObservedNode);
 
+/// The group of the StatefulSets with [`ObservedStatefulSet::deletes_claims`]. It cannot be the name of a fleet.
+pub const DELETES_CLAIMS: &str = "deletes/claims";
+
 /// The parts of a StatefulSet's status.
 const STATEFUL_SET_STATUS: Parts =
     Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
@@ -296,7 +299,11 @@ impl Observed for ObservedStatefulSet {
     // here.
     says_the_same!();
     fn groups(&self) -> Vec<&str> {
-        by_fleet(&self.meta)
+        let mut groups = by_fleet(&self.meta);
+        if self.deletes_claims {
+            groups.push(DELETES_CLAIMS);
+        }
+        groups
     }
 }
 
