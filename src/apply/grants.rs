@@ -42,7 +42,12 @@ impl FleetScope {
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);
-        ops.extend(restart_ops(&node.meta, later(self.restarted_at.as_ref(), own.as_ref())));
+        let restart = match by {
+            // An abort takes back a restart that the node was granted and has not carried out.
+            GrantedBy::Abort => Some(grant.restart.as_ref()),
+            GrantedBy::Plan(_) => later(self.restarted_at.as_ref(), own.as_ref()).map(Some),
+        };
+        ops.extend(restart.map(|restart| restart_ops(&node.meta, restart)).unwrap_or_default());
         match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {
             Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -50,12 +55,13 @@ impl FleetScope {
     }
 }
 
-/// The operations that write a restart into a node's annotations; none if the node already has it.
+/// The operations that set, or remove, the restart in a node's annotations; none if it is so already.
 fn restart_ops(meta: &Meta, restart: Option<&RestartTime>) -> Vec<PatchOp> {
-    let is_told = |restart: &&RestartTime| meta.annotation(ANNOTATION_RESTARTED_AT) == Some(restart.as_str());
-    let Some(restart) = restart.filter(|restart| !is_told(restart)) else { return Vec::new() };
+    if meta.annotation(ANNOTATION_RESTARTED_AT) == restart.map(RestartTime::as_str) {
+        return Vec::new();
+    }
     let change = MetadataChange {
-        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), Some(restart.to_string()))].into(),
+        annotations: [(ANNOTATION_RESTARTED_AT.to_owned(), restart.map(ToString::to_string))].into(),
         ..MetadataChange::default()
     };
     metadata_ops(meta, &change)

@@ -9,11 +9,11 @@ use super::FleetScope;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RETRY, LABEL_DEPLOYMENT, LABEL_SET,
-    place_of,
+    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
+    LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName, Stage,
+    Ending, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName, Stage,
     StrategyType,
 };
 use crate::cluster::observed::{Meta, ObservedNode};
@@ -54,6 +54,11 @@ impl FleetScope {
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
         let mut restarts: BTreeSet<Option<RestartTime>> = nodes.map(|c| c.restart.clone()).collect();
         restarts.insert(self.restarted_at.clone());
+        if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Aborted)) {
+            // What they run may be from before the restart that was aborted.
+            let moves = children.iter().filter(|c| !c.is_spent() && c.running != c.granted);
+            restarts.extend(moves.filter_map(|c| self.restart_of_pod(&c.name)));
+        }
         let is_granted = |hash: &PodTemplateHash| {
             let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
             nodes.any(|child| child.granted == *hash || child.running == *hash)
@@ -112,6 +117,12 @@ impl FleetScope {
             children,
             renderings,
         }
+    }
+
+    /// The restart that a node's pod was created with; `None` if there is no pod.
+    fn restart_of_pod(&self, node: &NodeName) -> Option<Option<RestartTime>> {
+        let pod = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, node.pod()))?;
+        Some(pod.meta.annotation(ANNOTATION_RESTARTED_AT).and_then(RestartTime::recorded))
     }
 
     /// The persisted plan, if it has tasks of hooks or steps and can be parsed.

@@ -6,7 +6,8 @@ use crate::api::RestartTime;
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
 use crate::cluster::observed::{Meta, ObservedNode};
 
-/// The latest restart that applies to a node. A request from before the node's creation was meant for an earlier node
+/// The latest restart that applies to a node. An abort takes back a restart that the status may record already: under
+/// its grant only the annotation counts. A request from before the node's creation was meant for an earlier node
 /// of that name and is ignored, unless the node belongs to a fleet, which then wrote it.
 #[must_use]
 pub fn effective_restart(node: &ObservedNode) -> Option<RestartTime> {
@@ -15,6 +16,10 @@ pub fn effective_restart(node: &ObservedNode) -> Option<RestartTime> {
     let of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
     let is_before = |asked| parse_time(asked).zip(meta.created_at).is_some_and(|(asked, made)| asked <= made);
     let asked = asked.filter(|asked| of_fleet || !is_before(asked)).and_then(RestartTime::recorded);
+    let is_taken_back = node.spec.as_ref().is_ok_and(|s| s.grant_id().is_some_and(|id| id.is_by_abort()));
+    if is_taken_back {
+        return asked;
+    }
     later(node.status.restarted_at().as_ref(), asked.as_ref()).cloned()
 }
 

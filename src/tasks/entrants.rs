@@ -155,7 +155,8 @@ async fn bring_to_target(
     let grant = |c: &ChildFacts| {
         let rendering = view.target_for(c, &rollout_target)?;
         let (name, hash) = (c.name.clone(), rendering.hash.clone());
-        Some(Grant { name, revision: target.clone(), hash, clause: Clause::NeverReady })
+        let restart = c.restart.clone();
+        Some(Grant { name, revision: target.clone(), hash, restart, clause: Clause::NeverReady })
     };
     let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &rollout_target));
     let grants: Vec<Grant> = off.filter_map(grant).collect();

@@ -243,6 +243,35 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
     assert!(!stage.reasons().await.contains(&"InvalidSpec".to_owned()));
 }
 
+/// A node that was told to restart and waits for a hook, or whose pod is not gone yet, keeps its pod.
+#[tokio::test(start_paused = true)]
+async fn an_abort_takes_back_a_restart_that_has_not_been_carried_out() {
+    let stage = Stage::serving(fleet_spec(3, "v1")).await;
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let labels = json!({"windlass.dev/deployment": "db"});
+    let pod = json!({"metadata": {"uid": "pod of db-2", "labels": labels}, "status": {"conditions": ready}});
+    stage.put(Kind::Pod, "db-2-0", pod);
+    let node = || stage.get(Kind::StatefulNode, "db-2");
+    let told = || node()["metadata"]["annotations"]["windlass.dev/restartedAt"].clone();
+    let stays = || node()["spec"]["grantedHash"] == node()["status"]["podTemplateHash"];
+    let at = (stage.clock.now() + TimeDelta::seconds(1)).to_rfc3339();
+    stage.annotate("windlass.dev/restartedAt", &at);
+    stage.begin().await;
+    assert_eq!((told(), stays()), (json!(at), false));
+    // Its executor has seen it.
+    stage.change(Kind::StatefulNode, "db-2", &json!({"status": {"restartedAt": at}}));
+    stage.annotate("windlass.dev/abort", &stage.plan_id());
+    stage.begin().await;
+    assert_eq!((told(), stays()), (json!(null), true));
+    stage.settle().await;
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Aborted");
+    // What is rolled out later restarts the node, too.
+    stage.change_fleet(&to_v2());
+    stage.settle().await;
+    assert_eq!((told(), stage.granted("v2").len()), (json!(at), 3));
+    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;

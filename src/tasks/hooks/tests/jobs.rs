@@ -243,6 +243,23 @@ async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
     delete_jobs(&untouched, &stage.scope.owner, &stage.plan).await.unwrap();
 }
 
+/// Otherwise a plan that waits for such a hook could not be ended by a person either.
+#[tokio::test(start_paused = true)]
+async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
+    let (cluster, _, _) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    let answer = async |error: ClusterError| {
+        let mut cluster = MockCluster::new();
+        cluster.expect_get().times(1).returning(move |_, _, _| Err(error.clone()));
+        delete_jobs(&cluster, &stage.scope.owner, &stage.plan).await
+    };
+    let (object, message) = ("jobs".to_owned(), "no".to_owned());
+    answer(ClusterError::Forbidden { object: object.clone(), message: message.clone() }).await.unwrap();
+    let busy = ClusterError::Transient { object, message, retry_after: None };
+    assert!(answer(busy).await.is_err());
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_made_while_it_is_held() {
     let (cluster, _, made) = cluster();

@@ -5,7 +5,7 @@
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RolloutHash};
+use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RestartTime, RolloutHash};
 
 /// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -35,6 +35,8 @@ pub struct Grant {
     pub revision: RolloutHash,
     /// The pod template hash.
     pub hash: PodTemplateHash,
+    /// The restart that is part of it.
+    pub restart: Option<RestartTime>,
     /// The clause that allows it.
     pub clause: Clause,
 }
@@ -119,6 +121,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
                 name: child.name.clone(),
                 revision: (*revision).clone(),
                 hash: target.hash.clone(),
+                restart: child.restart.clone(),
                 clause,
             });
         }
@@ -140,12 +143,13 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
         is_taken_back && c.running.is_some() && c.running != c.granted && !c.terminating
     };
     let pin = |child: &ChildFacts| {
-        let ((revision, _), rendering) =
-            facts.renderings.iter().find(|(k, r)| k.1 == child.restart && child.running == r.hash)?;
+        // An abort takes back a restart, too: what runs may have been rendered without it.
+        let ((revision, restart), rendering) = facts.renderings.iter().find(|(_, r)| child.running == r.hash)?;
         Some(Grant {
             name: child.name.clone(),
             revision: revision.clone(),
             hash: rendering.hash.clone(),
+            restart: restart.clone(),
             clause: Clause::RunsTarget,
         })
     };

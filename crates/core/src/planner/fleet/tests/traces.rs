@@ -4,7 +4,7 @@
 use super::super::create::creation_revision;
 use super::super::wave::{Clause, may_grant, next_grants, pins};
 use super::*;
-use crate::api::GrantedBy;
+use crate::api::{GrantedBy, RestartTime};
 
 fn granted_names(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<String> {
     next_grants(facts, rollout_target).into_iter().map(|g| g.name.to_string()).collect()
@@ -102,6 +102,15 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
 
 /// A bug that `tests/model` found: the pod moved on while its status still described the previous one, so the abort
 /// restored a hash that no longer ran; that was observed and restored in turn, forever.
+#[test]
+fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {
+    let restart: RestartTime = "2030-01-31T12:00:00Z".into();
+    let told = |c: ChildFacts| ChildFacts { restart: Some(restart.clone()), ..c };
+    let facts = fleet(2).rejecting("Aborted").but(0, told).but(1, |c| told(c.granted("v1-again").seen()));
+    let given: Vec<_> = pins(&facts).into_iter().map(|g| (g.name, g.hash, g.restart)).collect();
+    assert_eq!(given, [("db-1".into(), "v1".into(), None)]);
+}
+
 #[test]
 fn what_an_abort_gave_back_is_not_given_back_again() {
     let given = |by: GrantedBy<'_>| {
