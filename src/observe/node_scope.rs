@@ -171,6 +171,9 @@ impl NodeScope {
         let mut unwritten = self.memory.revisions.get(&set.meta.uid).unwrap_or_default();
         unwritten.retain(|revision| !known_revisions.contains(revision));
         known_revisions.extend(unwritten);
+        if node.status.stateful_set.is_none() && node.status.running().is_none() {
+            known_revisions.extend(self.revision_without_status(set));
+        }
         LiveStatefulSet {
             uid: set.meta.uid.clone(),
             generation: set.meta.generation,
@@ -185,6 +188,16 @@ impl NodeScope {
             template_digest: set.template_digest.clone(),
             main_image: image.map(|(_, image)| image.clone()).unwrap_or_default(),
         }
+    }
+
+    /// The revision of the pod, if the node's status says nothing, as after its loss, and the pod says that it was created
+    /// for the template that the StatefulSet has. Its revision may be an earlier one, and without a record a pod that
+    /// serves would be replaced, with those of all nodes whose status was lost.
+    fn revision_without_status(&self, set: &ObservedStatefulSet) -> Option<String> {
+        let pod = self.pod().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid))?;
+        let made_for = pod.made_for()?;
+        let is_same = set.made_for.as_deref().is_some_and(|of_set| of_set.hash == made_for.hash);
+        pod.meta.label("controller-revision-hash").filter(|_| is_same).map(str::to_owned)
     }
 
     /// What the StatefulSet's template is; `None` if that requires a request to the API server first.

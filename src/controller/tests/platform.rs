@@ -168,6 +168,28 @@ async fn a_pod_that_came_back_before_its_revision_moved_is_known_by_its_words() 
     assert_eq!(stage.history().len(), 2);
 }
 
+/// Otherwise all nodes whose statuses were lost would replace their pods, each by itself.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_an_earlier_revision_stays_though_the_status_that_knew_it_is_lost() {
+    let mut stage = Stage::running(&template("v1")).await;
+    let hash = stage.node()["status"]["podTemplateHash"].clone();
+    stage.change_node(&json!({"spec": {"grantedHash": hash, "grantID": "0123456789-2"}}));
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["spentGrantID"], "0123456789-2");
+    let pod = stage.pod_uid();
+    stage.admits(annotate);
+    stage.strip_label();
+    stage.node_settles().await;
+    stage.change_node(&json!({"status": null}));
+    stage.restart();
+    stage.rests().await;
+    stage.pass(60).await;
+    stage.rests().await;
+    assert_eq!(stage.pod_uid(), pod);
+    let status = stage.node()["status"].clone();
+    assert_eq!((&status["spentGrantID"], &status["podTemplateHash"]), (&json!("0123456789-2"), &hash));
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stays_whatever_moves() {
     let mut stage = Stage::running(&template("v1")).await;
