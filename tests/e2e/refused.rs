@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{World, condition, fleet};
+use crate::kit::{World, condition, fleet, is_applied};
 
 fn of_a_ghost(mut fleet: Value) -> Value {
     fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["serviceAccountName"] = json!("ghost");
@@ -48,14 +48,14 @@ async fn a_quota_that_the_nodes_use_up_is_no_reason_against_a_change_of_theirs()
     world.create("v1", "ResourceQuota", quota).await;
     let counted = |quota: &Value| quota["status"]["used"][what] == "2";
     world.until(&world.api("v1", "ResourceQuota"), "few", "it is counted", counted).await;
-    world.patch_fleet(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+    world.set_image("db:2").await;
     world.until_applied().await;
-    let restart = json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2099-01-01T00:00:00Z"}}});
+    let at = "2099-01-01T00:00:00Z";
     let before = world.uids(&world.pods()).await;
-    world.patch_fleet(restart).await;
-    world.until_applied().await;
+    world.patch_fleet(json!({"metadata": {"annotations": {"windlass.dev/restartedAt": at}}})).await;
+    world.until_db("it is restarted", |db| is_applied(db) && db["status"]["restartedAt"] == at).await;
     let after = world.uids(&world.pods()).await;
-    assert!(before.iter().all(|uid| !after.contains(uid)), "{before:?} {after:?}");
+    assert!(before.iter().all(|(name, uid)| after[name] != *uid), "{before:?} {after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
