@@ -1,5 +1,6 @@
 //! The port itself: every write of the controllers is one of these few calls. Only leader election, which writes its
-//! Lease, and the command line, which writes what its user asks for, do not use the port.
+//! Lease, the command line, which writes what its user asks for, and the controllers of `crates/temporal`, whose kinds
+//! are their own, do not use the port.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
