@@ -183,7 +183,9 @@ impl FleetScope {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
             // A write whose outcome is unknown may still make the node an owner of the claim.
-            if goes_with(&live.meta, &node.meta) || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta) {
+            if goes_with(&live.meta, &node.meta)
+                || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta)
+            {
                 return Ok(owns(&name));
             }
         }

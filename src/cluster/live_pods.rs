@@ -103,7 +103,8 @@ impl LivePods {
         if heard.is_some_and(|heard| self.is_older_than(heard)) {
             return false;
         }
-        let is_known = |pod: &LivePod| self.known.get(pod.name.as_str()).is_some_and(|k| k.ready && k.uid == pod.uid);
+        let is_known =
+            |pod: &LivePod| self.known.get(pod.name.as_str()).is_some_and(|k| k.ready && k.uid == pod.uid);
         self.pods.get(pod).is_some_and(|pod| pod.ready && !is_known(pod))
     }
 
@@ -169,7 +170,10 @@ mod tests {
         live.extend([pod("db-1-0", 10), pod("db-2-0", 30)]);
         assert!(live.serves("db-1-0", Some(&heard(10, "True")), false));
         assert!(live.serves("db-1-0", Some(&heard(9, "False")), false), "that is older");
-        assert!(!live.serves("db-1-0", Some(&heard(20, "False")), false), "that is newer than what was read of it");
+        assert!(
+            !live.serves("db-1-0", Some(&heard(20, "False")), false),
+            "that is newer than what was read of it"
+        );
         assert!(!live.serves("db-1-0", None, false), "it was known, and is not any more");
     }
 }

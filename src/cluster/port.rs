@@ -8,9 +8,9 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
-use super::raw::{Parts, Sent};
 use super::live_pods::is_ready;
 use super::observed::{Meta, ObservedPod};
+use super::raw::{Parts, Sent};
 use super::{ClusterError, Kind};
 
 /// The target of a write, as it was observed.

@@ -13,8 +13,8 @@ use crate::api::names::{
     LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    Ending, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName, Stage,
-    StrategyType,
+    Ending, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName,
+    Stage, StrategyType,
 };
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};

@@ -12,7 +12,9 @@ use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{MadeFor, PodTemplateHash, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
-use crate::cluster::observed::{Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner};
+use crate::cluster::observed::{
+    Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
+};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
 use crate::planner::node::{

@@ -67,3 +67,33 @@ pub(super) fn restart_request(meta: &Meta, obeyed: Option<&RestartTime>) -> Opti
     let obeyed_at = obeyed.and_then(|obeyed| parse_time(obeyed.as_str()));
     RestartTime::recorded(asked).filter(|_| obeyed_at.is_none_or(|at| asked_at > at))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::observed::Observed;
+
+    #[test]
+    fn the_latest_restart_counts_and_under_the_grant_of_an_abort_the_one_that_is_asked_for() {
+        let (early, late) = ("2030-01-31T12:00:00Z", "2030-02-28T12:00:00Z");
+        let rows = [
+            ("0123456789-2", None, None, None),
+            ("0123456789-2", Some(early), Some(late), Some(late)),
+            ("0123456789-2", Some(late), Some(early), Some(late)),
+            ("0123456789-2", Some(late), None, Some(late)),
+            ("abort-3", Some(late), Some(early), Some(early)),
+            ("abort-3", Some(late), None, None),
+        ];
+        for (grant, recorded, asked, expected) in rows {
+            let node = ObservedNode::read(&json!({
+                "metadata": {"name": "db-1", "annotations": {ANNOTATION_RESTARTED_AT: asked}},
+                "spec": {"podTemplate": {}, "grantID": grant},
+                "status": {"restartedAt": recorded.unwrap_or_default()},
+            }));
+            let expected = expected.and_then(RestartTime::recorded);
+            assert_eq!(effective_restart(&node), expected, "{grant} {recorded:?} {asked:?}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
+mod alternating;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 #[path = "../page/browser.rs"]
 mod browser;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::kit::{World, condition, fleet};
+use crate::kit::{World, condition, fleet, with};
 use crate::sampler::Sampler;
 use crate::tools::{is_up, outcomes, plan_id};
 
@@ -51,6 +51,39 @@ async fn a_restart_of_a_fleet_replaces_every_pod_once_in_waves_and_is_no_new_tar
     world.until_db("four are ready", |db| db["status"]["readyReplicas"] == 4).await;
     world.writes_nothing_for(Duration::from_secs(2)).await;
     assert_eq!(world.pod_uids().await[..3], pods[..], "a node added later has restarted already");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_abort_takes_back_a_restart_that_waits_for_its_hook() {
+    let world = World::new("unrestart").await;
+    let hooks = |list: Value| json!({"spec": {"updateStrategy": {"type": "InPlace", "hooks": list}}});
+    let asked = hooks(json!([{"name": "go", "at": "BeforeNode", "approval": {}}]));
+    world.settled_fleet(with(fleet(3, "db:1"), &asked)).await;
+    let before = world.pod_uids().await;
+    world.annotate_fleet(RESTART, json!("2030-01-31T12:00:00Z")).await;
+    let waits = |n: &Value| {
+        let tasks = n["status"]["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+        tasks.iter().any(|task| task["type"] == "await-approval" && task["state"] == "Running")
+    };
+    world.until(&world.nodes(), "db-2", "it waits for its hook", waits).await;
+    world.annotate_fleet("windlass.dev/abort", json!(plan_id(&world.db().await))).await;
+    world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
+    let stays = |n: &Value| {
+        n["spec"]["grantedHash"] == n["status"]["podTemplateHash"]
+            && n["status"]["spentGrantID"] == n["spec"]["grantID"]
+            && n["status"]["plan"]["state"] != "Active"
+    };
+    let node = world.until(&world.nodes(), "db-2", "it stays at what it runs", stays).await;
+    assert!(node["metadata"]["annotations"][RESTART].is_null(), "{node:#}");
+    world.writes_nothing_for(Duration::from_secs(3)).await;
+    assert_eq!(world.pod_uids().await, before);
+    // What is rolled out later carries it out.
+    world.patch_fleet(hooks(json!([]))).await;
+    world.set_image("db:2").await;
+    world.until_applied().await;
+    for pod in world.list(&world.pods()).await {
+        assert_eq!(pod["metadata"]["annotations"][RESTART], "2030-01-31T12:00:00Z", "{pod:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

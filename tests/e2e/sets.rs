@@ -373,6 +373,26 @@ async fn a_hard_fork_halts_the_old_nodes_at_the_height_before_the_new_ones_take_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hard_fork_passes_no_point_of_no_return_before_every_old_node_has_said_a_height() {
+    let world = World::new("heights").await;
+    let sidecars = Sidecars::start(&world).await;
+    let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}});
+    world
+        .settled_fleet(with(sidecars.fleet(2, "db:1"), &json!({"spec": {"updateStrategy": strategy}})))
+        .await;
+    world.set_image("db:2").await;
+    let waits = |db: &Value| text(&db["status"]["rollout"], "message").contains("height");
+    let waiting = world.until_db("it waits for heights", waits).await;
+    assert_ne!(waiting["status"]["rollout"]["stage"], "Promoting", "{waiting:#}");
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let still = world.get(&world.fleets(), "db").await;
+    assert_ne!(still["status"]["rollout"]["stage"], "Promoting", "{still:#}");
+    assert_eq!(sidecars.halts(), [0; 0]);
+    sidecars.reach(500);
+    world.until_db("both were asked", |_| sidecars.halts() == [1000, 1000]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_of_the_longest_name_makes_a_set() {
     let world = World::new("bglong").await;
     let name = "a".repeat(39);

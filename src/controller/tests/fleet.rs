@@ -696,7 +696,8 @@ async fn claims_that_go_with_a_stateful_set_or_its_pod_are_not_released() {
     ];
     for (what, owners, policy, goes) in rows {
         let mut spec = fleet_spec(2, "v1");
-        spec["template"]["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        spec["template"]["spec"]["volumeClaimTemplates"] =
+            json!([{"metadata": {"name": "data"}, "spec": {}}]);
         let stage = Stage::serving(spec).await;
         let label = json!({"windlass.dev/node": "db-1"});
         let claim = json!({"metadata": {"labels": label, "ownerReferences": owners}});

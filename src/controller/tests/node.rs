@@ -458,7 +458,8 @@ async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
 
 /// Admission that has every StatefulSet delete its claims.
 fn claims_go(set: &mut Value) {
-    set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+        json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
 }
 
 #[tokio::test(start_paused = true)]
@@ -489,7 +490,10 @@ async fn a_node_is_not_suspended_while_admission_has_its_stateful_set_delete_its
     stage.pass(60).await;
     stage.node_settles().await;
     assert_eq!(set()["persistentVolumeClaimRetentionPolicy"]["whenScaled"], "Retain");
-    assert_eq!((set()["replicas"].clone(), &stage.node()["status"]["phase"]), (json!(0), &json!("Suspended")));
+    assert_eq!(
+        (set()["replicas"].clone(), &stage.node()["status"]["phase"]),
+        (json!(0), &json!("Suspended"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,14 +137,14 @@ async fn a_pod_that_was_not_ready_for_a_moment_is_noticed_where_min_ready_second
         pod["status"]["conditions"][0]["lastTransitionTime"] = json!(now() - TimeDelta::seconds(100));
         view.observe(Kind::Pod, &pod);
         let since = Some(now() - TimeDelta::seconds(since));
-        let listed =
-            vec![live("db-0-0", "pod-1", true), LivePod { since, ..live("db-1-0", "pod-1", true) }];
+        let listed = vec![live("db-0-0", "pod-1", true), LivePod { since, ..live("db-1-0", "pod-1", true) }];
         cluster.expect_live_pods().returning(move |_, _| Ok(listed.clone()));
         cluster.expect_live_pod().returning(|_, _| Ok(None));
         cluster.expect_patch().times(usize::from(goes)).returning(|_, _, _| Err(conflict()));
         let mut scope = fleet(vec![serving(0, "v1"), serving(1, "v1")]).scope(cluster, &view);
         Arc::make_mut(&mut scope.spec).min_ready_seconds = min_ready;
-        let outcome = said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
+        let outcome =
+            said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
         assert_eq!(outcome.starts_with("waiting for another look at db-1"), !goes, "{outcome}");
     }
 }

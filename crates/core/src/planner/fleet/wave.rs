@@ -144,7 +144,8 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     };
     let pin = |child: &ChildFacts| {
         // An abort takes back a restart, too: what runs may have been rendered without it.
-        let ((revision, restart), rendering) = facts.renderings.iter().find(|(_, r)| child.running == r.hash)?;
+        let ((revision, restart), rendering) =
+            facts.renderings.iter().find(|(_, r)| child.running == r.hash)?;
         Some(Grant {
             name: child.name.clone(),
             revision: revision.clone(),
