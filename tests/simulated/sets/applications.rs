@@ -63,6 +63,11 @@ impl Applications {
         self.with(|played| played.without_height = hosts.iter().map(|host| (*host).to_owned()).collect());
     }
 
+    /// Every sidecar forgets that it was marked ready, as a new process of it would.
+    pub fn forget_ready(&self) {
+        self.with(|played| played.ready.clear());
+    }
+
     pub fn die(&self, dead: bool) {
         self.with(|played| played.dead = dead);
     }

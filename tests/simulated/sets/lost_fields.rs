@@ -1,70 +1,48 @@
-//! Statuses lose any of their fields, between any two writes (`kubectl edit --subresource=status`, a restore): the
-//! fleet recovers, or says what a person has to decide, and no serving node is harmed.
+//! A property: statuses lose any of their fields, between any two writes (`kubectl edit --subresource=status`, a restore);
+//! they are filled again, or the fleet says what a person has to decide, and no serving node is harmed.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
-use serde_json::{Value, json};
-use windlass_sim::NoFaults;
+use windlass_sim::{AuditEntry, NoFaults, Random};
 
-use super::lost_paths::{Halt, Lost, lose};
-use super::world::{
-    CLAIM, World, blue_green, condition, fleet, is_up_to_date, play, text, to_text, with_sidecar,
-};
+use super::lost_scenarios::{ALL, Scenario};
+use super::lost_subsets::{FLEET, Loss, OF, SHARES, lose};
+use super::lost_watch::{Halt, Watch, active_without_plan};
+use super::world::{CLAIM, NODE, World, condition, play, to_text};
 
-/// The state of a fleet when its statuses lose fields.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Scenario {
-    Create,
-    Rest,
-    RestOfSet,
-    InPlace,
-    Restart,
-    Superseded,
-    Aborted,
-    RolledBack,
-    BlueGreen,
-    Manual,
-    Immediately,
-    HardFork,
-}
+/// The default number of cases: each scenario once, and each share of the fields with some of them.
+const MOST: usize = ALL.len();
 
-use Scenario::{
-    Aborted, BlueGreen, Create, HardFork, Immediately, InPlace, Manual, Rest, RestOfSet, Restart, RolledBack,
-    Superseded,
-};
+/// The longest that something may be active without a plan and say nothing, in seconds.
+const LONGEST_WITHOUT_PLAN: u64 = 120;
 
-const ALL: [Scenario; 12] = [
-    Create,
-    Rest,
-    RestOfSet,
-    InPlace,
-    Restart,
-    Superseded,
-    Aborted,
-    RolledBack,
-    BlueGreen,
-    Manual,
-    Immediately,
-    HardFork,
-];
-
-/// A requested restart.
-const LATER: &str = "2099-01-01T00:00:00Z";
-
-/// One loss: after this many writes of the operator, with or without a new operator.
+/// A loss after this many writes of the operator, with or without a new operator.
 #[derive(Clone, Debug)]
 struct Case {
     scenario: Scenario,
     after: usize,
-    lost: Lost,
+    loss: Loss,
     restarted: bool,
 }
 
 impl Case {
+    /// The case of this number. The scenarios and the shares take turns, everything else is drawn.
+    fn drawn(seed: u64, number: usize) -> Self {
+        let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number as u64));
+        let scenario = ALL[number % ALL.len()];
+        let share = SHARES[(number + number / ALL.len()) % SHARES.len()];
+        let of = OF[random.between(0, OF.len() as u64 - 1) as usize];
+        let after = random.between(0, writes(scenario) as u64) as usize;
+        let loss = Loss::Drawn(of, share, random.between(0, 999_999));
+        Self { scenario, after, loss, restarted: random.between(0, 1) == 1 }
+    }
+
     fn name(&self) -> String {
-        format!("{:?} {} {} {}", self.scenario, self.after, self.lost.name(), self.restarted)
+        let operator = if self.restarted { "another" } else { "same" };
+        format!("{:?} {} {} {operator}", self.scenario, self.after, self.loss.name())
     }
 
     fn of(name: &str) -> Option<Self> {
@@ -73,287 +51,271 @@ impl Case {
         Some(Self {
             scenario: ALL.into_iter().find(|s| format!("{s:?}") == scenario)?,
             after: words.next()?.parse().ok()?,
-            lost: Lost::of(words.next()?)?,
-            restarted: words.next()? == "true",
+            loss: Loss::of(words.next()?)?,
+            restarted: words.next()? == "another",
         })
     }
 }
 
-impl Scenario {
-    fn fleet(self) -> Value {
-        let retire = json!({"retireDelaySeconds": 20});
-        match self {
-            BlueGreen | RestOfSet => blue_green(2, retire),
-            Manual => blue_green(2, json!({"retireDelaySeconds": 20, "promotion": "Manual"})),
-            Immediately => blue_green(2, json!({"promotion": "Immediately"})),
-            HardFork => with_sidecar(fleet(
-                2,
-                json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
-                "blueGreen": retire}),
-            )),
-            RolledBack => {
-                fleet(3, json!({"type": "InPlace", "onStall": "Rollback", "progressDeadlineSeconds": 30}))
+/// The number of writes of a run in which nothing is lost.
+fn writes(scenario: Scenario) -> usize {
+    static WRITES: [OnceLock<usize>; ALL.len()] = [const { OnceLock::new() }; ALL.len()];
+    if scenario.is_at_rest() {
+        return 0;
+    }
+    *WRITES[scenario as usize].get_or_init(|| {
+        let counted = AtomicUsize::new(0);
+        play(|w| {
+            let counted = &counted;
+            async move {
+                scenario.prepare(&w).await;
+                let (halt, mut watch) = (Halt::after(usize::MAX), Watch::begin(&w, scenario));
+                until_halted(&w, scenario, &halt, &mut watch).await.unwrap();
+                assert!(scenario.has_converged(&w), "{scenario:?} without a loss: {}", statuses(&w));
+                counted.store(halt.seen(), Ordering::SeqCst);
             }
-            _ => fleet(3, json!({"type": "InPlace"})),
-        }
-    }
+        });
+        counted.into_inner()
+    })
+}
 
-    /// Brings the fleet to the point from which fields may be lost.
-    async fn prepare(self, w: &World) {
-        w.applications.reach(500);
-        if self == Create {
-            return;
-        }
-        w.serve(self.fleet()).await;
-        match self {
-            RestOfSet => {
-                w.image("db:2").await;
-                w.until("the new set serves", |s| is_up_to_date(s) && w.images().len() == 2).await;
-                w.rest(60).await;
-            }
-            Aborted | Superseded => {
-                w.image("db:2-nope").await;
-                w.until("a node failed", |s| s["rollout"]["nodes"]["failed"] == 1).await;
-            }
-            _ => {}
-        }
-    }
+/// Whether all was as it should be, at a version of the store.
+#[derive(Default)]
+struct Seen(u64, bool);
 
-    /// Starts the change.
-    async fn begin(self, w: &World) {
-        match self {
-            Create => w.create(self.fleet()).await,
-            Rest | RestOfSet => {}
-            Restart => w.annotate("windlass.dev/restartedAt", LATER).await,
-            Superseded => w.image("db:3").await,
-            Aborted => {
-                let plan = text(&w.status()["plan"], "id").to_owned();
-                w.annotate("windlass.dev/abort", &plan).await;
-            }
-            RolledBack => w.image("db:2-nope").await,
-            _ => w.image("db:2").await,
+impl Seen {
+    fn has_converged(&mut self, w: &World, scenario: Scenario) -> bool {
+        let version = w.cluster.version();
+        if self.0 != version {
+            *self = Self(version, scenario.has_converged(w));
         }
-    }
-
-    /// The most disrupted nodes.
-    fn wave(self) -> usize {
-        match self {
-            Rest | RestOfSet | BlueGreen | Manual | HardFork => 0,
-            InPlace | Restart | Superseded | Aborted | RolledBack => 1,
-            Create | Immediately => 3,
-        }
-    }
-
-    fn image(self) -> &'static str {
-        match self {
-            Create | Rest | Restart | Aborted | RolledBack => "db:1",
-            Superseded => "db:3",
-            _ => "db:2",
-        }
-    }
-
-    /// True if this is the expected end.
-    fn is_over(self, w: &World, status: &Value) -> bool {
-        let runs = || w.images().iter().all(|i| i.ends_with(self.image()));
-        let rejected = |reason: &str| {
-            status["rollout"].is_null() && condition(status, "UpToDate") == format!("False/{reason}")
-        };
-        match self {
-            Aborted => rejected("Aborted"),
-            RolledBack => rejected("RolledBack") && runs(),
-            Restart => is_up_to_date(status) && runs() && status["restartedAt"] == LATER,
-            _ => is_up_to_date(status) && runs() && status["retiring"].is_null(),
-        }
+        self.1
     }
 }
 
-/// Acts as the status asks a person to.
-async fn heed(w: &World, case: &Case, status: &Value) {
-    if condition(status, "UpToDate") == "Unknown/ReadyToPromote" && case.scenario == Manual {
-        w.change(json!({"forcePromote": ""})).await;
-        w.rest(10).await;
-        w.change(json!({"forcePromote": w.status()["requestedRolloutHash"]})).await;
-        w.rest(5).await;
-    }
-    if status["rollout"]["stage"] == "Promoting" {
-        w.applications.reach(1000);
-    }
-    let list = status["conditions"].as_array().cloned().unwrap_or_default();
-    let said = |type_: &str| {
-        list.iter().find(|c| c["type"] == type_).map(|c| text(c, "message").to_owned()).unwrap_or_default()
-    };
-    let says_failed = condition(status, "UpToDate") == "False/PlanFailed";
-    let message = said("UpToDate");
-    let plan =
-        message.split("windlass.dev/retry").nth(1).map(|rest| rest.trim_start_matches(['=', ':', ' ']));
-    if let Some(plan) = plan.filter(|_| says_failed) {
-        w.annotate("windlass.dev/retry", plan.split(' ').next().unwrap_or_default()).await;
-    }
-}
-
-/// Checks the invariants.
-fn check(w: &World, case: &Case, promoted: bool) -> Result<(), String> {
-    let all = w.cluster.snapshot();
-    let set = if w.selected().is_empty() { "first".to_owned() } else { w.selected() };
-    if case.scenario == Manual && !promoted && set != "first" {
-        return Err(format!("{set} was promoted, and nobody asked for it"));
-    }
-    let ready = |pod: &&Value| {
-        let is_ready = |c: &Value| c["type"] == "Ready" && c["status"] == "True";
-        pod["metadata"]["deletionTimestamp"].is_null()
-            && pod["status"]["conditions"].as_array().is_some_and(|l| l.iter().any(is_ready))
-    };
-    let pods = all
-        .iter()
-        .filter(|o| o["kind"] == "Pod" && o["metadata"]["labels"]["windlass.dev/set"] == set.as_str());
-    let (wanted, ready) =
-        (if case.scenario.fleet()["spec"]["replicas"] == 3 { 3 } else { 2 }, pods.filter(ready).count());
-    if ready + case.scenario.wave() < wanted {
-        return Err(format!("{ready} of {wanted} nodes of set {set} serve"));
-    }
-    let status = w.status();
-    let of_active = |image: &&String| {
-        let set = text(&status, "activeSet");
-        let name = image.split(' ').next().unwrap_or_default();
-        let has_set = name.matches('-').count() > 2;
-        if set == "first" { !has_set } else { name.starts_with(&format!("db-{set}-")) }
-    };
-    let image =
-        w.get(("windlass.dev/v1alpha1", "NodeDeployment"), "db")["spec"]["template"]["spec"]["image"].clone();
-    let image = image.as_str().unwrap_or_default();
-    if is_up_to_date(&status)
-        && w.images().iter().filter(of_active).any(|i| !i.ends_with(image))
-        && status["observedGeneration"]
-            == w.get(("windlass.dev/v1alpha1", "NodeDeployment"), "db")["metadata"]["generation"]
-    {
-        return Err(format!("{image} is said to run: {:?}", w.images()));
+/// Starts the change, and returns once the next write is held back or there is none. A person acts as asked.
+async fn until_halted(w: &World, scenario: Scenario, halt: &Halt, watch: &mut Watch) -> Result<(), String> {
+    w.cluster.set_faults(Box::new(halt.clone()));
+    scenario.begin(w).await;
+    let (mut over, mut seen) = (0, Seen::default());
+    for step in 0..6000 {
+        if halt.is_reached() || over > 25 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        watch.look(w)?;
+        // What is to begin may not have begun.
+        let has_begun = step > 150;
+        over = if has_begun && seen.has_converged(w, scenario) { over + 1 } else { 0 };
+        if step % 100 == 99 {
+            act(w, scenario, watch, false).await;
+        }
     }
     Ok(())
 }
 
-async fn run(w: &World, case: &Case) -> Result<(), String> {
-    case.scenario.prepare(w).await;
-    let claims = w.names(CLAIM);
-    let pods = w.images();
-    let halt = Halt::after(case.after);
-    w.cluster.set_faults(Box::new(halt.clone()));
-    case.scenario.begin(w).await;
-    let mut promoted = false;
-    // Until then a person acts as asked, so that every situation occurs.
-    let mut over = 0;
-    for step in 0..1500 {
-        let status = w.status();
-        over = if case.scenario.is_over(w, &status) { over + 1 } else { 0 };
-        // The loss may be after the last write.
-        if case.after == 0 || halt.is_reached() || over > 25 {
-            break;
+async fn act(w: &World, scenario: Scenario, watch: &mut Watch, may_repeat: bool) {
+    watch.promoted |= condition(&w.status(), "UpToDate") == "Unknown/ReadyToPromote";
+    scenario.act(w, may_repeat).await;
+}
+
+/// Waits until everything is as it should be, and stays so.
+async fn until_converged(
+    w: &World,
+    scenario: Scenario,
+    watch: &mut Watch,
+    may_repeat: bool,
+) -> Result<(), String> {
+    let (mut over, mut without_plan, mut seen) = (0, 0, Seen::default());
+    for step in 0..700 {
+        // Fine-grained at first, then at a person's pace.
+        let pause = if step < 300 { Duration::from_millis(50) } else { Duration::from_secs(5) };
+        tokio::time::sleep(pause).await;
+        watch.look(w)?;
+        over = if seen.has_converged(w, scenario) { over + 1 } else { 0 };
+        if over > 20 {
+            return Ok(());
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        if step % 100 == 99 {
-            promoted |= condition(&status, "UpToDate") == "Unknown/ReadyToPromote";
-            heed(w, case, &status).await;
-        }
-        if step % 5 == 0 {
-            check(w, case, promoted)?;
+        if step > 300 {
+            let active = active_without_plan(w);
+            without_plan = if active.is_some() { without_plan + pause.as_secs() } else { 0 };
+            if let Some(name) = active.filter(|_| without_plan > LONGEST_WITHOUT_PLAN) {
+                return Err(format!("{name} is active without a plan:\n{}", statuses(w)));
+            }
+            // First the fleet has time to go on by itself.
+            act(w, scenario, watch, may_repeat && step > 400).await;
         }
     }
-    let lost = lose(w, &case.lost).await;
+    Err(format!("it does not come to rest:\n{}", statuses(w)))
+}
+
+/// The names and UIDs of all pods.
+fn pods(w: &World) -> Vec<String> {
+    let all = w.cluster.snapshot_of("test", &["Pod"]);
+    all.iter().map(|pod| format!("{} {}", pod["metadata"]["name"], pod["metadata"]["uid"])).collect()
+}
+
+fn statuses(w: &World) -> String {
+    let all = w.cluster.snapshot_of("test", &[FLEET.1, NODE.1]);
+    let of = |o: &serde_json::Value| format!("{}: {}", o["metadata"]["name"], to_text(&o["status"]));
+    all.iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
+/// The last writes, oldest first.
+fn last_writes(w: &World) -> String {
+    let audit = w.cluster.audit();
+    let writes: Vec<_> =
+        audit.iter().filter(|entry| entry.is_write() && entry.resource != "events").collect();
+    let of = |entry: &&AuditEntry| {
+        let AuditEntry { verb, resource, subresource, name, user_agent, code, .. } = entry;
+        format!("{} ms {user_agent}: {verb} {resource} {name} {subresource} {code}", entry.at_micros / 1000)
+    };
+    writes[writes.len().saturating_sub(40)..].iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs a case; adds the lost fields.
+async fn run(w: &World, case: &Case, lost: &Mutex<Vec<String>>) -> Result<(), String> {
+    let scenario = case.scenario;
+    scenario.prepare(w).await;
+    let (claims, before) = (w.names(CLAIM), pods(w));
+    let (halt, mut watch) = (Halt::after(case.after), Watch::begin(w, scenario));
+    until_halted(w, scenario, &halt, &mut watch).await?;
+    // What was rejected has to be remembered if only one field is lost.
+    let was_rejected = !w.status()["rejected"].is_null();
+    let gone = lose(w, &case.loss).await;
+    let may_repeat = !was_rejected || gone.len() > 1;
+    *lost.lock().unwrap() = gone;
     w.cluster.set_faults(Box::new(NoFaults));
     if case.restarted {
         w.kill_operator();
         w.start_operator();
     }
-    let mut over = 0;
-    for step in 0.. {
-        // Fine-grained at first, then at a person's pace.
-        let pause = if step < 300 { 50 } else { 5000 };
-        tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
-        if step % 2 == 0 {
-            check(w, case, promoted).map_err(|why| format!("{why} after {lost:?} was lost"))?;
-        }
-        let status = w.status();
-        over = if case.scenario.is_over(w, &status) { over + 1 } else { 0 };
-        if over > 20 {
-            break;
-        }
-        if step > 300 {
-            promoted |= condition(&status, "UpToDate") == "Unknown/ReadyToPromote";
-            heed(w, case, &status).await;
-        }
-        if step == 700 {
-            return Err(format!("it does not come to rest after {lost:?} was lost:\n{}", to_text(&status)));
-        }
-    }
-    if let Some(gone) = claims.iter().find(|claim| !w.names(CLAIM).contains(claim)) {
-        return Err(format!("claim {gone} is gone after {lost:?} was lost"));
-    }
-    if matches!(case.scenario, Rest | RestOfSet) && w.images() != pods {
-        return Err(format!("{:?} after {lost:?} was lost", w.images()));
-    }
+    until_converged(w, scenario, &mut watch, may_repeat).await?;
     w.rest(120).await;
     let version = w.cluster.version();
     w.rest(400).await;
-    if w.cluster.version() != version {
-        return Err(format!("it is not at rest after {lost:?} was lost"));
+    watch.look(w)?;
+    if w.cluster.version() != version || !scenario.has_converged(w) {
+        return Err(format!("it is not at rest:\n{}", statuses(w)));
+    }
+    if let Some(gone) = claims.iter().find(|claim| !w.names(CLAIM).contains(claim)) {
+        return Err(format!("claim {gone} is gone"));
+    }
+    if scenario.keeps_pods() && pods(w) != before {
+        return Err(format!("the pods were {before:?} and are {:?}", pods(w)));
     }
     Ok(())
 }
 
-fn played(case: &Case) -> Result<(), String> {
-    let said = Mutex::new(Ok(()));
+/// The lost fields, and what went wrong.
+fn played(case: &Case) -> (Vec<String>, Result<(), String>) {
+    let (said, lost) = (Mutex::new(Ok(())), Mutex::default());
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
         play(|w| {
-            let said = &said;
-            async move { *said.lock().unwrap() = run(&w, case).await }
+            let (said, lost) = (&said, &lost);
+            async move {
+                let ended = run(&w, case, lost).await;
+                // The replay of a drawn loss shrinks it, which runs it often.
+                if ended.is_err() && replayed().is_some_and(|case| !case.loss.is_drawn()) {
+                    println!("{}\n{}", statuses(&w), last_writes(&w));
+                }
+                *said.lock().unwrap() = ended;
+            }
         });
     }));
-    match outcome {
+    let said = match outcome {
         Ok(()) => said.into_inner().unwrap(),
         Err(_) => Err("it panicked".to_owned()),
-    }
+    };
+    (lost.into_inner().unwrap(), said)
 }
 
-/// A sample of all cases: single fields, pairs, random subsets and all.
-fn cases(most: usize) -> Vec<Case> {
-    let moments = |scenario| if matches!(scenario, Rest | RestOfSet) { 1 } else { 30 };
-    let mut cases = Vec::new();
-    for number in 0..most {
-        let scenario = ALL[number % ALL.len()];
-        let round = number / ALL.len();
-        // Strides without a common factor visit everything.
-        let after = (round * 7) % moments(scenario);
-        let lost = match round % 5 {
-            0..=2 => Lost::One(round * 13 + number % 11),
-            3 => Lost::Two(round * 17, round * 29 + 3),
-            _ => Lost::Some(round as u64),
-        };
-        cases.push(Case { scenario, after, lost, restarted: round % 2 == 1 });
+/// A smallest part of the lost fields with which the case still fails: first halves are left out, at last single fields.
+fn shrunk(case: &Case, mut lost: Vec<String>) -> Case {
+    let with = |fields: &[String]| Case { loss: Loss::Named(fields.to_vec()), ..case.clone() };
+    let mut size = lost.len().div_ceil(2);
+    while size > 0 && lost.len() > 1 {
+        let mut at = 0;
+        while at < lost.len() && lost.len() > 1 {
+            let end = lost.len().min(at + size);
+            let rest = [&lost[..at], &lost[end..]].concat();
+            if !rest.is_empty() && played(&with(&rest)).1.is_err() {
+                lost = rest;
+            } else {
+                at = end;
+            }
+        }
+        size /= 2;
     }
-    cases
+    with(&lost)
 }
 
-/// The first cases of an even sample; `WINDLASS_LOST_MOST` sets the number, `WINDLASS_LOST` replays one.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// The case to replay, if one is named.
+fn replayed() -> Option<Case> {
+    variable("WINDLASS_LOST").map(|name| Case::of(&name).expect("a case as it is printed"))
+}
+
+/// `WINDLASS_LOST_MOST` sets the number of cases, `WINDLASS_LOST_SEED` draws others, and `WINDLASS_LOST` replays one.
 #[test]
 fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
-    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let most = variable("WINDLASS_LOST_MOST").and_then(|n| n.parse().ok()).unwrap_or(36);
-    let cases = match variable("WINDLASS_LOST") {
-        Some(name) => vec![Case::of(&name).expect("a case as it is printed")],
-        None => cases(most),
-    };
+    let number = |name: &str| variable(name).and_then(|n| n.parse::<usize>().ok());
+    let seed = number("WINDLASS_LOST_SEED").unwrap_or(6) as u64;
+    let replayed = replayed();
+    let most = if replayed.is_some() { 1 } else { number("WINDLASS_LOST_MOST").unwrap_or(MOST) };
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            if number >= most {
+                break;
+            }
+            let case = replayed.clone().unwrap_or_else(|| Case::drawn(seed, number));
+            if let (lost, Err(why)) = played(&case) {
+                let mut failures = failures.lock().unwrap();
+                // One is shrunk: each step is another run.
+                let least =
+                    (failures.is_empty() && case.loss.is_drawn()).then(|| shrunk(&case, lost.clone()));
+                let least = least.map(|least| format!("\nshrunk: {}", command(&least))).unwrap_or_default();
+                failures.push(format!("{}\n{why}\nlost: {lost:?}{least}", command(&case)));
+            }
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    if let Err(why) = played(case) {
-                        let name = case.name();
-                        failures.lock().unwrap().push(format!("WINDLASS_LOST=\"{name}\": {why}"));
-                    }
-                }
-            });
+            scope.spawn(work);
         }
     });
     let failures = failures.into_inner().unwrap();
-    assert!(failures.is_empty(), "{} of {} cases:\n{}", failures.len(), cases.len(), failures.join("\n\n"));
+    assert!(failures.is_empty(), "{} of {most} cases:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// Losses that harm what serves, or that nothing fills again, each shrunk.
+const NOT_MENDED: [&str; 7] = [
+    // A finished plan of a node that cannot be read counts as one that rolls the node, for good.
+    "ScaleIn 4 db-1/plan.tasks.1.state same",
+    "RolledBack 10 db-1/plan.startedAt another",
+    "Template 7 db-2/plan.tasks.2.id same",
+    // A node that serves counts as never ready without `firstReadyAt`, and moves beyond the wave.
+    "Aborted 0 db/currentRevision,db/lastCompletedRolloutHash,db/plan,db/requestedRolloutHash,db-1/firstReadyAt,db-2/plan same",
+    "RolledBack 9 db/currentRevision,db/lastCompletedRolloutHash,db-0/firstReadyAt same",
+    // What serves counts as never complete, and is rolled in place instead of by a set.
+    "HardFork 19 db/currentRevision,db/lastCompletedRolloutHash,db/rollout another",
+    "HardFork 29 db/currentRevision,db/lastCompletedRolloutHash,db/plan,db/rollout,db-1/firstReadyAt,db-c8d76-0/observedGeneration same",
+];
+
+#[test]
+#[ignore = "the operator does not get over these losses yet: cargo test --test simulated losses_that_once -- --ignored"]
+fn losses_that_once_failed_are_got_over() {
+    for name in NOT_MENDED {
+        let (_, ended) = played(&Case::of(name).expect("a case as it is printed"));
+        assert_eq!(ended, Ok(()), "{name}");
+    }
+}
+
+fn command(case: &Case) -> String {
+    format!("WINDLASS_LOST=\"{}\" cargo test --test simulated a_status_that_lost", case.name())
 }
