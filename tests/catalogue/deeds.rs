@@ -150,6 +150,10 @@ impl Deed {
         if self == BrokenThenThird && scenario.promotion == "Immediately" {
             return false;
         }
+        // Nodes that stay after their fleet are no end.
+        if self.is_the_end() && scenario.releases() {
+            return false;
+        }
         if self == DeleteJobs {
             return scenario.job.is_some();
         }

@@ -315,6 +315,8 @@ impl Run {
                 let labels = json!({"team": "one"});
                 world.patch_object(&json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
             }
+            Change::Retain => world.patch_object(&Scenario::release(true)).await,
+            Change::LetGo => world.patch_object(&Scenario::release(false)).await,
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
             Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
             Change::Repair => {

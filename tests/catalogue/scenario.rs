@@ -33,6 +33,10 @@ pub enum Change {
     NewBuild,
     /// The labels of its children change, which applies at once and restarts no pod.
     Labels,
+    /// Its nodes and claims are to stay from now on when the fleet is deleted.
+    Retain,
+    /// Its nodes and claims are to go from now on when the fleet is deleted.
+    LetGo,
 }
 
 /// How the person who made the change reacts.
@@ -98,6 +102,9 @@ impl Scenario {
         all.push(Self::new("wave-of-2/template/3".into(), Change::Template, 3, 2, false));
         all.push(Self::new("in-place/labels/5".into(), Change::Labels, 5, 1, false));
         all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
+        let retain = Self::new("release/retain/3".into(), Change::Retain, 3, 1, false);
+        all.push(Self { claims_go: true, ..retain });
+        all.push(Self::new("release/let-go/3".into(), Change::LetGo, 3, 1, false));
         for (word, change) in
             [("create", Change::Create), ("image", Change::Image), ("template", Change::Template)]
         {
@@ -282,6 +289,17 @@ impl Scenario {
         if self.change == Change::Stall { "RolledBack" } else { "Applied" }
     }
 
+    /// True if a deletion of the fleet leaves, or may leave, nodes behind.
+    pub fn releases(&self) -> bool {
+        matches!(self.change, Change::Retain | Change::LetGo)
+    }
+
+    /// A merge patch that has nodes and claims stay, or go.
+    pub fn release(stay: bool) -> Value {
+        let word = if stay { "Retain" } else { "Delete" };
+        json!({"spec": {"deletionPolicy": word, "template": {"spec": {"volumeClaimRetention": word}}}})
+    }
+
     /// The names of the nodes of a set.
     pub fn nodes_of(&self, set: &str) -> Vec<String> {
         let set = set.into();
@@ -344,6 +362,9 @@ impl Scenario {
                     "progressDeadlineSeconds": DEADLINE_SECONDS,
                 },
             });
+            if self.change == Change::LetGo {
+                fleet["deletionPolicy"] = "Retain".into();
+            }
             if self.hooks {
                 fleet["updateStrategy"]["hooks"] = self.list_of_hooks();
                 fleet["updateStrategy"]["inPlace"]["steps"] = json!([1, "100%"]);

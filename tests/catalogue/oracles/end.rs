@@ -68,6 +68,16 @@ fn is_settled(fleet: &Value, taken_back: bool) -> bool {
         && fleet["status"]["retiring"].as_array().is_none_or(Vec::is_empty)
         && fleet["status"]["plan"]["state"] != "Active"
         && (replicas == 0 || is_restarted(fleet))
+        && is_released(fleet)
+}
+
+/// True if the status says `Retain` where the spec does, and does not where the spec does not.
+fn is_released(fleet: &Value) -> bool {
+    let (spec, status) = (&fleet["spec"], &fleet["status"]);
+    let asked = [&spec["deletionPolicy"], &spec["template"]["spec"]["volumeClaimRetention"]];
+    let said = [&status["deletionPolicy"], &status["volumeClaimRetention"]];
+    // A status at rest is not written only to say what is the default.
+    asked.iter().zip(said).all(|(asked, said)| asked.is_null() || (**asked == "Retain") == (*said == "Retain"))
 }
 
 fn are_nodes_well<'a>(mut nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> bool {

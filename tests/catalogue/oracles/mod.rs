@@ -3,6 +3,7 @@
 pub mod end;
 pub mod panics;
 mod plans;
+mod release;
 mod safety;
 mod sets;
 mod state;

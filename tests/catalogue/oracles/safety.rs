@@ -7,6 +7,7 @@ use serde_json::Value;
 use windlass_sim::{AuditEntry, Step};
 
 use super::plans::Plans;
+use super::release::Release;
 use super::sets::{self, Around, Sets};
 use super::state::{self, Stored};
 use super::words::{self, Words};
@@ -66,6 +67,7 @@ struct Watcher {
     tampered: bool,
     words: Words,
     sets: Sets,
+    release: Release,
     /// True if a person requests a restart during the run.
     restarts: bool,
     /// When the request of this change was sent, and when it was answered.
@@ -86,11 +88,14 @@ pub fn examine(evidence: &mut Evidence<'_>) {
         Watcher { alone: evidence.world.scenario.is_alone(), tampered, restarts, ..Watcher::default() };
     let first = evidence.first_version;
     let complete = evidence.world.cluster.replay(100, |step| {
+        let actor = makers.of_version(step.version);
         if step.version <= first {
             watcher.take_in(step);
+            if let Some((kind, name)) = place(step) {
+                watcher.release.step(kind, &name, step.after, actor == Actor::Operator);
+            }
             return;
         }
-        let actor = makers.of_version(step.version);
         let found = watcher.found.len();
         watcher.request = makers.request(step.version).map(|entry| (entry.sent_micros, entry.at_micros));
         watcher.step(step, actor, ill);
@@ -193,6 +198,13 @@ impl Watcher {
         self.sets.take_in(&self.stored);
     }
 
+    fn released(&mut self, kind: &str, name: &str, step: Step<'_>, actor: Actor) {
+        let found = self.release.step(kind, name, step.after, actor == Actor::Operator);
+        if !self.tampered {
+            self.found.extend(found);
+        }
+    }
+
     fn step(&mut self, step: Step<'_>, actor: Actor, ill: bool) {
         let Some((kind, name)) = place(step) else { return };
         match kind {
@@ -205,6 +217,7 @@ impl Watcher {
         let found = self.of_sets(kind, &name, step, actor, ill);
         self.found.extend(found);
         self.hear(kind, &name, step, actor);
+        self.released(kind, &name, step, actor);
         self.take_in(step);
     }
 
