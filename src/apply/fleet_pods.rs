@@ -45,10 +45,14 @@ impl FleetScope {
         if !broken.is_empty() {
             // A broken node moves whatever the others do, so only its own pod counts.
             let live = self.live_pods(&facts.children).await?;
-            let is_broken = |c: &&ChildFacts| broken.iter().any(|grant| grant.name == c.name);
-            let of_broken = facts.children.iter().filter(is_broken);
+            let comes_up = |c: &&ChildFacts| {
+                let Some(grant) = broken.iter().find(|grant| grant.name == c.name) else { return false };
+                // A node that was never ready has no Ready pod: its status is lost.
+                let served = grant.clause == Clause::NeverReady && c.sidecar.is_none();
+                self.has_come_up(&live, c) || (served && self.has_ready_pod(&live, c))
+            };
             let came_up: Vec<&str> =
-                of_broken.filter(|c| self.has_come_up(&live, c)).map(|c| c.name.as_str()).collect();
+                facts.children.iter().filter(comes_up).map(|c| c.name.as_str()).collect();
             broken.retain(|grant| !came_up.contains(&grant.name.as_str()));
             differs = (!came_up.is_empty()).then(|| look_again_at(&came_up));
         }
@@ -95,8 +99,15 @@ impl FleetScope {
         let heard = self.cached(&pod);
         // Without a sidecar a node whose pod is Ready is Ready as soon as its status is written.
         let lags = child.is_down() && child.sidecar.is_none();
-        live.has_come_up(&pod, heard.as_deref())
-            || (lags && live.is_newly_ready(&pod, heard.as_deref(), self.now))
+        let heard = heard.as_deref();
+        live.has_come_up(&pod, heard)
+            || (lags && child.status_outdated && live.is_ready(&pod, heard))
+            || (lags && live.is_newly_ready(&pod, heard, self.now))
+    }
+
+    fn has_ready_pod(&self, live: &LivePods, child: &ChildFacts) -> bool {
+        let pod = child.name.pod();
+        live.is_ready(&pod, self.cached(&pod).as_deref())
     }
 
     fn cached(&self, pod: &str) -> Option<Arc<ObservedPod>> {

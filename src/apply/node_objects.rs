@@ -36,7 +36,7 @@ const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How soon a claim retention that admission changed is set to Retain again.
-const PUT_BACK_AGAIN: Duration = Duration::from_secs(60);
+const PUT_BACK_AGAIN: Duration = Duration::from_mins(1);
 /// How long a node without a pod may have no PVCs.
 const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.

@@ -108,12 +108,22 @@ impl LivePods {
         self.pods.get(pod).is_some_and(|pod| pod.ready && !is_known(pod))
     }
 
+    /// True if the pod is Ready, by the list or by what was heard since.
+    #[must_use]
+    pub fn is_ready(&self, pod: &str, heard: Option<&ObservedPod>) -> bool {
+        self.latest(pod, heard).is_some_and(|pod| pod.ready)
+    }
+
     /// True if the pod became Ready so recently that the status of its node may not say so yet.
     #[must_use]
     pub fn is_newly_ready(&self, pod: &str, heard: Option<&ObservedPod>, now: DateTime<Utc>) -> bool {
-        let newer = heard.filter(|heard| self.is_older_than(heard)).map(LivePod::heard);
-        let since = newer.as_ref().or(self.pods.get(pod)).filter(|pod| pod.ready).and_then(|pod| pod.since);
+        let since = self.latest(pod, heard).filter(|pod| pod.ready).and_then(|pod| pod.since);
         since.is_some_and(|since| (now - since).abs() < STATUS_LAGS)
+    }
+
+    fn latest(&self, pod: &str, heard: Option<&ObservedPod>) -> Option<LivePod> {
+        let newer = heard.filter(|heard| self.is_older_than(heard)).map(LivePod::heard);
+        newer.or_else(|| self.pods.get(pod).cloned())
     }
 }
 

@@ -83,7 +83,8 @@ impl FleetScope {
             ready: ready_since.is_some(),
             ready_since,
             available: ready_since.is_some() && self.is_long_enough(ready_since),
-            ever_ready: status.first_ready_at.is_some(),
+            // A status may have lost the time.
+            ever_ready: status.first_ready_at.is_some() || ready_since.is_some(),
             failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
             unreachable: unreachable.map(|c| c.message.clone()),
@@ -106,15 +107,17 @@ impl FleetScope {
         if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
             return read;
         }
-        let read = match node.status.plan.as_ref().map(RawPlan::parse) {
+        let raw = node.status.plan.as_ref();
+        let read = match raw.map(RawPlan::parse) {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
             },
-            // A plan that cannot be parsed may be any plan. The node's executor fails it at its next reconcile.
-            Some(Err(_)) => ReadPlan { rolling: true, ..ReadPlan::default() },
+            // A plan that cannot be parsed may be any plan, unless it is over. The node's executor fails it at its next
+            // reconcile.
+            Some(Err(_)) => ReadPlan { rolling: raw.is_some_and(|raw| !raw.is_over()), ..ReadPlan::default() },
             None => ReadPlan::default(),
         };
         self.memory.plans.put(uid, (version.clone(), read.clone()));

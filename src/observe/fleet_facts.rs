@@ -57,7 +57,7 @@ impl FleetScope {
         if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Aborted)) {
             // What they run may be from before the restart that was aborted.
             let moves = children.iter().filter(|c| !c.is_spent() && c.running != c.granted);
-            restarts.extend(moves.filter_map(|c| self.restart_of_pod(&c.name)));
+            restarts.extend(moves.map(|c| self.restart_of_pod(&c.name)));
         }
         let is_granted = |hash: &PodTemplateHash| {
             let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
@@ -119,10 +119,10 @@ impl FleetScope {
         }
     }
 
-    /// The restart that a node's pod was created with; `None` if there is no pod.
-    fn restart_of_pod(&self, node: &NodeName) -> Option<Option<RestartTime>> {
+    /// The restart that a node's pod was created with.
+    fn restart_of_pod(&self, node: &NodeName) -> Option<RestartTime> {
         let pod = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, node.pod()))?;
-        Some(pod.meta.annotation(ANNOTATION_RESTARTED_AT).and_then(RestartTime::recorded))
+        pod.meta.annotation(ANNOTATION_RESTARTED_AT).and_then(RestartTime::recorded)
     }
 
     /// The persisted plan, if it has tasks of hooks or steps and can be parsed.

@@ -207,6 +207,9 @@ impl FleetScope {
             }
             // Under InPlace nothing else shows what ran before: updated nodes already run the target.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
+            Some(r) if !r.entrant_set.is_empty() && *set == *r.incumbent_set => {
+                self.run_by(status, set, is_other)
+            }
             Some(_) => None,
             None => self.run_by(status, set, is_other),
         };
@@ -246,7 +249,7 @@ impl FleetScope {
         let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         nodes.retain(wanted);
         let all = nodes.len();
-        nodes.retain(|node| node.status.first_ready_at.is_some());
+        nodes.retain(|node| self.has_served(node));
         let long_enough = nodes.iter().all(|node| self.was_available(node));
         let build_id = self.made_under(status, set, &nodes);
         let mut counts: BTreeMap<RolloutHash, usize> = BTreeMap::new();
@@ -254,8 +257,10 @@ impl FleetScope {
             *counts.entry(held).or_default() += 1;
         }
         // During the first creation of a fleet the status has a requested hash and names the first set as active. If
-        // not, it was lost.
+        // not, or if another set is to take over, it was lost.
+        let is_left = |r: &Rollout| !r.entrant_set.is_empty() && *set == *r.incumbent_set;
         let lost = is_other
+            || status.rollout.as_ref().is_some_and(is_left)
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
             || *set != SetName::FIRST;
@@ -269,7 +274,12 @@ impl FleetScope {
     /// True if a node has been available, which completes a first creation: Ready for `minReadySeconds`. Only a node
     /// that is Ready now shows for how long it has been.
     fn was_available(&self, node: &ObservedNode) -> bool {
-        node.status.first_ready_at.is_some() && self.is_long_enough(self.ready_since(node))
+        self.has_served(node) && self.is_long_enough(self.ready_since(node))
+    }
+
+    /// True if a node was ever Ready. Its status may have lost the time.
+    fn has_served(&self, node: &ObservedNode) -> bool {
+        node.status.first_ready_at.is_some() || self.ready_since(node).is_some()
     }
 
     /// The build ID under which a set was created: one that the set's name confirms, or a kept revision with a hash

@@ -108,6 +108,16 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
     }
 }
 
+/// A status that was lost, or that is behind, says nothing of a pod that is Ready.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_status_is_behind_its_ready_pod_does_not_go_as_one_that_is_down() {
+    let nodes = vec![serving(0, "v1"), behind(down(serving(1, "v1")))];
+    let listed = vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true)];
+    let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
+    assert_eq!(granted, [""; 0], "{outcome}");
+    assert!(outcome.starts_with("waiting for another look at db-1"), "{outcome}");
+}
+
 /// A node that is Failed, or that was never ready, is granted whatever the others do, but not on old news of its own pod.
 #[tokio::test(start_paused = true)]
 async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
