@@ -42,10 +42,13 @@ impl Ctx {
                 let came = self.post(&self.at("pods?dryRun=All"), body).await.body;
                 pod(&came["metadata"], &came["spec"])
             }
-            Target::Templates => {
+            Target::Templates | Target::StatefulSets => {
                 let spec = json!({"selector": {"matchLabels": {"app": "tried"}}, "template": template});
                 let body = json!({"metadata": {"name": "tried"}, "spec": spec});
                 let came = self.post(&self.at("apps:statefulsets?dryRun=All"), body).await.body;
+                if target == Target::StatefulSets {
+                    return came["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
+                }
                 let template = &came["spec"]["template"];
                 pod(&template["metadata"], &template["spec"])
             }
@@ -76,7 +79,7 @@ fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
         Target::Pods => {
             json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
         }
-        Target::Templates => json!({
+        Target::Templates | Target::StatefulSets => json!({
             "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["statefulsets"],
         }),
     };
@@ -89,10 +92,10 @@ fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
     })
 }
 
-/// The mutation in CEL, of a pod or of a template in its set.
+/// The mutation in CEL, of a pod, of a template in its set, or of a set.
 fn mutation_of(target: Target, mutation: &Mutation) -> Value {
     let (at, path) = match target {
-        Target::Pods => ("", ""),
+        Target::Pods | Target::StatefulSets => ("", ""),
         Target::Templates => (".spec.template", "/spec/template"),
     };
     let laid_over = |part: &str, value: String| {
@@ -114,6 +117,13 @@ fn mutation_of(target: Target, mutation: &Mutation) -> Value {
         }
         Mutation::Mirror(registry) => {
             images(&format!("c.image.startsWith('{registry}/') ? c.image : '{registry}/' + c.image"))
+        }
+        Mutation::ClaimRetention(retention) => {
+            let field = "persistentVolumeClaimRetentionPolicy";
+            let (deleted, scaled) = (&retention["whenDeleted"], &retention["whenScaled"]);
+            let value = format!("Object.spec.{field}{{whenDeleted: {deleted}, whenScaled: {scaled}}}");
+            let add = format!("[JSONPatch{{op: 'add', path: '/spec/{field}', value: {value}}}]");
+            json!({"patchType": "JSONPatch", "jsonPatch": {"expression": add}})
         }
         Mutation::Container { container, first } => {
             let (name, image) = (&container["name"], &container["image"]);

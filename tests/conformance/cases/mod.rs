@@ -9,6 +9,7 @@ mod lists;
 mod patches;
 mod platform;
 mod pods;
+mod retention;
 mod revisions;
 mod schemas;
 mod sets;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Case> {
         applies::CASES,
         pods::CASES,
         sets::CASES,
+        retention::CASES,
         revisions::CASES,
         jobs::CASES,
         platform::CASES,

@@ -13,6 +13,7 @@ cases![
     a_policy_for_templates_does_not_see_subresources,
     a_write_that_changes_nothing_is_one_where_a_policy_has_something_to_add,
     what_a_policy_added_is_back_in_the_answer_to_a_write_without_it,
+    a_policy_for_sets_changes_how_one_retains_claims_with_the_next_write_of_it,
     a_policy_for_pods_pins_what_a_set_makes_and_leaves_its_template_and_revision,
     a_policy_for_pods_mirrors_images,
     a_policy_for_pods_adds_a_container_before_or_after_the_others,
@@ -100,6 +101,29 @@ async fn what_a_policy_added_is_back_in_the_answer_to_a_write_without_it(w: &Ctx
     let patch = json!([{"op": "replace", "path": "/spec/template", "value": template}]);
     let answer = w.patch(&w.at("apps:statefulsets/web"), JSON, patch).await;
     w.note("answer", json!([answer.code, added(&answer.body), version(&answer.body) == version(&before)]));
+}
+
+async fn a_policy_for_sets_changes_how_one_retains_claims_with_the_next_write_of_it(w: &Ctx) {
+    let retention = |set: &Value| set["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
+    let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    made(w, "web", json!({"volumeClaimTemplates": [claim]})).await;
+    ready_pod(w, "web-0").await;
+    let before = observed(w, "web").await;
+    let deletes = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+    w.admit("claims", Target::StatefulSets, Mutation::ClaimRetention(deletes)).await;
+    w.note("by itself", retention(&w.get(&w.at("apps:statefulsets/web")).await.body));
+    let labels = json!({"metadata": {"labels": {"team": "one"}}});
+    let answer = w.patch(&w.at("apps:statefulsets/web"), MERGE, labels).await;
+    w.note("answer", json!([answer.code, retention(&answer.body), generation(&answer.body)]));
+    let after = observed(w, "web").await;
+    w.note("revision", after["status"]["updateRevision"] == before["status"]["updateRevision"]);
+    let path = w.at("persistentvolumeclaims/data-web-0");
+    let owned = w.until_is(&path, |claim| claim["metadata"]["ownerReferences"].is_array()).await;
+    w.note("owners", owned["metadata"]["ownerReferences"].clone());
+    let retains = json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain"}}});
+    let answer = w.patch(&w.at("apps:statefulsets/web"), MERGE, retains).await;
+    w.note("not let", json!([answer.code, retention(&answer.body), generation(&answer.body)]));
 }
 
 async fn a_policy_for_pods_pins_what_a_set_makes_and_leaves_its_template_and_revision(w: &Ctx) {

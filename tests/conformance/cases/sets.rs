@@ -145,7 +145,7 @@ async fn a_parallel_set_makes_all_pods_at_once(w: &Ctx) {
     w.note("status", json!([set["status"]["readyReplicas"], set["status"]["updatedReplicas"]]));
 }
 
-fn claims() -> Value {
+pub fn claims() -> Value {
     json!([{"metadata": {"name": "data", "labels": {"kept": "yes"}}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}])
 }
 

@@ -1,4 +1,4 @@
-//! Mutating admission of pods, and of the templates of StatefulSets: the part of `MutatingAdmissionPolicy` objects
+//! Mutating admission of pods, of StatefulSets, and of their templates: the part of `MutatingAdmissionPolicy` objects
 //! and webhooks that operators meet.
 //!
 //! As on a real server, policies run after defaults and before validation, on every matching write, including patches
@@ -13,24 +13,28 @@ pub enum Target {
     Pods,
     /// The pod templates of StatefulSets, when created and updated.
     Templates,
+    /// StatefulSets beside their templates, when created and updated.
+    StatefulSets,
 }
 
-/// A mutation of a pod or a template.
+/// A mutation: of a pod or a template, or of a StatefulSet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Mutation {
-    /// Adds an annotation.
+    /// Adds an annotation to a pod or a template.
     Annotation(String, String),
-    /// Pins every image without a digest to a generated one.
+    /// Pins every image of a pod or a template without a digest to a generated one.
     Digests,
-    /// Replaces the registry of every image.
+    /// Replaces the registry of every image of a pod or a template.
     Mirror(String),
-    /// Adds a container.
+    /// Adds a container to a pod or a template.
     Container {
         /// The container, with a name and an image.
         container: Value,
         /// True to insert it first.
         first: bool,
     },
+    /// Sets the `persistentVolumeClaimRetentionPolicy` of a StatefulSet.
+    ClaimRetention(Value),
 }
 
 /// An admission policy.
@@ -55,15 +59,20 @@ pub(crate) enum Operation {
 
 impl Policy {
     /// A policy for all namespaces.
+    ///
+    /// # Panics
+    ///
+    /// If the mutation is not one of these objects.
     #[must_use]
     pub fn new(name: &str, target: Target, mutation: Mutation) -> Self {
+        assert!(mutation.is_of(target), "{mutation:?} is no mutation of {target:?}");
         Self { name: name.to_owned(), namespace: None, target, mutation }
     }
 
     fn matches(&self, kind: &str, namespace: &str, operation: Operation) -> bool {
         let of_kind = match self.target {
             Target::Pods => kind == "Pod" && operation == Operation::Create,
-            Target::Templates => kind == "StatefulSet",
+            Target::Templates | Target::StatefulSets => kind == "StatefulSet",
         };
         of_kind && self.namespace.as_deref().is_none_or(|only| only == namespace)
     }
@@ -75,24 +84,34 @@ pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, obje
     let matching = policies.iter().filter(|policy| policy.matches(kind, &namespace, operation));
     let mut any = false;
     for policy in matching {
-        let pod = if policy.target == Target::Pods { &mut *object } else { &mut object["spec"]["template"] };
-        policy.mutation.apply(pod);
+        let mutated = match policy.target {
+            Target::Pods | Target::StatefulSets => &mut *object,
+            Target::Templates => &mut object["spec"]["template"],
+        };
+        policy.mutation.apply(mutated);
         any = true;
     }
     any
 }
 
 impl Mutation {
-    /// Idempotent.
-    fn apply(&self, pod: &mut Value) {
+    fn is_of(&self, target: Target) -> bool {
+        matches!(self, Self::ClaimRetention(_)) == (target == Target::StatefulSets)
+    }
+
+    /// Applies it to a pod, a template or a StatefulSet. Idempotent.
+    fn apply(&self, object: &mut Value) {
         match self {
             Self::Annotation(name, value) => {
-                pod["metadata"]["annotations"][name.as_str()] = value.clone().into();
+                object["metadata"]["annotations"][name.as_str()] = value.clone().into();
             }
-            Self::Digests => images(pod, pinned),
-            Self::Mirror(registry) => images(pod, |image| mirrored(image, registry)),
+            Self::Digests => images(object, pinned),
+            Self::Mirror(registry) => images(object, |image| mirrored(image, registry)),
+            Self::ClaimRetention(retention) => {
+                object["spec"]["persistentVolumeClaimRetentionPolicy"] = retention.clone();
+            }
             Self::Container { container, first } => {
-                let Some(containers) = pod["spec"]["containers"].as_array_mut() else { return };
+                let Some(containers) = object["spec"]["containers"].as_array_mut() else { return };
                 if containers.iter().any(|there| there["name"] == container["name"]) {
                     return;
                 }
@@ -165,6 +184,24 @@ mod tests {
             let injected = after(Mutation::Container { container: proxy("mesh"), first });
             assert_eq!(injected["spec"]["containers"][at]["name"], "mesh");
         }
+    }
+
+    #[test]
+    fn a_policy_for_sets_changes_a_set_and_not_its_template() {
+        let retention = json!({"whenDeleted": "Delete", "whenScaled": "Retain"});
+        let policies = [Policy::new("p", Target::StatefulSets, Mutation::ClaimRetention(retention.clone()))];
+        let before = json!({"metadata": {"namespace": "ns"}, "spec": {"replicas": 1, "template": pod()}});
+        let mut set = before.clone();
+        assert!(mutate(&policies, "StatefulSet", Operation::Update, &mut set));
+        assert_eq!(set["spec"]["persistentVolumeClaimRetentionPolicy"], retention);
+        assert_eq!(set["spec"]["template"], before["spec"]["template"]);
+        assert!(!mutate(&policies, "Pod", Operation::Create, &mut pod()));
+    }
+
+    #[test]
+    #[should_panic(expected = "is no mutation of Templates")]
+    fn a_policy_for_templates_cannot_change_the_sets_claim_retention() {
+        let _ = Policy::new("p", Target::Templates, Mutation::ClaimRetention(json!({})));
     }
 
     #[test]

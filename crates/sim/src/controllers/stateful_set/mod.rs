@@ -1,6 +1,7 @@
 //! The StatefulSet controller, after Kubernetes 1.36: revisions, ordered and parallel pods, `OnDelete` and
 //! `RollingUpdate`, claims, status. Its cache of the set may lag.
 
+mod claims;
 mod pods;
 mod revisions;
 mod status;
@@ -144,6 +145,16 @@ impl<'a> Set<'a> {
 
     fn start(&self) -> i64 {
         self.spec()["ordinals"]["start"].as_i64().unwrap_or(0)
+    }
+
+    /// The ordinals of its pods.
+    fn ordinals(&self) -> std::ops::Range<i64> {
+        self.start()..self.start() + self.replicas()
+    }
+
+    /// True if claims are deleted in this case: `whenDeleted` or `whenScaled`.
+    fn deletes_claims(&self, when: &str) -> bool {
+        self.spec()["persistentVolumeClaimRetentionPolicy"][when] == "Delete"
     }
 
     fn min_ready_seconds(&self) -> i64 {

@@ -1,4 +1,4 @@
-//! The pods of a set and their claims: adoption, rendering, state.
+//! The pods of a set: adoption, rendering, state.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::super::selector::LabelSelector;
 use super::super::super::server::WriteOptions;
 use super::super::super::store::{Key, Object, controller_of};
 use super::super::super::world::World;
-use super::Set;
+use super::{Set, claims};
 
 /// The pods of a set, by name. Adopts matching orphans, and releases pods that no longer match.
 pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
@@ -86,7 +86,7 @@ pub(super) fn render(set: &Set<'_>, template: &Value, revision: &str, ordinal: i
     if let Some(service) = set.spec()["serviceName"].as_str() {
         spec["subdomain"] = service.into();
     }
-    let claims = claims(set, ordinal);
+    let claims = claims::of(set, ordinal);
     if !claims.is_empty() {
         let mut volumes: Vec<Value> = claims
             .iter()
@@ -102,50 +102,6 @@ pub(super) fn render(set: &Set<'_>, template: &Value, revision: &str, ordinal: i
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// The claims of a pod, by the name of their template.
-fn claims(set: &Set<'_>, ordinal: i64) -> Vec<(String, Value)> {
-    let mut list = Vec::new();
-    for template in set.spec()["volumeClaimTemplates"].as_array().into_iter().flatten() {
-        let name = template["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let mut claim = template.clone();
-        claim["metadata"]["name"] = format!("{name}-{}", set.pod_name(ordinal)).into();
-        claim["metadata"]["namespace"] = set.namespace.into();
-        for (key, value) in set.spec()["selector"]["matchLabels"].as_object().into_iter().flatten() {
-            claim["metadata"]["labels"][key] = value.clone();
-        }
-        if let Some(map) = claim.as_object_mut() {
-            map.remove("status");
-        }
-        if set.spec()["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete" {
-            claim["metadata"]["ownerReferences"] = json!([set.reference()]);
-        }
-        list.push((name, claim));
-    }
-    list
-}
-
-/// True if a claim of the pod is terminating: the pod has to wait.
-pub(super) fn has_stale_claim(world: &World, set: &Set<'_>, ordinal: i64) -> bool {
-    claims(set, ordinal).iter().any(|(_, claim)| {
-        let name = claim["metadata"]["name"].as_str().unwrap_or_default();
-        world.find("PersistentVolumeClaim", set.namespace, name).is_some_and(|found| found.is_terminating())
-    })
-}
-
-/// Creates missing claims. An existing claim is used as it is.
-pub(super) fn create_claims(world: &mut World, set: &Set<'_>, ordinal: i64) -> Result<(), String> {
-    let Some(kind) = world.kind("PersistentVolumeClaim") else { return Ok(()) };
-    for (_, claim) in claims(set, ordinal) {
-        let name = claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        if world.store.get(kind.shelf, &(set.namespace.to_owned(), name)).is_none() {
-            world
-                .create(&kind, set.namespace, claim, &WriteOptions::default())
-                .map_err(|refusal| refusal.message)?;
-        }
-    }
-    Ok(())
-}
-
 /// Creates a pod and its claims.
 pub(super) fn create(
     world: &mut World,
@@ -153,17 +109,18 @@ pub(super) fn create(
     ordinal: i64,
     pod: Value,
 ) -> Result<Arc<Object>, String> {
-    create_claims(world, set, ordinal)?;
+    claims::create(world, set, ordinal)?;
     let Some(kind) = world.kind("Pod") else { return Err(String::new()) };
-    let written = world.create(&kind, set.namespace, pod, &WriteOptions::default());
-    written.map(|written| written.object).map_err(|refusal| {
+    let written = world.create(&kind, set.namespace, pod, &WriteOptions::default()).map_err(|refusal| {
         format!(
             "create Pod {} in StatefulSet {} failed error: {}",
             set.pod_name(ordinal),
             set.name,
             refusal.message
         )
-    })
+    })?;
+    claims::retain(world, set, ordinal, &written.object);
+    Ok(written.object)
 }
 
 /// The revision of a pod.

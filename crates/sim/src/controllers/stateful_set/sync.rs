@@ -10,7 +10,7 @@ use super::super::super::store::{Key, Object};
 use super::super::super::world::World;
 use super::pods::{self, is_available, is_ready, revision_of};
 use super::revisions::{self, Revisions};
-use super::{Set, status};
+use super::{Set, claims, status};
 
 /// The back-off of a failed sync in milliseconds: first and longest.
 const RETRY_MS: (u64, u64) = (10, 1_000_000);
@@ -63,12 +63,11 @@ pub(super) fn sync(world: &mut World, key: &Key, object: &Arc<Object>) -> Result
 
 /// The pods within the ordinals, and the others, highest first.
 fn partition(set: &Set<'_>, existing: &[Arc<Object>]) -> (Vec<Replica>, Vec<Replica>) {
-    let range = set.start()..set.start() + set.replicas();
     let mut found: BTreeMap<i64, Arc<Object>> = existing
         .iter()
         .filter_map(|pod| Some((pods::ordinal(set, pod.meta("name"))?, pod.clone())))
         .collect();
-    let replicas = range.map(|ordinal| Replica { ordinal, pod: found.remove(&ordinal) }).collect();
+    let replicas = set.ordinals().map(|ordinal| Replica { ordinal, pod: found.remove(&ordinal) }).collect();
     let condemned =
         found.into_iter().rev().map(|(ordinal, pod)| Replica { ordinal, pod: Some(pod) }).collect();
     (replicas, condemned)
@@ -104,6 +103,10 @@ fn advance(
     }
     if let Some(message) = failure {
         return Err(message);
+    }
+    for replica in condemned.iter() {
+        let Some(pod) = &replica.pod else { continue };
+        claims::retain(world, set, replica.ordinal, pod);
     }
     for replica in condemned.iter_mut() {
         let Some(pod) = &replica.pod else { continue };
@@ -145,7 +148,7 @@ fn process(
         return Ok(true);
     }
     if replica.pod.is_none() {
-        if pods::has_stale_claim(world, set, replica.ordinal) {
+        if claims::is_stale(world, set, replica.ordinal) {
             return Ok(true);
         }
         let revision = revision_for(set, revisions, replica.ordinal);
@@ -158,7 +161,8 @@ fn process(
     }
     let Some(pod) = replica.pod.clone() else { return Ok(true) };
     if pods::phase(&pod.value) == "Pending" {
-        pods::create_claims(world, set, replica.ordinal)?;
+        claims::create(world, set, replica.ordinal)?;
+        claims::retain(world, set, replica.ordinal, &pod);
     }
     let now = world.now();
     if in_order
@@ -169,6 +173,7 @@ fn process(
         return Ok(true);
     }
     mend_identity(world, set, replica, &pod);
+    claims::retain(world, set, replica.ordinal, &pod);
     Ok(false)
 }
 
