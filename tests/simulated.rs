@@ -5,6 +5,8 @@
 
 #[path = "simulated/at_rest.rs"]
 mod at_rest;
+#[path = "simulated/claims_go.rs"]
+mod claims_go;
 #[path = "simulated/clients.rs"]
 mod clients;
 #[path = "simulated/concurrency.rs"]

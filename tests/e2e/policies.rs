@@ -28,6 +28,8 @@ pub enum Does {
     AddFirst,
     /// Adds an annotation.
     Annotate,
+    /// Has a StatefulSet delete its claims.
+    ClaimsGo,
 }
 
 const DIGEST: &str = "@sha256:0000000000000000000000000000000000000000000000000000000000000001";
@@ -77,11 +79,20 @@ impl Does {
                  value: \"was-here\"}}] : [JSONPatch{{op: \"add\", path: \"{path}/metadata/annotations\", value: \
                  {{\"policy\": \"was-here\"}}}}]"
             ),
+            Self::ClaimsGo => {
+                let field = "persistentVolumeClaimRetentionPolicy";
+                let value = format!("Object.spec.{field}{{whenDeleted: \"Delete\", whenScaled: \"Delete\"}}");
+                format!("[JSONPatch{{op: \"add\", path: \"/spec/{field}\", value: {value}}}]")
+            }
         }
     }
 
-    /// True if a pod's metadata and spec have the change.
-    fn is_in(self, pod: &Value) -> bool {
+    /// True if a pod or a StatefulSet has the change.
+    fn is_in(self, on: On, object: &Value) -> bool {
+        let pod = match on {
+            On::Pods => object,
+            On::StatefulSets => &object["spec"]["template"],
+        };
         let containers = pod["spec"]["containers"].as_array().cloned().unwrap_or_default();
         let image = containers.first().and_then(|c| c["image"].as_str()).unwrap_or_default();
         match self {
@@ -89,6 +100,9 @@ impl Does {
             Self::Mirror => image.starts_with("mirror.example/"),
             Self::AddLast | Self::AddFirst => containers.iter().any(|c| c["name"] == "proxy"),
             Self::Annotate => pod["metadata"]["annotations"]["policy"] == "was-here",
+            Self::ClaimsGo => {
+                object["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+            }
         }
     }
 }
@@ -150,8 +164,7 @@ impl Policy {
         while seen < 3 {
             let made = self.probed(world).create(&dry_run, &self.probe()).await.unwrap();
             let made = serde_json::to_value(made).unwrap();
-            let pod = if self.on == On::Pods { &made } else { &made["spec"]["template"] };
-            seen = if self.does.is_in(pod) == obeyed { seen + 1 } else { 0 };
+            seen = if self.does.is_in(self.on, &made) == obeyed { seen + 1 } else { 0 };
             assert!(tokio::time::Instant::now() < until, "the policy {} is not obeyed", self.name);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
