@@ -263,7 +263,7 @@ fn replayed() -> Option<Case> {
 #[test]
 fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
     let number = |name: &str| variable(name).and_then(|n| n.parse::<usize>().ok());
-    let seed = number("WINDLASS_LOST_SEED").unwrap_or(6) as u64;
+    let seed = number("WINDLASS_LOST_SEED").unwrap_or(1) as u64;
     let replayed = replayed();
     let most = if replayed.is_some() { 1 } else { number("WINDLASS_LOST_MOST").unwrap_or(MOST) };
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -293,9 +293,11 @@ fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide
     assert!(failures.is_empty(), "{} of {most} cases:\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// Losses that harm what serves, or that nothing fills again, each shrunk.
-const NOT_MENDED: [&str; 7] = [
-    // A finished plan of a node that cannot be read counts as one that rolls the node, for good.
+/// Losses that once harmed what serves, or that nothing filled again, each shrunk.
+const ONCE_FAILED: [&str; 8] = [
+    // A repair went on to the revisions that nodes held although what last completed was wanted again.
+    "RolledBack 4 db/plan.recipe,db/plan.tasks.2.state,db/rollout.targetHash another",
+    // A finished plan of a node that could not be read counted as one that rolls the node, for good.
     "ScaleIn 4 db-1/plan.tasks.1.state same",
     "RolledBack 10 db-1/plan.startedAt another",
     "Template 7 db-2/plan.tasks.2.id same",
@@ -308,9 +310,8 @@ const NOT_MENDED: [&str; 7] = [
 ];
 
 #[test]
-#[ignore = "the operator does not get over these losses yet: cargo test --test simulated losses_that_once -- --ignored"]
 fn losses_that_once_failed_are_got_over() {
-    for name in NOT_MENDED {
+    for name in ONCE_FAILED {
         let (_, ended) = played(&Case::of(name).expect("a case as it is printed"));
         assert_eq!(ended, Ok(()), "{name}");
     }

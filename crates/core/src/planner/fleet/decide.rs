@@ -69,11 +69,12 @@ fn decide_with_active_plan(
         RolloutTarget::Revision(target) => target != goal,
         // While the desired target is rejected, a repair is not superseded.
         RolloutTarget::Own if facts.rejected.is_some() => false,
-        // Before the first completion, only the nodes show whether another revision is desired.
-        RolloutTarget::Own if facts.last_completed.is_none() => {
-            nodes_at_other_revision(facts, goal).next().is_some()
+        // What last completed may be desired again while nodes hold what was rejected before; and before the first
+        // completion, only the nodes show whether another revision is desired.
+        RolloutTarget::Own => {
+            let differs = facts.last_completed.as_ref().is_some_and(|completed| completed != goal);
+            differs || nodes_at_other_revision(facts, goal).next().is_some()
         }
-        RolloutTarget::Own => facts.last_completed != *goal,
     };
     if moved && facts.invalid.is_none() {
         return FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded));

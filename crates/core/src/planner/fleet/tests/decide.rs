@@ -245,6 +245,11 @@ fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
             FleetDecision::Keep,
         ),
         (
+            "what last completed is wanted again, and a node holds what was rejected before",
+            other_operator(fleet(2)).but(1, |c| c.granted("v2").seen()),
+            supersedes("v1", Cause::Superseded),
+        ),
+        (
             "nothing ever completed, and the nodes hold what is wanted",
             other_operator(fleet(2)).never_completed(),
             FleetDecision::Keep,
