@@ -7,11 +7,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::FleetScope;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
-use crate::api::names::place_of;
+use crate::api::names::{place_of, pod_name};
 use crate::api::{AtHook, NodeName, NodePhase, RawPlan, Reason, RemovalId, RolloutHash, SetName, TaskId};
-use crate::cluster::Kind;
+use crate::cluster::live_pods::is_ready;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
+use crate::cluster::{Key, Kind};
 use crate::planner::fleet::{ChildFacts, SidecarFacts};
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 
@@ -84,13 +85,21 @@ impl FleetScope {
             ready_since,
             available: ready_since.is_some() && self.is_long_enough(ready_since),
             // A status may have lost the time.
-            ever_ready: status.first_ready_at.is_some() || ready_since.is_some(),
+            ever_ready: status.first_ready_at.is_some()
+                || ready_since.is_some()
+                || self.pod_ready_since(node).is_some(),
             failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
             unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),
             sidecar: sidecar_facts(node),
         })
+    }
+
+    /// Since when the node's pod is Ready, as far as is known.
+    pub(super) fn pod_ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+        let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)))?;
+        pod.ready.as_ref().filter(|_| is_ready(&pod)).and_then(|condition| condition.since)
     }
 
     /// When a plan of the fleet last ended: the latest time that is not in the future. After a clock was set back,
@@ -117,7 +126,9 @@ impl FleetScope {
             },
             // A plan that cannot be parsed may be any plan, unless it is over. The node's executor fails it at its next
             // reconcile.
-            Some(Err(_)) => ReadPlan { rolling: raw.is_some_and(|raw| !raw.is_over()), ..ReadPlan::default() },
+            Some(Err(_)) => {
+                ReadPlan { rolling: raw.is_some_and(|raw| !raw.is_over()), ..ReadPlan::default() }
+            }
             None => ReadPlan::default(),
         };
         self.memory.plans.put(uid, (version.clone(), read.clone()));

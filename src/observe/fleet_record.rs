@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 use super::FleetScope;
 use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
@@ -38,8 +40,10 @@ impl FleetScope {
             self.set_status(status);
         }
         // `serving` below depends on the rollout.
-        let found =
-            || self.lost_promotion().or_else(|| self.not_yet_retiring()).or_else(|| self.lost_rollout());
+        let found = || {
+            let stage = || self.not_yet_retiring().or_else(|| self.already_retiring());
+            self.lost_promotion().or_else(stage).or_else(|| self.lost_rollout())
+        };
         if let Some(rollout) = found() {
             let status = NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() };
             self.rollout_target = rollout_target_of(&status);
@@ -131,6 +135,16 @@ impl FleetScope {
         let stage =
             if is_past { Stage::Promoting } else { stage_before_return(&plan, strategy.first_stage()) };
         Some(Rollout { stage, ..rollout.clone() })
+    }
+
+    /// The rollout with its stage corrected, if that was lost after traffic had moved: the patch that writes Retiring
+    /// also records the new set as the active one, and its target as completed.
+    fn already_retiring(&self) -> Option<Rollout> {
+        let status = &self.fleet.status;
+        let rollout = status.rollout.as_ref().filter(|r| r.stage != Stage::Retiring)?;
+        let has_moved = rollout.entrant().is_some_and(|entrant| status.active_set() == Some(entrant))
+            && status.last_completed_rollout_hash == rollout.target_hash;
+        has_moved.then(|| Rollout { stage: Stage::Retiring, ..rollout.clone() })
     }
 
     fn says_promoting(&self) -> bool {
@@ -274,12 +288,17 @@ impl FleetScope {
     /// True if a node has been available, which completes a first creation: Ready for `minReadySeconds`. Only a node
     /// that is Ready now shows for how long it has been.
     fn was_available(&self, node: &ObservedNode) -> bool {
-        self.has_served(node) && self.is_long_enough(self.ready_since(node))
+        self.has_served(node) && self.is_long_enough(self.served_since(node))
     }
 
     /// True if a node was ever Ready. Its status may have lost the time.
     fn has_served(&self, node: &ObservedNode) -> bool {
-        node.status.first_ready_at.is_some() || self.ready_since(node).is_some()
+        node.status.first_ready_at.is_some() || self.served_since(node).is_some()
+    }
+
+    /// Since when a node is Ready, by its status, or by its pod if the status says nothing.
+    fn served_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+        self.ready_since(node).or_else(|| self.pod_ready_since(node))
     }
 
     /// The build ID under which a set was created: one that the set's name confirms, or a kept revision with a hash
