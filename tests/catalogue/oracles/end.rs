@@ -77,7 +77,10 @@ fn is_released(fleet: &Value) -> bool {
     let asked = [&spec["deletionPolicy"], &spec["template"]["spec"]["volumeClaimRetention"]];
     let said = [&status["deletionPolicy"], &status["volumeClaimRetention"]];
     // A status at rest is not written only to say what is the default.
-    asked.iter().zip(said).all(|(asked, said)| asked.is_null() || (**asked == "Retain") == (*said == "Retain"))
+    asked
+        .iter()
+        .zip(said)
+        .all(|(asked, said)| asked.is_null() || (**asked == "Retain") == (*said == "Retain"))
 }
 
 fn are_nodes_well<'a>(mut nodes: impl Iterator<Item = &'a Value>, replicas: i64) -> bool {
