@@ -127,6 +127,20 @@ impl LivePods {
     }
 }
 
+impl LivePod {
+    /// A pod as the cache has it.
+    #[must_use]
+    pub fn heard(pod: &ObservedPod) -> Self {
+        Self {
+            name: pod.meta.name.clone(),
+            uid: pod.meta.uid.clone(),
+            version: pod.meta.version(),
+            ready: is_ready(pod),
+            since: pod.ready.as_ref().and_then(|condition| condition.since),
+        }
+    }
+}
+
 /// True if a pod is Ready and is not being deleted.
 #[must_use]
 pub fn is_ready(pod: &ObservedPod) -> bool {

@@ -8,8 +8,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
-use super::live_pods::is_ready;
-use super::observed::{Meta, ObservedPod};
+use super::observed::Meta;
 use super::raw::{Parts, Sent};
 use super::{ClusterError, Kind};
 
@@ -172,18 +171,6 @@ impl LivePod {
             version: meta.version(),
             ready: says_ready && !meta.terminating,
             since: condition.and_then(|c| serde_json::from_value(c["lastTransitionTime"].clone()).ok()),
-        }
-    }
-
-    /// The same of a cached pod.
-    #[must_use]
-    pub fn heard(pod: &ObservedPod) -> Self {
-        Self {
-            name: pod.meta.name.clone(),
-            uid: pod.meta.uid.clone(),
-            version: pod.meta.version(),
-            ready: is_ready(pod),
-            since: pod.ready.as_ref().and_then(|condition| condition.since),
         }
     }
 }
