@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 42] = [
+const KEPT: [(&str, &str); 43] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -163,6 +163,10 @@ const KEPT: [(&str, &str); 42] = [
     (
         "hooks-blue-green/image/2 F11-delete-fleet-service 37 seed=1",
         "a Service that was deleted while hooks followed a promotion was made anew for the set that had served before",
+    ),
+    (
+        "hooks/peers/3 F6-413 37 seed=1",
+        "the catalogue took a plan that followed a failed one, with hooks of its own, for one that sent requests twice",
     ),
 ];
 

@@ -105,10 +105,14 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
 }
 
 /// Whatever is killed, lost or late: one rollout sends each request with one task, and runs one Job. A retry of a
-/// rejected one is another rollout. Not checked if the target changes, or a plan or a status is damaged.
+/// rejected one is another rollout, and a plan that failed, as with a request that is too large, is followed by another
+/// with the same hooks. Not checked if the target changes, or a plan or a status is damaged.
 fn hooks(evidence: &mut Evidence<'_>) {
     let scenario = &evidence.world.scenario;
-    let is_another = |f: &Fault| matches!(f, Fault::Person(_) | Fault::Ill(_) | Fault::Platform(..));
+    let is_another = |f: &Fault| {
+        let by_others = matches!(f, Fault::Person(_) | Fault::Ill(_) | Fault::Platform(..));
+        by_others || matches!(f, Fault::Answer(Failure::TooLarge, _))
+    };
     if scenario.job.is_none() || evidence.strikes(is_another) {
         return;
     }
