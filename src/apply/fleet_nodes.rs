@@ -9,7 +9,7 @@ use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
 use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
-use crate::observe::node_scope::{claim_names, goes_with};
+use crate::observe::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
@@ -167,7 +167,7 @@ impl FleetScope {
             return Ok(owns(&claim.meta.name));
         }
         let set = self.view.stateful_sets.get(&node.meta.key());
-        if !claim_names(node).is_empty() && set.is_some_and(|set| set.deletes_claims) {
+        if set.is_some_and(|set| deletes_claims(&set, node)) {
             return Ok(Some(format!(
                 "node {name} is not removed as long as its StatefulSet deletes its claims: its \
                  persistentVolumeClaimRetentionPolicy is not Retain"

@@ -7,11 +7,12 @@
 //! as long as it would take to read that many pods again at a bounded rate ([`LivePods::stands`]), and newer watch
 //! events about a pod take precedence over it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::many::{OnFailure, each};
-use crate::api::GrantedBy;
+use crate::api::{GrantedBy, NodeName};
 use crate::cluster::live_pods::LivePods;
 use crate::cluster::observed::ObservedPod;
 use crate::cluster::{ClusterError, Key, LivePod};
@@ -45,18 +46,19 @@ impl FleetScope {
         if !broken.is_empty() {
             // A broken node moves whatever the others do, so only its own pod counts.
             let live = self.live_pods(&facts.children).await?;
-            let comes_up = |c: &&ChildFacts| {
-                let Some(grant) = broken.iter().find(|grant| grant.name == c.name) else { return false };
+            let children: BTreeMap<&NodeName, &ChildFacts> =
+                facts.children.iter().map(|c| (&c.name, c)).collect();
+            let comes_up = |grant: &Grant| {
+                let Some(child) = children.get(&grant.name) else { return false };
                 // A node that was never ready has no Ready pod: its status is lost.
-                let served = grant.clause == Clause::NeverReady && c.sidecar.is_none();
-                self.has_come_up(&live, c) || (served && self.has_ready_pod(&live, c))
+                let served = grant.clause == Clause::NeverReady && child.sidecar.is_none();
+                self.has_come_up(&live, child) || (served && self.has_ready_pod(&live, child))
             };
-            let came_up: Vec<&str> =
-                facts.children.iter().filter(comes_up).map(|c| c.name.as_str()).collect();
-            broken.retain(|grant| !came_up.contains(&grant.name.as_str()));
-            differs = (!came_up.is_empty()).then(|| look_again_at(&came_up));
+            let (held, go): (Vec<Grant>, Vec<Grant>) = broken.into_iter().partition(comes_up);
+            let held: Vec<&str> = held.iter().map(|grant| grant.name.as_str()).collect();
+            differs = (!held.is_empty()).then(|| look_again_at(&held));
+            self.grant_all(go, by).await?;
         }
-        self.grant_all(broken, by).await?;
         if resting.is_empty() {
             return Ok(differs);
         }

@@ -20,7 +20,7 @@ use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, Obse
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
-use crate::observe::node_scope::{Belongs, belongs, belongs_by_name, claim_names};
+use crate::observe::node_scope::{Belongs, belongs, belongs_by_name, claim_names, deletes_claims};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 
@@ -340,9 +340,8 @@ async fn apply_to_set(
     }
     let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
     let replicas = i64::from(!spec.suspend);
-    let claims_go = |set: &ObservedStatefulSet| set.deletes_claims && !claim_names(node).is_empty();
     // A StatefulSet that deletes claims when it is scaled down is not scaled down.
-    if set.replicas != replicas && (replicas > 0 || !claims_go(set)) {
+    if set.replicas != replicas && (replicas > 0 || !deletes_claims(set, node)) {
         ops.push(PatchOp::set("/spec/replicas", json!(replicas)));
     }
     if set.update_strategy != "OnDelete" {
@@ -358,7 +357,7 @@ async fn apply_to_set(
         ops.extend(retention_ops(set));
     }
     if ops.is_empty() {
-        return Ok(claims_go(set).then(|| deletes_claims(&set.meta.name)));
+        return Ok(deletes_claims(set, node).then(|| claims_would_go(&set.meta.name)));
     }
     // Admission may change the template with this write, and with it the revision.
     if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
@@ -375,10 +374,10 @@ async fn apply_to_set(
     } else if is_due {
         scope.memory.put_back.put(&set.meta.uid, monotonic());
     }
-    Ok(claims_go(&written).then(|| deletes_claims(&set.meta.name)))
+    Ok(deletes_claims(&written, node).then(|| claims_would_go(&set.meta.name)))
 }
 
-fn deletes_claims(set: &str) -> String {
+fn claims_would_go(set: &str) -> String {
     format!(
         "volumeClaimTemplates: StatefulSet {set} deletes its PersistentVolumeClaims, and setting its \
          persistentVolumeClaimRetentionPolicy to Retain has no effect: exempt the StatefulSets of Windlass from the \

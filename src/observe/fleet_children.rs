@@ -84,10 +84,7 @@ impl FleetScope {
             ready: ready_since.is_some(),
             ready_since,
             available: ready_since.is_some() && self.is_long_enough(ready_since),
-            // A status may have lost the time.
-            ever_ready: status.first_ready_at.is_some()
-                || ready_since.is_some()
-                || self.pod_ready_since(node).is_some(),
+            ever_ready: self.has_served(node),
             failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
             unreachable: unreachable.map(|c| c.message.clone()),
@@ -96,8 +93,18 @@ impl FleetScope {
         })
     }
 
+    /// True if a node was ever Ready. Its status may have lost the time.
+    pub(super) fn has_served(&self, node: &ObservedNode) -> bool {
+        node.status.first_ready_at.is_some() || self.served_since(node).is_some()
+    }
+
+    /// Since when a node is Ready, by its status, or by its pod if the status says nothing.
+    pub(super) fn served_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+        self.ready_since(node).or_else(|| self.pod_ready_since(node))
+    }
+
     /// Since when the node's pod is Ready, as far as is known.
-    pub(super) fn pod_ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
+    fn pod_ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
         let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)))?;
         pod.ready.as_ref().filter(|_| is_ready(&pod)).and_then(|condition| condition.since)
     }

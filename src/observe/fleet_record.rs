@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-
 use super::FleetScope;
 use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
@@ -221,9 +219,7 @@ impl FleetScope {
             }
             // Under InPlace nothing else shows what ran before: updated nodes already run the target.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
-            Some(r) if !r.entrant_set.is_empty() && *set == *r.incumbent_set => {
-                self.run_by(status, set, is_other)
-            }
+            Some(r) if gives_way(r, set) => self.run_by(status, set, is_other),
             Some(_) => None,
             None => self.run_by(status, set, is_other),
         };
@@ -272,9 +268,8 @@ impl FleetScope {
         }
         // During the first creation of a fleet the status has a requested hash and names the first set as active. If
         // not, or if another set is to take over, it was lost.
-        let is_left = |r: &Rollout| !r.entrant_set.is_empty() && *set == *r.incumbent_set;
         let lost = is_other
-            || status.rollout.as_ref().is_some_and(is_left)
+            || status.rollout.as_ref().is_some_and(|rollout| gives_way(rollout, set))
             || status.active_set.is_empty()
             || status.requested_rollout_hash.is_empty()
             || *set != SetName::FIRST;
@@ -289,16 +284,6 @@ impl FleetScope {
     /// that is Ready now shows for how long it has been.
     fn was_available(&self, node: &ObservedNode) -> bool {
         self.has_served(node) && self.is_long_enough(self.served_since(node))
-    }
-
-    /// True if a node was ever Ready. Its status may have lost the time.
-    fn has_served(&self, node: &ObservedNode) -> bool {
-        node.status.first_ready_at.is_some() || self.served_since(node).is_some()
-    }
-
-    /// Since when a node is Ready, by its status, or by its pod if the status says nothing.
-    fn served_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
-        self.ready_since(node).or_else(|| self.pod_ready_since(node))
     }
 
     /// The build ID under which a set was created: one that the set's name confirms, or a kept revision with a hash
@@ -322,4 +307,9 @@ impl FleetScope {
         let ids = [status.active_build_id(), self.spec.build_id()];
         ids.into_iter().flatten().find(was_made_under)
     }
+}
+
+/// True if another set is to take over from this one.
+fn gives_way(rollout: &Rollout, set: &SetName) -> bool {
+    rollout.entrant().is_some() && *set == *rollout.incumbent_set
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::FleetScope;
-use super::node_scope::{claim_names, goes_with};
+use super::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
 use crate::cluster::Kind;
@@ -88,7 +88,7 @@ impl FleetScope {
         let sets = self.view.stateful_sets.group(&self.fleet.meta.namespace, DELETES_CLAIMS);
         let is_of_fleet = |set: &Arc<ObservedStatefulSet>| {
             let node = self.view.nodes.get(&set.meta.key());
-            node.is_some_and(|node| self.owns(&node.meta) && !claim_names(&node).is_empty())
+            node.is_some_and(|node| self.owns(&node.meta) && deletes_claims(set, &node))
         };
         retains && sets.iter().any(is_of_fleet)
     }

@@ -369,6 +369,12 @@ pub fn goes_with(claim: &Meta, node: &Meta) -> bool {
     claim.owners.iter().any(|owner| owner.uid == node.uid || by_name(owner))
 }
 
+/// True if a node has claims, and its StatefulSet deletes them when it is deleted or scaled down.
+#[must_use]
+pub fn deletes_claims(set: &ObservedStatefulSet, node: &ObservedNode) -> bool {
+    set.deletes_claims && !claim_names(node).is_empty()
+}
+
 /// Identifies a node and its desired state: its UID, the generation of its spec, and the restart that applies to it.
 #[must_use]
 pub fn decided_on(node: &ObservedNode) -> (String, i64, Option<RestartTime>) {
