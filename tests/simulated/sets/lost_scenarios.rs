@@ -5,9 +5,21 @@ use serde_json::{Value, json};
 use super::lost_subsets::FLEET;
 use super::world::{NODE, World, blue_green, condition, fleet, is_up_to_date, text, with_sidecar};
 
-/// The state of a fleet, or of a node without one, when its statuses lose fields.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scenario {
+macro_rules! scenarios {
+    ($($name:ident),+ $(,)?) => {
+        /// The state of a fleet, or of a node without one, when its statuses lose fields.
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Scenario {
+            $($name),+
+        }
+
+        use Scenario::{$($name),+};
+
+        pub const ALL: [Scenario; [$(stringify!($name)),+].len()] = [$($name),+];
+    };
+}
+
+scenarios! {
     Create,
     Rest,
     RestOfSet,
@@ -31,37 +43,6 @@ pub enum Scenario {
     LoneRestart,
     LoneMarkReady,
 }
-
-use Scenario::{
-    Aborted, AbortedSet, BlueGreen, Create, HardFork, Image, Immediately, LoneCreate, LoneMarkReady,
-    LoneRest, LoneRestart, LoneUpdate, Manual, MarkReady, Rest, RestOfSet, Restart, RolledBack, ScaleIn,
-    ScaleOut, Superseded, Template,
-};
-
-pub const ALL: [Scenario; 22] = [
-    Create,
-    Rest,
-    RestOfSet,
-    Image,
-    Template,
-    Restart,
-    Superseded,
-    Aborted,
-    RolledBack,
-    ScaleOut,
-    ScaleIn,
-    MarkReady,
-    BlueGreen,
-    Manual,
-    Immediately,
-    AbortedSet,
-    HardFork,
-    LoneCreate,
-    LoneRest,
-    LoneUpdate,
-    LoneRestart,
-    LoneMarkReady,
-];
 
 /// A requested restart.
 const LATER: &str = "2099-01-01T00:00:00Z";
