@@ -193,13 +193,17 @@ impl NodeScope {
     }
 
     /// The revision of the pod, if the node's status says nothing, as after its loss, and the pod says that it was created
-    /// for the template that the StatefulSet has. Its revision may be an earlier one, and without a record a pod that
-    /// serves would be replaced, with those of all nodes whose status was lost.
+    /// for the template that the StatefulSet has. Its revision is an earlier one, and without a record a pod that serves
+    /// would be replaced, with those of all nodes whose status was lost. Nothing follows for a pod at the update revision:
+    /// if somebody edited the template of a new node, that is theirs, and the pod repeats what the template says.
     fn revision_without_status(&self, set: &ObservedStatefulSet) -> Option<String> {
         let pod = self.pod().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid))?;
         let made_for = pod.made_for()?;
         let is_same = set.made_for.as_deref().is_some_and(|of_set| of_set.hash == made_for.hash);
-        pod.meta.label("controller-revision-hash").filter(|_| is_same).map(str::to_owned)
+        let revision = pod.meta.label("controller-revision-hash")?;
+        let is_earlier =
+            set.is_observed() && !set.update_revision.is_empty() && revision != set.update_revision;
+        (is_same && is_earlier).then(|| revision.to_owned())
     }
 
     /// What the StatefulSet's template is; `None` if that requires a request to the API server first.

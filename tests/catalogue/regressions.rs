@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 43] = [
+const KEPT: [(&str, &str); 46] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -167,6 +167,18 @@ const KEPT: [(&str, &str); 43] = [
     (
         "hooks/peers/3 F6-413 37 seed=1",
         "the catalogue took a plan that followed a failed one, with hooks of its own, for one that sent requests twice",
+    ),
+    (
+        "blue-green/create/7 F11-edit-set 16 seed=1",
+        "a pod of a template that somebody edited as its node was new counted as what was granted, and stayed",
+    ),
+    (
+        "hooks-blue-green/peers/2 F7-back 7 seed=1",
+        "nodes of a set that was given up as it was created never left: a hook waited for the address of a pod that never was",
+    ),
+    (
+        "blue-green/template/7 F9-back 88 seed=1",
+        "the catalogue took nodes that were kept and asked to leave once more, as a clock was set back, for too many writes",
     ),
 ];
 

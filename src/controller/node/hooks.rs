@@ -148,12 +148,26 @@ impl Node<'_> {
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
             }
+            Some(HookPoint::BeforeRemove) if self.never_ran() => {
+                skip = Some("no pod of this node ever ran".to_owned());
+            }
             _ => {}
         }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
         let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.spec().cloned(), &objects, values);
         Some(HookScope { about: About::Point(point), skip, hold, ..scope })
+    }
+
+    /// True if nothing of this node was ever made, as of a set that was given up as it was created. There is nobody to
+    /// take leave of, and `{{podIP}}` would be waited for without end.
+    fn never_ran(&self) -> bool {
+        let status = &self.stored.status;
+        let is_recorded = status.stateful_set.is_some()
+            || status.running().is_some()
+            || !status.pod_uid.is_empty()
+            || status.first_ready_at.is_some();
+        !is_recorded && self.scope.set().is_none() && self.scope.pod().is_none()
     }
 
     /// What becomes of a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix of a

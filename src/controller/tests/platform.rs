@@ -190,6 +190,25 @@ async fn a_pod_of_an_earlier_revision_stays_though_the_status_that_knew_it_is_lo
     assert_eq!((&status["spentGrantID"], &status["podTemplateHash"]), (&json!("0123456789-2"), &hash));
 }
 
+/// A template that a person edits keeps Windlass's annotations, so a pod that was created from it has them as well.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_template_that_somebody_edited_goes_though_its_node_has_no_status_yet() {
+    let mut stage = Stage::running(&template("v1")).await;
+    stage.change(SET, "db-0", &json!({"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}}));
+    stage.remove(Kind::Pod, "db-0-0");
+    stage.play();
+    let pod = stage.pod_uid();
+    stage.change_node(&json!({"status": null}));
+    stage.restart();
+    stage.node_settles().await;
+    stage.pass(60).await;
+    stage.rests().await;
+    assert_ne!(stage.pod_uid(), pod);
+    let by = |object: Value| object["metadata"]["annotations"]["by"].clone();
+    assert_eq!(by(stage.get(Kind::Pod, "db-0-0")), Value::Null);
+    assert_eq!(by(stage.get(SET, "db-0")["spec"]["template"].clone()), Value::Null);
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stays_whatever_moves() {
     let mut stage = Stage::running(&template("v1")).await;
