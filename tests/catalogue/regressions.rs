@@ -177,8 +177,8 @@ const KEPT: [(&str, &str); 46] = [
         "nodes of a set that was given up as it was created never left: a hook waited for the address of a pod that never was",
     ),
     (
-        "blue-green/template/7 F9-back 88 seed=1",
-        "the catalogue took nodes that were kept and asked to leave once more, as a clock was set back, for too many writes",
+        "hooks-blue-green/peers/2 F9-back 48 seed=1",
+        "nodes that were asked to leave were kept and asked once more as a clock was set back, and their hook ran twice",
     ),
 ];
 

@@ -67,9 +67,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
         if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
     // Actions of people and illnesses of nodes cost writes of their own.
     if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
-        // A clock that is set back begins a delay anew: nodes that were asked to leave are kept, and asked once more.
-        let again = u32::from(evidence.strikes(|f| matches!(f, Fault::Jump(seconds) if *seconds < 0)));
-        let factor = evidence.point.strikes.len().max(1) as u32 * (FACTOR + again);
+        let factor = evidence.point.strikes.len().max(1) as u32 * FACTOR;
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();
             if *count > clean * factor + SLACK + tries {

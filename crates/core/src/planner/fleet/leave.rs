@@ -71,7 +71,10 @@ pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -
 #[must_use]
 pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let active = facts.children.iter().filter(|_| !facts.active_set_goes());
-    let lives = |set: &&super::SetFacts| set.retiring.as_ref().is_none_or(|r| facts.removal_of(r) > now);
+    // A time in the future was written before the clock was set back, and says nothing about the delay.
+    let lives = |set: &&super::SetFacts| {
+        set.retiring.as_ref().is_none_or(|r| r.since <= now && facts.removal_of(r) > now)
+    };
     let others = facts.sets.values().filter(lives).flat_map(|set| &set.children);
     let stays = |c: &&ChildFacts| c.asked_to_leave && !c.surplus && !c.terminating;
     active.chain(others).filter(stays).map(|c| c.name.clone()).collect()

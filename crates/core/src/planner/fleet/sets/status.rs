@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::super::SetFacts;
 use super::super::decision::Strategy;
 use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
@@ -122,9 +123,13 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     let entrant = status.rollout.as_ref().and_then(Rollout::entrant);
     let enters = |set: &str| entrant.as_ref().is_some_and(|entrant| *entrant == *set);
     status.retiring.retain(|set| facts.set != *set.set && !enters(&set.set) && exists(&set.set));
-    // A time in the future was written before the clock was set back; the set would stay longer by that much.
-    for set in &mut status.retiring {
-        set.since = set.since.min(now);
+    // A time in the future was written before the clock was set back; the set would stay longer by that much. If its
+    // nodes were asked to leave, its delay is over: what was done before they leave is not done a second time.
+    for set in status.retiring.iter_mut().filter(|set| set.since > now) {
+        let leaves = |set: &SetFacts| set.children.iter().any(|child| child.asked_to_leave);
+        let delay = facts.removal_of(set) - set.since;
+        let is_over = facts.sets.get(set.set.as_str()).is_some_and(leaves);
+        set.since = if is_over { now - delay } else { now };
     }
     // After a failed plan nobody knows the purpose of each set: nothing is added until a user requests something. The
     // same holds while nobody knows which set serves.

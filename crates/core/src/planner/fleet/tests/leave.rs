@@ -181,6 +181,8 @@ fn who_is_wanted_again_is_kept() {
     assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
     assert_eq!(kept(&with_set(Some(retiring(now()))), now()), ["db-0"], "its time has not come");
     assert_eq!(kept(&with_set(Some(retiring(now()))), later(30)), Vec::<NodeName>::new());
+    let ahead = Some(retiring(later(3600)));
+    assert_eq!(kept(&with_set(ahead), now()), Vec::<NodeName>::new(), "the clock was set back");
 }
 
 #[test]

@@ -481,6 +481,24 @@ fn a_clock_that_is_set_back_keeps_no_set_alive() {
     assert_eq!(status.retiring[0].since, now(), "time that passes does not move it");
 }
 
+/// Otherwise they would be kept, and what comes before they leave would be done a second time.
+#[test]
+fn a_clock_that_is_set_back_keeps_no_nodes_that_were_asked_to_leave() {
+    let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
+    facts.retire_delay_seconds = 30;
+    let mut status = at_rest(&facts);
+    status.active_set = "v2".to_owned();
+    set_status::refresh_retiring(&mut status, &facts, later(3600));
+    let before = status.clone();
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(facts.removal_of(&status.retiring[0]), later(30), "nobody was asked yet");
+    status = before;
+    let set = status.retiring[0].set.clone();
+    facts.sets.get_mut(set.as_str()).unwrap().children[0].asked_to_leave = true;
+    set_status::refresh_retiring(&mut status, &facts, now());
+    assert_eq!(facts.removal_of(&status.retiring[0]), now());
+}
+
 #[test]
 fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
     let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
