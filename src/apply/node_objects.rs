@@ -360,8 +360,8 @@ async fn apply_to_set(
         return Ok(deletes_claims(set, node).then(|| claims_would_go(&set.meta.name)));
     }
     // Admission may change the template with this write, and with it the revision.
-    if matches!(template, Some(Template::At(_))) && set.is_observed() && !set.update_revision.is_empty() {
-        scope.memory.learn_revision(&set.meta.uid, &set.update_revision);
+    if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Some(Template::At(_)))) {
+        scope.memory.learn_revision(&set.meta.uid, revision);
     }
     let answer =
         scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;

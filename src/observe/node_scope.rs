@@ -201,8 +201,7 @@ impl NodeScope {
         let made_for = pod.made_for()?;
         let is_same = set.made_for.as_deref().is_some_and(|of_set| of_set.hash == made_for.hash);
         let revision = pod.meta.label("controller-revision-hash")?;
-        let is_earlier =
-            set.is_observed() && !set.update_revision.is_empty() && revision != set.update_revision;
+        let is_earlier = set.revision_of_now().is_some_and(|of_now| revision != of_now);
         (is_same && is_earlier).then(|| revision.to_owned())
     }
 

@@ -131,6 +131,12 @@ impl ObservedStatefulSet {
     pub fn is_observed(&self) -> bool {
         self.observed_generation == self.meta.generation
     }
+
+    /// The revision of the template that the StatefulSet has now; `None` until its controller has observed that.
+    #[must_use]
+    pub fn revision_of_now(&self) -> Option<&str> {
+        Some(self.update_revision.as_str()).filter(|revision| self.is_observed() && !revision.is_empty())
+    }
 }
 
 /// A Service.
