@@ -90,8 +90,9 @@ impl FleetScope {
     }
 
     /// The pods that still run or terminate although their nodes, of this set, were removed by scaling down. A pod
-    /// counts only if it is terminating or will be: its StatefulSet is terminating or still has an owner. If a person
-    /// removed the StatefulSet's owner reference, nothing removes the pod.
+    /// counts only if it is terminating or will be: its StatefulSet is terminating, still has an owner, or is gone
+    /// before the garbage collector has come to the pod. If a person removed the StatefulSet's owner reference, or
+    /// deleted the StatefulSet and left its pod, nothing removes the pod.
     #[must_use]
     pub fn shutting_down(&self, set: &SetName, replicas: i32) -> Vec<String> {
         let meta = &self.fleet.meta;
@@ -104,9 +105,11 @@ impl FleetScope {
         };
         let goes = |pod: &Meta| {
             let Some(key) = left(pod) else { return false };
-            let of_set = self.view.stateful_sets.get(&key);
-            pod.terminating
-                || of_set.is_some_and(|set| set.meta.controller().is_some() || set.meta.terminating)
+            let owner_goes = || match self.view.stateful_sets.get(&key) {
+                Some(set) => set.meta.controller().is_some() || set.meta.terminating,
+                None => pod.controller().is_some(),
+            };
+            pod.terminating || owner_goes()
         };
         let pods = self.view.pods.group(&meta.namespace, &meta.name);
         let going = pods.iter().filter(|pod| goes(&pod.meta));
