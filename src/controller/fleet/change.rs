@@ -65,8 +65,10 @@ impl Fleet<'_> {
             FleetDecision::Start(start) => (None, Some(start)),
             FleetDecision::Supersede(start) => (Some((Ending::Superseded, "NewTarget")), Some(start)),
             FleetDecision::CompleteAndStart(start) => (Some((Ending::Complete, "")), Some(start)),
-            FleetDecision::RollBack(start) => (Some((Ending::RolledBack, why_back(facts))), Some(start)),
-            FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts))), None),
+            FleetDecision::RollBack(start) => {
+                (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), Some(start))
+            }
+            FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), None),
             FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
             FleetDecision::Abort => (Some((Ending::Aborted, Reason::AbortRequested.as_str())), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
@@ -331,9 +333,16 @@ fn back_again(facts: &FleetFacts) -> String {
         .unwrap_or_default()
 }
 
+/// True if a hook of the rollout with this plan has failed, and that rolls it back.
+fn is_rolled_back_by_hook(facts: &FleetFacts, plan: &Plan) -> bool {
+    let target = RolloutHash::recorded_or_lost(plan.target_hash.as_str());
+    hooks::rolls_back(facts, &RolloutTarget::Revision(target))
+}
+
 /// The history reason of a rollback.
-fn why_back(facts: &FleetFacts) -> &'static str {
-    if hooks::rolls_back(facts) { Reason::HookFailed.as_str() } else { Reason::Stalled.as_str() }
+fn why_back(facts: &FleetFacts, plan: Option<&Plan>) -> &'static str {
+    let by_hook = plan.is_some_and(|plan| is_rolled_back_by_hook(facts, plan));
+    if by_hook { Reason::HookFailed.as_str() } else { Reason::Stalled.as_str() }
 }
 
 fn started(plan: &Plan, start: &Start) -> Event {
@@ -375,7 +384,7 @@ fn ended(
             Some(Event::warning(Reason::RolloutAborted, &old.id, note))
         }
         (Ending::RolledBack, _) => {
-            let by_hook = hooks::failure(facts).filter(|_| hooks::rolls_back(facts));
+            let by_hook = hooks::failure(facts).filter(|_| is_rolled_back_by_hook(facts, old));
             let what = if by_hook.is_some() { "failed at a hook" } else { "stalled" };
             let stalled = || status.rollout.as_ref().map(why_stalled).unwrap_or_default();
             let why = by_hook.unwrap_or_else(stalled);

@@ -93,7 +93,7 @@ fn decide_with_active_plan(
         };
         return FleetDecision::Supersede(start);
     }
-    if ((stalled && facts.on_stall == crate::api::OnStall::Rollback) || rolls_back(facts))
+    if ((stalled && facts.on_stall == crate::api::OnStall::Rollback) || rolls_back(facts, rollout_target))
         && facts.rejected.is_none()
         && let Some(current) = &facts.last_completed
         && *current != *plan.target_hash

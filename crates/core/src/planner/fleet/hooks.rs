@@ -116,11 +116,20 @@ pub fn with_ways_out(failure: &str, object: &str) -> String {
     )
 }
 
-/// True if a hook has failed whose failure rolls the rollout back, and the fleet is not paused.
+/// True if a hook has failed whose failure rolls the rollout back, and the fleet is not paused. The hook of a node that
+/// was not granted the target failed on the way to another one, and says nothing about this one.
 #[must_use]
-pub fn rolls_back(facts: &FleetFacts) -> bool {
+pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
+    let is_of_this = |hook: &CurrentHook<'_>| {
+        let Some(node) = hook.node else { return true };
+        let others = facts.sets.values().flat_map(|set| &set.children);
+        let child = facts.children.iter().chain(others).find(|child| child.name == *node);
+        child.is_some_and(|child| facts.is_granted(child, rollout_target))
+    };
     !facts.paused
-        && failures(facts).any(|hook| facts.rolling_back.contains(&hook.at.hook) && hook.at.point.is_some())
+        && failures(facts).any(|hook| {
+            facts.rolling_back.contains(&hook.at.hook) && hook.at.point.is_some() && is_of_this(&hook)
+        })
 }
 
 /// What the hooks of a fleet wait for, in a sentence, if there are any: the failure and the pending approvals or, if

@@ -1,7 +1,7 @@
 //! Decides what happens to a rollout that creates a set of nodes when the target changes. The table is in
 //! `docs/strategy-blue-green.md`.
 
-use super::super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
+use super::super::decision::{Cause, FleetDecision, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
 use super::super::idle::{decide_without_plan, rollout_to};
@@ -34,10 +34,9 @@ pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> 
     if plan.is_none_or(|plan| !facts.is_retried(&plan.id)) {
         return FleetDecision::Keep;
     }
-    let (rollout_target, target) = (RolloutTarget::Revision(rollout.target.clone()), rollout.target.clone());
     FleetDecision::Resume(Start {
-        rollout_target,
-        target,
+        rollout_target: rollout.rollout_target(),
+        target: rollout.target.clone(),
         cause: Cause::RetryRequested,
         strategy: rollout.strategy,
     })
@@ -76,7 +75,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
-    if rolls_back(facts) && facts.rejected.is_none() {
+    if rolls_back(facts, &rollout.rollout_target()) && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
     // A new target counts only if this promotion is stuck at a failed hook.
@@ -108,7 +107,8 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
     if let Some(decision) = elsewhere(facts, rollout) {
         return decision;
     }
-    let back = (stalled && facts.on_stall == OnStall::Rollback) || rolls_back(facts);
+    let back =
+        (stalled && facts.on_stall == OnStall::Rollback) || rolls_back(facts, &rollout.rollout_target());
     if back && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }

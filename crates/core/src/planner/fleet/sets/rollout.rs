@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::super::child::{ChildFacts, Conflict};
-use super::super::decision::Strategy;
+use super::super::decision::{RolloutTarget, Strategy};
 use crate::api::ids::field;
 use crate::api::{BuildId, NodeDeploymentStatus, RetiringSet, RolloutHash, SetName, Stage};
 
@@ -52,6 +52,12 @@ pub struct SetRollout {
 }
 
 impl SetRollout {
+    /// The target that its nodes were granted.
+    #[must_use]
+    pub fn rollout_target(&self) -> RolloutTarget {
+        RolloutTarget::Revision(self.target.clone())
+    }
+
     /// The rollout in a status, if it is one that creates a set.
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {

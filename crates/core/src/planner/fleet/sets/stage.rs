@@ -1,6 +1,6 @@
 //! The stage, the summary and the score of a rollout that creates a set.
 
-use super::super::decision::{RolloutTarget, Strategy};
+use super::super::decision::Strategy;
 use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
@@ -77,7 +77,7 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
     let view = facts.as_set(&rollout.entrant);
     let caught_up = view.wanted().filter(|c| c.is_caught_up()).count();
     let halted = facts.children.iter().filter(|c| has_halted(c, rollout)).count();
-    progress::score(&view, &RolloutTarget::Revision(rollout.target.clone())) + (caught_up + halted) as i32
+    progress::score(&view, &rollout.rollout_target()) + (caught_up + halted) as i32
 }
 
 /// The number of nodes of the old set that are left; 1 if only their StatefulSets or pods are.
