@@ -8,12 +8,15 @@ use super::FleetScope;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
 use crate::api::names::{place_of, pod_name};
-use crate::api::{AtHook, NodeName, NodePhase, RawPlan, Reason, RemovalId, RolloutHash, SetName, TaskId};
+use crate::api::{
+    AtHook, GrantId, HookPoint, NodeName, NodePhase, RawPlan, Reason, RemovalId, RolloutHash, SetName, TaskId,
+};
 use crate::cluster::live_pods::is_ready;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::{ChildFacts, SidecarFacts};
+use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 
 impl FleetScope {
@@ -59,11 +62,13 @@ impl FleetScope {
             conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == Reason::Unreachable);
         let read = self.read_plan(node);
         let removal_id = spec.ok().and_then(|spec| spec.removal_id());
+        let spent = status.spent_grant_id();
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
             asked_to_leave: removal_id.is_some(),
             leaves_by_plan: read.leaves,
+            took_leave: read.took_leave,
             awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
@@ -72,8 +77,12 @@ impl FleetScope {
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
             granted: spec.ok().and_then(|spec| spec.granted()),
-            grant_id: spec.ok().and_then(|s| s.grant_id()),
-            spent_id: status.spent_grant_id(),
+            grant_id: GrantId::in_force(
+                spec.ok().and_then(|s| s.grant_id()),
+                spent.as_ref(),
+                meta.generation,
+            ),
+            spent_id: spent,
             restart: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
             running: status.running(),
             running_image: status.current_image.clone(),
@@ -128,6 +137,7 @@ impl FleetScope {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
+                took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
             },

@@ -9,7 +9,7 @@ use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
-use crate::api::{MadeFor, PodTemplateHash, RestartTime, StatefulNodeSpec};
+use crate::api::{GrantId, MadeFor, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{
@@ -140,11 +140,16 @@ impl NodeScope {
             PodFacts { made_for: facts.made_for.map(said_by), ..facts }
         });
         let spec = node.spec.as_ref();
+        let spent = status.spent_grant_id();
         NodeFacts {
             wanted,
             granted_hash: spec.ok().and_then(|s| s.granted()),
-            grant_id: spec.ok().and_then(|s| s.grant_id()),
-            spent_grant_id: status.spent_grant_id(),
+            grant_id: GrantId::in_force(
+                spec.ok().and_then(|s| s.grant_id()),
+                spent.as_ref(),
+                node.meta.generation,
+            ),
+            spent_grant_id: spent,
             set: set_fact,
             // The pod of something else's StatefulSet, or of an earlier node of this name, says nothing about this
             // node. If the StatefulSet was lost, the pod is the node's if the status recorded it as such.
@@ -173,7 +178,9 @@ impl NodeScope {
         let mut unwritten = self.memory.revisions.get(&set.meta.uid).unwrap_or_default();
         unwritten.retain(|revision| !known_revisions.contains(revision));
         known_revisions.extend(unwritten);
-        if node.status.stateful_set.is_none() && node.status.running().is_none() {
+        // Before its first plan is over, a new node has as little of a status as one that has lost it.
+        let is_being_made = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
+        if node.status.stateful_set.is_none() && node.status.running().is_none() && !is_being_made {
             known_revisions.extend(self.revision_without_status(set));
         }
         LiveStatefulSet {

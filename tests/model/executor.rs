@@ -119,6 +119,8 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
         problem: (!ready).then_some(problem),
         cannot_run: stuck && !node.terminating,
+        main_cannot_run: stuck && !node.terminating,
+        never_started: false,
     };
     let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
     NodeFacts {

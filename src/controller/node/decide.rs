@@ -11,7 +11,7 @@ use crate::apply::{Admission, node_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::engine::{self, Plan, TaskState};
-use crate::planner::node::decide::{is_rolling, removal};
+use crate::planner::node::decide::{is_rolling, removal, removal_of};
 use crate::planner::node::{NodeDecision, NodeFacts, decide};
 
 /// The decision about a node.
@@ -110,6 +110,10 @@ impl Node<'_> {
     ) -> Result<Action, ReconcileError> {
         let followed = plan.as_mut().is_some_and(|plan| self.follow_fleet(plan));
         let (skipped, Checked { facts, mut invalid, ask_again }) = self.check(plan.as_mut()).await?;
+        // Whatever is in the way of what the spec says, a node that leaves goes on leaving.
+        if plan.as_ref().is_some_and(|plan| removal_of(plan).is_some()) {
+            invalid = None;
+        }
         let decision =
             if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
         if moves_to_unchecked_template(&facts, &decision)

@@ -40,11 +40,13 @@ impl Node<'_> {
         } else if is_rolling(recipe) && self.moves(plan) {
             // A node that was never Ready is being created: there is no earlier pod to move from. Its pod may run
             // nevertheless.
-            let begun = plan.map_or(self.now, |plan| plan.started_at);
-            let was_ready = status.first_ready_at.is_some_and(|at| at < begun);
             let has = |point| {
                 plan.is_some_and(|p| p.tasks.iter().any(|t| is_of_list(t) && point_of(t) == Some(point)))
             };
+            // What a plan began with counts more than the times: the clock may have been set back, or the status may
+            // have lost them.
+            let was_ready = has(HookPoint::AfterNode)
+                || status.first_ready_at.is_some_and(|at| plan.is_none_or(|plan| at < plan.started_at));
             let ran = plan.is_none() && !status.pod_uid.is_empty();
             if was_ready || ran || has(HookPoint::BeforeNode) {
                 points.push(HookPoint::BeforeNode);
@@ -159,22 +161,24 @@ impl Node<'_> {
         Some(HookScope { about: About::Point(point), skip, hold, ..scope })
     }
 
-    /// True if nothing of this node was ever made, as of a set that was given up as it was created. There is nobody to
-    /// take leave of, and `{{podIP}}` would be waited for without end.
+    /// True if the main container of this node was never started: its set was given up as it was created, its names
+    /// are taken, its image could not be pulled, or there was no room for its pod. There is nobody to take leave of, and
+    /// `{{podIP}}` would be waited for without end.
     fn never_ran(&self) -> bool {
         let status = &self.stored.status;
-        let is_recorded = status.stateful_set.is_some()
-            || status.running().is_some()
+        let is_recorded = status.running().is_some()
             || !status.pod_uid.is_empty()
-            || status.first_ready_at.is_some();
-        !is_recorded && self.scope.set().is_none() && self.scope.pod().is_none()
+            || status.first_ready_at.is_some()
+            || status.history.iter().any(|entry| !entry.from_hash.is_empty());
+        let facts = self.scope.facts(&self.stored);
+        !is_recorded && facts.pod.is_none_or(|pod| pod.never_started)
     }
 
     /// What becomes of a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix of a
     /// broken node is not blocked.
     fn before_node(&self) -> BeforeNode {
         let facts = self.scope.facts(&self.stored);
-        if !facts.pod_runs() {
+        if !facts.main_container_runs() {
             return BeforeNode::Skip("the main container of its pod does not run".to_owned());
         }
         match self.scope.replacement() {

@@ -4,12 +4,12 @@ use chrono::TimeDelta;
 
 use super::change::StatusChange;
 use super::context::Node;
-use crate::api::{Ending, HistoryEntry, Reason};
+use crate::api::{Ending, HistoryEntry, HookPoint, Reason};
 use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
-use crate::engine::{self, Plan, PlanId, PlanSeed, PlanState, TaskState};
+use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
-use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, target};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, owes_after_node, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
 
 /// The first backoff before a failed plan is retried, in seconds. It doubles with each attempt.
@@ -58,9 +58,8 @@ impl Node<'_> {
                 (next, 0)
             }
         };
-        let before = plan.as_ref().map(|plan| plan.id.clone());
         if let Some(recipe) = recipe {
-            let plan = self.new_plan(recipe, facts, attempt, before.as_ref())?;
+            let plan = self.new_plan(recipe, facts, attempt, plan.as_ref())?;
             return Ok(start(plan, entries));
         }
         let ended = plan.map(|mut old| {
@@ -78,7 +77,7 @@ impl Node<'_> {
         recipe: &str,
     ) -> Result<StatusChange, ReconcileError> {
         let entry = self.entry(old, Ending::Superseded, reason);
-        let next = self.new_plan(recipe, &self.facts(), 0, Some(&old.id))?;
+        let next = self.new_plan(recipe, &self.facts(), 0, Some(old))?;
         Ok(start(next, vec![entry]))
     }
 
@@ -112,17 +111,22 @@ impl Node<'_> {
         recipe: &str,
         facts: &NodeFacts,
         attempt: u32,
-        before: Option<&PlanId>,
+        before: Option<&Plan>,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        let mut plan = self.wanted_hooks(&recipe.name, None).in_recipe(recipe).plan(PlanSeed {
+        let mut hooks = self.wanted_hooks(&recipe.name, None);
+        let owes = before.is_some_and(owes_after_node);
+        if owes && is_rolling(&recipe.name) && !hooks.points.contains(&HookPoint::AfterNode) {
+            hooks.points.push(HookPoint::AfterNode);
+        }
+        let mut plan = hooks.in_recipe(recipe).plan(PlanSeed {
             uid: &self.stored.meta.uid,
             target_hash: target(facts),
             now: self.now,
             attempt,
-            disambiguator: before.map_or("", PlanId::as_str),
+            disambiguator: before.map_or("", |plan| plan.id.as_str()),
         });
-        for_removal(&mut plan, facts.removal_id.as_ref());
+        for_removal(&mut plan, facts.removal_id.as_ref(), owes);
         Ok(plan)
     }
 

@@ -14,13 +14,15 @@ use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
 use crate::observe::restart::effective_restart;
+use crate::planner::node::decide::removal_of;
 use crate::planner::node::status::{StatusInput, status};
 
 impl<'a> Applied<'a> {
     pub(super) async fn report(self) -> Result<Next, Box<Failed<'a>>> {
         let Self { node, change, error } = self;
         let StatusChange { plan, entries, invalid, is_progress, events, of_fleet, next } = change;
-        let after = node.compute(plan.as_ref(), &entries, invalid.as_deref());
+        let generation = node.stored.meta.generation;
+        let after = node.compute(generation, plan.as_ref(), &entries, invalid.as_deref());
         let urgency = match plan.as_ref().filter(|_| is_progress) {
             Some(plan) => node.urgency(plan, &after),
             None => Urgency::Now,
@@ -52,7 +54,8 @@ impl Failed<'_> {
             let undecided = matches!(error, ReconcileError::Observe(_) | ReconcileError::Check(_));
             let invalid = node.denial(&error).filter(|_| undecided);
             let plan = node.stored_plan().ok().flatten();
-            let after = node.compute(plan.as_ref(), &[], invalid.as_deref());
+            let after =
+                node.compute(node.decided_generation(plan.as_ref()), plan.as_ref(), &[], invalid.as_deref());
             node.write(&after, plan.as_ref(), invalid.as_deref(), Urgency::Now).await?;
         }
         Err(error)
@@ -79,8 +82,17 @@ impl Node<'_> {
         Urgency::Progress(plan.current_task().map_or("", |task| &task.message))
     }
 
+    /// The generation that a failed reconcile reports as observed. A node that is down, was asked to leave and has no plan
+    /// for that is deleted, since it cannot have one; so the generation that asks is observed with its plan.
+    fn decided_generation(&self, plan: Option<&Plan>) -> i64 {
+        let is_asked = self.stored.spec.as_ref().is_ok_and(|spec| spec.removal_id().is_some());
+        let leaves = plan.is_some_and(|plan| removal_of(plan).is_some());
+        if is_asked && !leaves { self.status().observed_generation } else { self.stored.meta.generation }
+    }
+
     fn compute(
         &self,
+        generation: i64,
         plan: Option<&Plan>,
         entries: &[HistoryEntry],
         invalid: Option<&str>,
@@ -95,7 +107,7 @@ impl Node<'_> {
         let restarted_at = effective_restart(&self.stored);
         let input = StatusInput {
             previous: &previous,
-            generation: self.stored.meta.generation,
+            generation,
             plan,
             raw_plan: self.status().plan.as_ref(),
             sidecar: &answer,

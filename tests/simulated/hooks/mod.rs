@@ -3,12 +3,14 @@
 
 mod back;
 mod failure;
+mod owed;
 pub mod peers;
 mod points;
 mod promotion;
 mod standing;
 mod steps;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::sets::world::{NODE, World, condition, fleet, is_up_to_date, play, text, to_text};

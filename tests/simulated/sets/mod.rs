@@ -19,6 +19,7 @@ mod lost_watch;
 mod many;
 mod no_longer;
 mod past_return;
+mod put_back;
 mod random;
 mod retained;
 mod supersede;

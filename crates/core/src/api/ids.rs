@@ -113,6 +113,23 @@ impl GrantId {
         Self(format!("{by}-{generation}").into())
     }
 
+    /// The generation of the node when it was issued; `None` if the ID was not issued by Windlass.
+    fn generation(&self) -> Option<i64> {
+        self.0.rsplit_once('-').and_then(|(_, generation)| generation.parse().ok())
+    }
+
+    /// The grant that counts for a node of this generation whose spec has `granted`: an earlier grant than the last spent
+    /// one was spent as well, so that the spent one counts. Somebody has put an earlier spec back. A spent grant that no
+    /// grant of this node can be is one of an earlier node of this name, whose status was put back.
+    #[must_use]
+    pub fn in_force(granted: Option<Self>, spent: Option<&Self>, generation: i64) -> Option<Self> {
+        let at = |id: Option<&Self>| id.and_then(Self::generation);
+        match (at(granted.as_ref()), at(spent)) {
+            (Some(issued), Some(last)) if issued < last && last < generation => spent.cloned(),
+            _ => granted,
+        }
+    }
+
     /// True if an abort issued it.
     #[must_use]
     pub fn is_by_abort(&self) -> bool {
@@ -187,5 +204,24 @@ impl PodTemplateHash {
     #[must_use]
     pub fn assumed_under(&self, restart: &RestartTime) -> Self {
         Self(format!("{self} restarted {restart}").into())
+    }
+}
+
+#[test]
+fn a_grant_that_was_spent_before_the_last_one_is_not_in_force_again() {
+    let id = |text: &str| GrantId::recorded(text);
+    let table = [
+        ("2222222222-7", "1111111111-5", 8, "2222222222-7", "a new one"),
+        ("1111111111-5", "1111111111-5", 6, "1111111111-5", "the spent one"),
+        ("1111111111-5", "2222222222-7", 9, "2222222222-7", "an earlier one, put back"),
+        ("abort-5", "2222222222-7", 9, "2222222222-7", "an abort's, put back"),
+        ("1111111111-1", "2222222222-7", 2, "1111111111-1", "the status is that of an earlier node"),
+        ("mine", "2222222222-7", 9, "mine", "a person's"),
+        ("1111111111-5", "", 9, "1111111111-5", "nothing was spent, or that is lost"),
+        ("", "2222222222-7", 9, "", "none"),
+    ];
+    for (granted, spent, generation, wanted, what) in table {
+        let found = GrantId::in_force(id(granted), id(spent).as_ref(), generation);
+        assert_eq!(found, id(wanted), "{what}");
     }
 }

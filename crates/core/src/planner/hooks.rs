@@ -167,9 +167,10 @@ pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
 #[must_use]
 pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     let params = |params: &Value| params.as_object().cloned().unwrap_or_default();
-    // `removalID` is added when the plan is created.
+    // These are added when the plan is created.
     let bare = |mut params: Map<String, Value>| {
         params.remove("removalID");
+        params.remove("afterNode");
         params
     };
     step.type_ == task.type_ && bare(step.params.clone()) == bare(params(&task.params))
@@ -194,6 +195,13 @@ pub fn is_of_list(task: &TaskRecord) -> bool {
 #[must_use]
 pub fn is_left_at(plan: &Plan, point: HookPoint) -> bool {
     plan.tasks.iter().any(|task| !task.state.is_over() && is_of_list(task) && point_of(task) == Some(point))
+}
+
+/// True if a plan has begun a hook at this point, or has it behind it.
+#[must_use]
+pub fn has_begun_at(plan: &Plan, point: HookPoint) -> bool {
+    let has_begun = |task: &&TaskRecord| task.state != TaskState::Pending || task.attempts > 0;
+    plan.tasks.iter().filter(has_begun).any(|task| is_of_list(task) && point_of(task) == Some(point))
 }
 
 /// The step that a fleet's plan carries out, or stops after: an index into `inPlace.steps`. `None` if its current task

@@ -20,6 +20,8 @@ pub struct ChildFacts {
     pub asked_to_leave: bool,
     /// True if it has an active plan RemoveNode.
     pub leaves_by_plan: bool,
+    /// True if its plan RemoveNode has begun a hook at BeforeRemove. That hook does not run twice.
+    pub took_leave: bool,
     /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
     pub awaits_removal: bool,
     /// True if its spec cannot be read, so that its controller does nothing.
@@ -100,6 +102,7 @@ impl ChildFacts {
             terminating: false,
             asked_to_leave: false,
             leaves_by_plan: false,
+            took_leave: false,
             awaits_removal: false,
             unreadable: false,
             status_outdated: true,

@@ -75,7 +75,12 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let lives = |set: &&super::SetFacts| {
         set.retiring.as_ref().is_none_or(|r| r.since <= now && facts.removal_of(r) > now)
     };
-    let others = facts.sets.values().filter(lives).flat_map(|set| &set.children);
+    // A clock that is set back begins a part of the delay anew. A node that has begun to take leave goes on: what comes
+    // before it leaves is not done twice.
+    let others = facts.sets.values().filter(lives).flat_map(|set| {
+        let leaves = |c: &&ChildFacts| set.retiring.is_none() || !c.took_leave;
+        set.children.iter().filter(leaves)
+    });
     let stays = |c: &&ChildFacts| c.asked_to_leave && !c.surplus && !c.terminating;
     active.chain(others).filter(stays).map(|c| c.name.clone()).collect()
 }

@@ -3,8 +3,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::facts::{NodeFacts, StatefulSetFact};
-use crate::api::{PodTemplateHash, Reason, RemovalId, TaskType};
+use crate::api::{HookPoint, PodTemplateHash, Reason, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
+use crate::planner::hooks::is_left_at;
 
 /// The recipes of nodes.
 pub mod recipes {
@@ -42,12 +43,31 @@ pub fn awaited_removal(plan: &Plan) -> Option<&str> {
     removal_of(plan).filter(|_| waits)
 }
 
-/// Sets the `removalID` of a plan RemoveNode.
-pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>) {
+/// Sets the params of a plan RemoveNode: its `removalID`, and whether the plan that it follows owes hooks at AfterNode.
+pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) {
     let removal_id = removal_id.map_or("", RemovalId::as_str);
     for task in plan.tasks.iter_mut().filter(|task| TaskType::AwaitRemoval.is(task)) {
         task.params = serde_json::json!({"removalID": removal_id});
+        if owes {
+            task.params[AFTER_NODE] = true.into();
+        }
     }
+}
+
+/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at AfterNode
+/// were not done.
+const AFTER_NODE: &str = "afterNode";
+
+/// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at AfterNode. What came before the
+/// pod's replacement waits for them, so the plan that follows runs them.
+#[must_use]
+pub fn owes_after_node(plan: &Plan) -> bool {
+    let is_replaced = || plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
+    let removal = plan.tasks.iter().find(|task| TaskType::AwaitRemoval.is(task));
+    removal.map_or_else(
+        || is_replaced() && is_left_at(plan, HookPoint::AfterNode),
+        |task| task.params[AFTER_NODE] == true,
+    )
 }
 
 /// The plan of a node that waits only for its deletion, as it is stored in a status.
@@ -130,9 +150,10 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     let active = plan.filter(|p| p.is_active());
     let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
     let Some(wish) = &facts.removal_id else {
-        leaves?;
+        let leaves = leaves?;
         // An update that was interrupted when the node was asked to leave continues.
-        let unfinished = facts.wants_roll() || (!facts.is_converged() && !facts.is_spent());
+        let unfinished =
+            facts.wants_roll() || (!facts.is_converged() && !facts.is_spent()) || owes_after_node(leaves);
         return Some(NodeDecision::Supersede {
             reason: "Kept",
             next: unfinished.then(|| roll_recipe(facts)),

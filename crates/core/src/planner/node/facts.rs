@@ -78,6 +78,10 @@ pub struct PodFacts {
     pub problem: Option<Problem>,
     /// True if the problem cannot resolve itself soon: image pull, crash loop, unschedulable.
     pub cannot_run: bool,
+    /// True if it is the main container that has this problem, or the whole pod.
+    pub main_cannot_run: bool,
+    /// True if its main container was never started: its image was not pulled, or the pod was not scheduled.
+    pub never_started: bool,
 }
 
 /// What a node runs, as it was observed.
@@ -263,8 +267,14 @@ impl NodeFacts {
         self.staying_pod().is_some_and(|p| p.ready && (seen || self.was_observed_on(p)))
     }
 
-    /// True if its main container runs now. A container in a crash loop is running for a moment at every try, but does
-    /// not count.
+    /// True if its main container runs now, whatever the other containers of its pod do. In a crash loop it is running
+    /// for a moment at every try, but does not count.
+    #[must_use]
+    pub fn main_container_runs(&self) -> bool {
+        self.staying_pod().is_some_and(|p| p.running && !p.main_cannot_run)
+    }
+
+    /// True if its main container runs now, and no container of its pod is in a crash loop or cannot be started.
     #[must_use]
     pub fn pod_runs(&self) -> bool {
         self.staying_pod().is_some_and(|p| p.running && !p.cannot_run)

@@ -6,7 +6,7 @@ use super::facts::PodFacts;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, Reason};
 use crate::engine::sentence::cut;
-use crate::observed::ObservedPod;
+use crate::observed::{ContainerState, ObservedPod};
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that go away by themselves.
@@ -82,6 +82,10 @@ pub fn pod_facts(
     let state = pod.container(&main_name);
     let found = problem_of(pod, before, now);
     let cannot_run = found.as_ref().is_some_and(|found| found.lasting);
+    let of_main = |found: &Found| found.container.is_empty() || found.container == main_name;
+    let main_cannot_run =
+        found.as_ref().is_some_and(|found| found.lasting && of_main(found)) || state.is_some_and(crashes);
+    let started = |s: &ContainerState| s.has_image || s.running || s.ended || s.restarts > 0;
     PodFacts {
         uid: pod.meta.uid.clone(),
         revision: pod.revision.clone(),
@@ -102,7 +106,14 @@ pub fn pod_facts(
             container,
         }),
         cannot_run,
+        main_cannot_run,
+        never_started: !state.is_some_and(started),
     }
+}
+
+/// True if a container waits to be started again after it crashed. It may not be the one whose problem is reported.
+fn crashes(container: &ContainerState) -> bool {
+    container.waiting.as_ref().is_some_and(|(reason, _)| !PASSING.contains(&reason.as_str()))
 }
 
 /// Since when a node does not serve, by the problem in its status, whatever its reason was and whichever pod it was

@@ -178,11 +178,19 @@ fn who_is_wanted_again_is_kept() {
         let set = SetFacts { children: vec![node(0).leaving()], retiring, ..SetFacts::default() };
         FleetFacts { sets: [("a".into(), set)].into(), retire_delay_seconds: 30, ..fleet(1) }
     };
+    let taking_leave = |mut facts: FleetFacts| {
+        let set = facts.sets.values_mut().next().unwrap();
+        set.children[0].took_leave = true;
+        facts
+    };
     assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
     assert_eq!(kept(&with_set(Some(retiring(now()))), now()), ["db-0"], "its time has not come");
     assert_eq!(kept(&with_set(Some(retiring(now()))), later(30)), Vec::<NodeName>::new());
     let ahead = Some(retiring(later(3600)));
     assert_eq!(kept(&with_set(ahead), now()), Vec::<NodeName>::new(), "the clock was set back");
+    let again = taking_leave(with_set(Some(retiring(now()))));
+    assert_eq!(kept(&again, now()), Vec::<NodeName>::new(), "the clock was set back by less than the delay");
+    assert_eq!(kept(&taking_leave(with_set(None)), now()), ["db-0"], "it is to serve all the same");
 }
 
 #[test]

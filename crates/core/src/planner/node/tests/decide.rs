@@ -205,7 +205,7 @@ fn asked(facts: NodeFacts) -> NodeFacts {
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
     plan.tasks[0].type_ = TaskType::AwaitRemoval.as_str().to_owned();
-    for_removal(&mut plan, Some(&wish.into()));
+    for_removal(&mut plan, Some(&wish.into()), false);
     plan
 }
 
@@ -226,6 +226,16 @@ fn a_node_that_is_asked_to_leave_does_that_before_all_else_and_goes_on_when_it_i
         ("it is suspended", NodeFacts { suspended: true, ..asked(node()) }, wish(), Keep),
         ("it is leaving", asked(node()), wish(), Keep),
         ("it is leaving, and wants another", asked(node().granted("v2")), wish(), Keep),
+        (
+            "it was leaving, and its hooks at AfterNode are owed",
+            node(),
+            Some({
+                let mut plan = removal_for("remove-3");
+                for_removal(&mut plan, Some(&"remove-3".into()), true);
+                plan
+            }),
+            kept(Some(recipes::RESTART_NODE)),
+        ),
         (
             "it was leaving for a wish that was taken back",
             asked(node()),

@@ -1,0 +1,148 @@
+//! What comes after a node's pod was replaced is done, whatever became of the plan that replaced it. What comes before a
+//! pod goes is done for every pod whose main container runs, and only for those.
+
+use super::*;
+
+/// A fleet of two that runs `db:1`, and whose node `db-1` has a new pod that does not become Ready.
+async fn replaced(w: &World, hooks: Value) {
+    w.serve(in_place(2, json!({}), hooks)).await;
+    w.steer("db-1-0", "unready").await;
+    w.image("db:2").await;
+    w.until("its pod is replaced", |_| {
+        let plan = w.node_plan("db-1");
+        w.images().contains(&"db-1-0 db:2".to_owned())
+            && tasks(&plan).iter().any(|task| task == "mark-ready=Running")
+    })
+    .await;
+}
+
+async fn becomes_ready(w: &World, pod: &str) {
+    w.merge(("v1", "ConfigMap"), &format!("steer-{pod}"), &json!({"data": {pod: "ready"}})).await;
+}
+
+#[test]
+fn a_plan_that_follows_an_edit_has_the_hooks_that_its_predecessor_owes() {
+    play(|w| async move {
+        replaced(&w, json!([person("look", "AfterNode")])).await;
+        let before = w.node_plan("db-1");
+        let edited =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "db:9"}]}}}});
+        w.merge(("apps/v1", "StatefulSet"), "db-1", &edited).await;
+        w.until("another plan follows", |_| w.node_plan("db-1")["id"] != before["id"]).await;
+        becomes_ready(&w, "db-1-0").await;
+        let plan = w.until_node_at("db-1", "look", "Running").await;
+        w.approve(text(task(&plan, "look"), "id")).await;
+        w.until("the other has its turn", |_| w.images().contains(&"db-0-0 db:2".to_owned())).await;
+    });
+}
+
+#[test]
+fn a_node_that_was_asked_to_leave_and_stays_has_the_hooks_that_it_is_owed() {
+    play(|w| async move {
+        replaced(&w, json!([person("look", "AfterNode"), person("decommission", "BeforeRemove")])).await;
+        w.change(json!({"replicas": 1})).await;
+        w.until_node_at("db-1", "decommission", "Running").await;
+        becomes_ready(&w, "db-1-0").await;
+        w.rest(5).await;
+        w.change(json!({"replicas": 2})).await;
+        let plan = w.until_node_at("db-1", "look", "Running").await;
+        w.rest(60).await;
+        assert!(w.images().contains(&"db-0-0 db:1".to_owned()), "the wave waits for it: {:?}", w.images());
+        w.approve(text(task(&plan, "look"), "id")).await;
+        w.until("the other has its turn", |_| w.images().contains(&"db-0-0 db:2".to_owned())).await;
+    });
+}
+
+#[test]
+fn what_comes_after_a_node_is_done_although_its_status_is_from_the_future() {
+    play(|w| async move {
+        w.serve(in_place(1, json!({}), json!([person("look", "AfterNode")]))).await;
+        let ahead = (w.cluster.clock().now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+        let patch = json!({"status": {"firstReadyAt": ahead}});
+        w.api(NODE).patch_status("db-0", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        w.image("db:2").await;
+        let plan = w.until_node_at("db-0", "look", "Running").await;
+        w.approve(text(task(&plan, "look"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_node_whose_other_container_crashes_is_taken_leave_of() {
+    play(|w| async move {
+        let mut fleet = in_place(2, json!({}), json!([person("drain", "BeforeNode")]));
+        let containers =
+            |shipper: &str| json!([{"name": "main", "image": "db:0"}, {"name": "shipper", "image": shipper}]);
+        fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["containers"] = containers("shipper:1");
+        w.serve(fleet).await;
+        let ship = |image: &str| json!({"template": {"spec": {"podTemplate": {"spec": {"containers": containers(image)}}}}});
+        w.change(ship("shipper:crash")).await;
+        let plan = w.until_node_at("db-1", "drain", "Running").await;
+        w.approve(text(task(&plan, "drain"), "id")).await;
+        w.until("its shipper crashes", |s| s["rollout"]["nodes"]["failed"] == 1).await;
+        w.change(ship("shipper:2")).await;
+        w.until_node_at("db-1", "drain", "Running").await;
+    });
+}
+
+#[test]
+fn a_node_whose_names_are_taken_leaves() {
+    play(|w| async move {
+        let hooks =
+            json!([{"name": "goodbye", "at": "BeforeRemove", "http": {"url": "http://{{podIP}}/leave"}}]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        let foreign = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db-2"},
+            "spec": {"replicas": 0, "serviceName": "x", "selector": {"matchLabels": {"app": "x"}},
+                "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}},
+        });
+        w.create(foreign).await;
+        w.change(json!({"replicas": 3})).await;
+        w.until("it is held", |_| condition(&w.get(NODE, "db-2")["status"], "Stalled") == "True/InvalidSpec")
+            .await;
+        w.change(json!({"replicas": 2})).await;
+        w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
+        assert!(!w.get(("apps/v1", "StatefulSet"), "db-2").is_null());
+    });
+}
+
+#[test]
+fn a_node_whose_image_was_never_pulled_leaves_at_once() {
+    play(|w| async move {
+        let hooks =
+            json!([{"name": "goodbye", "at": "BeforeRemove", "http": {"url": "http://{{podIP}}/leave"}}]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        w.steer("db-2-0", "nope").await;
+        w.change(json!({"replicas": 3})).await;
+        w.until("it cannot run", |_| w.get(NODE, "db-2")["status"]["phase"] == "Failed").await;
+        w.change(json!({"replicas": 2})).await;
+        w.rest(60).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1"], "{}", to_text(&w.node_plan("db-2")));
+        w.until("it is well", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_hook_that_fails_on_the_way_back_rolls_back_no_later_target() {
+    play(|w| async move {
+        w.serve(in_place(3, json!({}), json!([]))).await;
+        let look = |hook: Value| json!({"updateStrategy": {"hooks": [hook]}});
+        w.change(look(fails("look", "AfterNode", "Rollback"))).await;
+        w.image("db:2").await;
+        w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
+        w.until("the way back is stuck", |_| {
+            let plan = w.node_plan("db-2");
+            w.images().contains(&"db-2-0 db:1".to_owned())
+                && tasks(&plan).iter().any(|task| task == "look=Failed")
+        })
+        .await;
+        let mut passes = rest("look", "AfterNode", 1);
+        passes["onFailure"] = json!("Rollback");
+        let mut both = look(passes);
+        both["template"] = json!({"spec": {"image": "db:3"}});
+        w.change(both).await;
+        w.until("the next target is there", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3", "db-2-0 db:3"]);
+        assert_eq!(w.events("RolledBack").len(), 1);
+    });
+}

@@ -1,0 +1,127 @@
+//! Templates and specs that a person puts back, and pods that outlive their nodes.
+
+use std::collections::BTreeMap;
+
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use windlass_sim::Pace;
+
+use super::world::{NODE, World, fleet, is_up_to_date, play, text};
+
+fn in_place(replicas: i32) -> Value {
+    fleet(replicas, json!({"type": "InPlace"}))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    pod["metadata"]["deletionTimestamp"].is_null()
+        && conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn ready_pods(w: &World) -> usize {
+    w.cluster.snapshot().iter().filter(|object| object["kind"] == "Pod" && is_ready(object)).count()
+}
+
+#[test]
+fn a_pod_whose_node_was_removed_counts_in_the_wave_until_it_is_gone() {
+    play(|w| async move {
+        let mut fleet = in_place(5);
+        fleet["spec"]["minReadySeconds"] = json!(8);
+        w.serve(fleet).await;
+        // Long enough to see what is done between the deletion of the StatefulSet and that of its pod.
+        w.cluster.set_pace(Pace { collector: (5_000, 5_000), ..Pace::default() });
+        w.image("db:2").await;
+        w.until("one is updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
+        w.change(json!({"replicas": 4})).await;
+        let mut seen = false;
+        let pods = || -> BTreeMap<String, bool> {
+            let all = w.cluster.snapshot();
+            let pods = all.iter().filter(|object| object["kind"] == "Pod");
+            pods.map(|pod| (text(&pod["metadata"], "name").to_owned(), is_ready(pod))).collect()
+        };
+        w.until("it is complete", |s| {
+            let doomed = w.get(NODE, "db-4").is_null()
+                && w.get(("apps/v1", "StatefulSet"), "db-4").is_null()
+                && pods().contains_key("db-4-0");
+            if doomed {
+                seen = true;
+                let down: Vec<String> = pods()
+                    .into_iter()
+                    .filter(|(name, ready)| !ready && name != "db-4-0")
+                    .map(|(name, _)| name)
+                    .collect();
+                assert!(down.is_empty() && pods().len() == 5, "{down:?} beside db-4-0: {:?}", pods());
+            }
+            is_up_to_date(s) && !pods().contains_key("db-4-0")
+        })
+        .await;
+        assert!(seen, "the pod never outlived its StatefulSet");
+    });
+}
+
+/// A backup of the nodes is restored over the fleet: their specs, with grants that were spent long ago.
+#[test]
+fn a_grant_that_was_spent_before_the_last_one_takes_no_pod_down() {
+    play(|w| async move {
+        w.serve(in_place(4)).await;
+        w.image("db:2").await;
+        w.until("the second", is_up_to_date).await;
+        let names = w.names(NODE);
+        let saved: Vec<(String, Value)> =
+            names.iter().map(|name| (name.clone(), w.get(NODE, name)["spec"].clone())).collect();
+        w.image("db:3").await;
+        w.until("the third", |s| is_up_to_date(s) && w.images().iter().all(|image| image.ends_with("db:3")))
+            .await;
+        w.cluster.clear_audit();
+        for (name, spec) in saved {
+            w.merge(NODE, &name, &json!({"spec": spec})).await;
+        }
+        let mut least = 4;
+        w.until("it is as before", |s| {
+            least = least.min(ready_pods(&w));
+            let specs = w.names(NODE).iter().all(|name| text(&w.get(NODE, name)["spec"], "image") == "db:3");
+            specs && is_up_to_date(s) && s["readyReplicas"] == 4
+        })
+        .await;
+        assert!(least >= 3, "at most one of four may be down, {} were", 4 - least);
+    });
+}
+
+/// A person edits the template of a node that is being created, which makes a pod of the edit, and the operator writes
+/// the template back: that pod is not what was granted.
+#[test]
+fn the_pod_of_an_edit_that_was_undone_is_not_what_a_new_node_was_made_for() {
+    play(|w| async move {
+        w.steer("db-0-0", "unready").await;
+        w.create(in_place(1)).await;
+        let set = ("apps/v1", "StatefulSet");
+        while w.get(set, "db-0").is_null() {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        w.kill_operator();
+        let recorded = w.get(NODE, "db-0")["status"]["statefulSet"].clone();
+        assert!(recorded.is_null(), "the status knows the StatefulSet already: {recorded}");
+        w.rest(2).await;
+        let edited =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "db:9"}]}}}});
+        w.merge(set, "db-0", &edited).await;
+        w.rest(2).await;
+        let pods = w.api(("v1", "Pod"));
+        pods.delete("db-0-0", &DeleteParams::default().grace_period(0)).await.unwrap();
+        w.rest(2).await;
+        assert_eq!(w.images(), ["db-0-0 db:9"]);
+        w.start_operator();
+        w.until("its template is written back", |_| {
+            text(&w.get(set, "db-0")["spec"]["template"]["spec"]["containers"][0], "image") == "db:1"
+        })
+        .await;
+        w.rest(60).await;
+        let ready = json!({"data": {"db-0-0": "ready"}});
+        w.api(("v1", "ConfigMap"))
+            .patch("steer-db-0-0", &PatchParams::default(), &Patch::Merge(&ready))
+            .await
+            .unwrap();
+        w.until("it is complete", is_up_to_date).await;
+        assert_eq!(w.images(), ["db-0-0 db:1"]);
+    });
+}
