@@ -138,6 +138,8 @@ pub fn table() -> Vec<Entry> {
         Entry::new("F8-lease-late", Writes, Fault::LostLease(s(25))),
         Entry::new("F9-forward", Writes, Fault::Jump(300)),
         Entry::new("F9-back", Writes, Fault::Jump(-3600)),
+        // By less than a set lives after it has left service.
+        Entry::new("F9-slew", Writes, Fault::Jump(-3)),
         Entry::new("F9-still", Writes, Fault::Still(120)),
     ];
     table.extend(Deed::all().into_iter().map(|(name, deed)| Entry::new(name, Writes, Fault::Person(deed))));

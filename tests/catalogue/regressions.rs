@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 46] = [
+const KEPT: [(&str, &str); 48] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -179,6 +179,14 @@ const KEPT: [(&str, &str); 46] = [
     (
         "hooks-blue-green/peers/2 F9-back 48 seed=1",
         "nodes that were asked to leave were kept and asked once more as a clock was set back, and their hook ran twice",
+    ),
+    (
+        "blue-green-verbs/claims-go/2 F16-silent 19 seed=1",
+        "claims that were heard of only once a silent watch was given up were taken for a write at rest",
+    ),
+    (
+        "hooks-blue-green/image/2 F12-truncated 58 seed=1",
+        "a plan that a late write made active after its rollout was over was expected to fail",
     ),
 ];
 

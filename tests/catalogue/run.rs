@@ -25,7 +25,8 @@ use crate::world::{Running, Standing, World};
 const GLANCE: Duration = Duration::from_secs(1);
 /// How many observations without a change count as rest: more than a request may take.
 const STILL: u32 = 15;
-/// The same after a time of refusals: more than the longest back-off.
+/// The same after a time of refusals, or while a watch says nothing and has not been given up: more than the longest
+/// back-off.
 const STILL_AFTER_REFUSALS: u32 = 75;
 /// How long after the last fault everything must be well.
 const PATIENCE: Duration = Duration::from_mins(45);
@@ -137,8 +138,9 @@ fn of_platform(fault: &str, at: When) -> Option<Platform> {
     }
 }
 
-fn refuses(fault: &Fault) -> bool {
-    matches!(fault, Fault::AnswerFor(..))
+/// True if what is missing may become known long after nothing happened any more.
+fn holds_up(fault: &Fault) -> bool {
+    matches!(fault, Fault::AnswerFor(..) | Fault::Silent)
 }
 
 struct Run {
@@ -196,7 +198,7 @@ impl Run {
             retries: 0,
             may_retry,
             follower: Follower::default(),
-            patient: if faults.iter().any(refuses) { STILL_AFTER_REFUSALS } else { STILL },
+            patient: if faults.iter().any(holds_up) { STILL_AFTER_REFUSALS } else { STILL },
             ending: None,
             performed: false,
             failures: Vec::new(),

@@ -22,9 +22,13 @@ impl Words {
     pub fn by_person(&mut self, object: &str, step: Step<'_>) {
         let plan = step.after.map(|after| &after["status"]["plan"]);
         let Some(plan) = plan.filter(|plan| plan["state"] == "Active") else { return };
+        // A write that comes late makes a plan active that was over, and its rollout is gone: it is begun anew.
+        let is_over = step
+            .after
+            .is_some_and(|after| after["kind"] == "NodeDeployment" && after["status"]["rollout"].is_null());
         let id = plan["id"].as_str().unwrap_or_default();
         let first = plan["tasks"].as_array().and_then(|tasks| tasks.first());
-        if first.is_none_or(|task| task["id"] != format!("{id}-0")) {
+        if !is_over && first.is_none_or(|task| task["id"] != format!("{id}-0")) {
             self.cut_short.insert((object.to_owned(), id.to_owned()));
         }
     }

@@ -146,3 +146,37 @@ fn a_hook_that_fails_on_the_way_back_rolls_back_no_later_target() {
         assert_eq!(w.events("RolledBack").len(), 1);
     });
 }
+
+/// Reads of Jobs fail.
+struct NoJobs;
+
+impl windlass_sim::FaultPlan for NoJobs {
+    fn before(&mut self, request: &windlass_sim::RequestInfo) -> windlass_sim::Before {
+        if request.verb == "get" && request.resource == "jobs.batch" {
+            return windlass_sim::Before::Fail(windlass_sim::Failure::Internal);
+        }
+        windlass_sim::Before::Pass
+    }
+}
+
+#[test]
+fn a_node_that_is_down_is_not_deleted_before_its_plan_to_leave_can_be_made() {
+    play(|w| async move {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "prepare:slow"}]});
+        let job = json!({"template": {"backoffLimit": 0, "template": {"spec": pod}}});
+        let prepare = json!({"name": "prepare", "at": "BeforeNode", "job": job});
+        w.serve(in_place(2, json!({}), json!([prepare, person("decommission", "BeforeRemove")]))).await;
+        w.image("db:2").await;
+        w.until_node_at("db-1", "prepare", "Running").await;
+        w.steer("db-1-0", "unready").await;
+        w.until("it is down", |s| s["readyReplicas"] == 1).await;
+        w.cluster.set_faults(Box::new(NoJobs));
+        w.change(json!({"replicas": 1})).await;
+        w.rest(20).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1"]);
+        w.cluster.set_faults(Box::new(windlass_sim::NoFaults));
+        let plan = w.until_node_at("db-1", "decommission", "Running").await;
+        w.approve(text(task(&plan, "decommission"), "id")).await;
+        w.until("it is gone", |_| w.names(NODE) == ["db-0"]).await;
+    });
+}
