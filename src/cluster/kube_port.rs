@@ -138,8 +138,11 @@ impl Cluster for KubeCluster {
         let described = target.describe();
         self.check_fence(&described)?;
         let api = self.api(target.kind, &target.namespace);
+        // A node may be wanted again by the time at which a slow server carries this out. What else is deleted changes
+        // all the time and goes whatever its version.
+        let version = (target.kind == Kind::StatefulNode).then(|| target.resource_version.clone());
         let params = DeleteParams::background()
-            .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: None });
+            .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: version });
         let deleted = api.delete(&target.name, &params);
         let answer = within(&described, self.doubting(&target, deleted)).await;
         let leaving = match answer {

@@ -114,8 +114,13 @@ impl Node<'_> {
         if plan.as_ref().is_some_and(|plan| removal_of(plan).is_some()) {
             invalid = None;
         }
-        let decision =
-            if invalid.is_some() { NodeDecision::Keep } else { decide(&facts, plan.as_ref(), self.now) };
+        // What comes before a pod is replaced is in the fleet's spec.
+        let is_blind = || self.of_fleet.is_unreadable() && facts.staying_pod().is_some_and(|pod| pod.running);
+        let decision = if invalid.is_some() || is_blind() {
+            NodeDecision::Keep
+        } else {
+            decide(&facts, plan.as_ref(), self.now)
+        };
         if moves_to_unchecked_template(&facts, &decision)
             && let Admission::Refused(sentence) =
                 node_objects::verdict(&self.scope, &self.stored, &spec).await?

@@ -7,7 +7,7 @@ use crate::cluster::Kind;
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
-use crate::engine::{self, Outcome, Plan};
+use crate::engine::{self, Outcome, Plan, TaskRecord};
 use crate::hooks::Values;
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
@@ -74,7 +74,10 @@ impl Node<'_> {
     /// Brings the tasks that have not begun in line with the fleet's list of hooks, and retries a failed hook if the
     /// fleet requests it. Returns true if the plan changed.
     pub(super) fn follow_fleet(&self, plan: &mut Plan) -> bool {
-        if !plan.is_active() || (self.of_fleet.hooks().is_empty() && !has_hooks(plan)) {
+        if !plan.is_active()
+            || self.of_fleet.is_unreadable()
+            || (self.of_fleet.hooks().is_empty() && !has_hooks(plan))
+        {
             return false;
         }
         let again = engine::held_by(plan).is_some_and(|task| self.of_fleet.retries(&tried(task)));
@@ -142,7 +145,7 @@ impl Node<'_> {
         let point = plan.current_task().and_then(point_of);
         let (mut skip, mut hold) = (None, None);
         match point {
-            Some(HookPoint::BeforeNode) => match self.before_node() {
+            Some(HookPoint::BeforeNode) => match self.before_node(plan.current_task()) {
                 BeforeNode::Run => {}
                 BeforeNode::Skip(why) => skip = Some(why),
                 BeforeNode::Hold(why) => hold = Some(why),
@@ -154,6 +157,10 @@ impl Node<'_> {
                 skip = Some("no pod of this node ever ran".to_owned());
             }
             _ => {}
+        }
+        if self.of_fleet.is_unreadable() {
+            hold = Some("waiting for a version of Windlass that can read the spec of its fleet".to_owned());
+            skip = None;
         }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
@@ -175,10 +182,11 @@ impl Node<'_> {
     }
 
     /// What becomes of a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix of a
-    /// broken node is not blocked.
-    fn before_node(&self) -> BeforeNode {
+    /// broken node is not blocked. But a Job that has begun may stop that container itself.
+    fn before_node(&self, task: Option<&TaskRecord>) -> BeforeNode {
         let facts = self.scope.facts(&self.stored);
-        if !facts.main_container_runs() {
+        let has_job = task.is_some_and(|task| TaskType::RunJob.is(task) && !task.progress.is_null());
+        if !facts.main_container_runs() && !has_job {
             return BeforeNode::Skip("the main container of its pod does not run".to_owned());
         }
         match self.scope.replacement() {

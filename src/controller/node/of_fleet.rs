@@ -21,6 +21,11 @@ impl OfFleet {
         self.fleet.as_ref()?.spec.as_ref().ok()
     }
 
+    /// True if this version cannot read the fleet's spec: which hooks it has, and whether it is paused, is not known.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.fleet.as_ref().is_some_and(|fleet| fleet.spec.is_err())
+    }
+
     pub(super) fn hooks(&self) -> &[Hook] {
         self.spec().map(|spec| spec.update_strategy.hooks.as_slice()).unwrap_or_default()
     }

@@ -6,15 +6,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::HookScope;
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
 use super::trouble::{self, Trouble};
 use super::turn::{Turn, hook_task};
 use crate::api::TaskType;
+use crate::api::at_hook::{attempt_of, hook_of};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Target};
-use crate::engine::{Outcome, Plan, TaskError, TaskState};
+use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
 
 /// How often a Job is polled. Jobs are not watched: Windlass does not request the permission to watch them.
@@ -174,19 +176,46 @@ pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -
 }
 
 async fn delete_jobs_of(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
-    let is_begun = |state: TaskState| matches!(state, TaskState::Running | TaskState::Failed);
-    for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && is_begun(task.state)) {
-        let Some(hook) = record.params["hook"].as_str() else { continue };
-        for attempt in 1..=record.attempt.max(1) {
-            let name = job_name(&owner.name, hook, &record.id, attempt);
-            let Some(found) = cluster.get(Kind::Job, &owner.namespace, &name).await? else { continue };
-            let meta = Meta::read(&found);
-            if is_ours(&meta, owner, &record.id) {
-                delete(cluster, &meta).await?;
-            }
+    // The Job of a task that is Pending in the status may exist: the write that said so was lost or in conflict.
+    let may_run = |state: TaskState| !matches!(state, TaskState::Complete | TaskState::Skipped);
+    for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && may_run(task.state)) {
+        delete_jobs_of_task(cluster, owner, record).await?;
+    }
+    Ok(())
+}
+
+async fn delete_jobs_of_task(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    record: &TaskRecord,
+) -> Result<(), ClusterError> {
+    let Some(hook) = hook_of(record) else { return Ok(()) };
+    for attempt in 1..=attempt_of(record) {
+        let name = job_name(&owner.name, hook, &record.id, attempt);
+        let Some(found) = cluster.get(Kind::Job, &owner.namespace, &name).await? else { continue };
+        let meta = Meta::read(&found);
+        if is_ours(&meta, owner, &record.id) {
+            delete(cluster, &meta).await?;
         }
     }
     Ok(())
+}
+
+/// The outcome of a hook's task that does not run. If it is Skipped and is a Job's, the Job must not run in parallel to
+/// what follows.
+pub(super) async fn not_run(cx: &TaskContext<'_>, outcome: Outcome) -> Result<Outcome, TaskError> {
+    if matches!(outcome, Outcome::Skipped { .. })
+        && TaskType::RunJob.is(cx.record)
+        && let Some(scope) = cx.env.find::<HookScope>()
+    {
+        match delete_jobs_of_task(scope.cluster.as_ref(), &scope.owner, cx.record).await {
+            Err(ClusterError::Forbidden { object, message }) => {
+                warn!(task = %cx.record.id, job = object, message, "a hook's Job is not deleted");
+            }
+            answer => answer?,
+        }
+    }
+    Ok(outcome)
 }
 
 /// Why the API server did not accept a hook's Job.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use super::{About, HookParams, HookScope};
+use super::{About, HookList, HookParams, HookScope};
 use crate::api::{Hook, HookAction};
 use crate::engine::{Due, Outcome, TaskContext};
 use crate::hooks::Values;
@@ -26,6 +26,11 @@ impl<'a> Turn<'a> {
         let nothing = |why: String| Err(Outcome::Skipped { message: why });
         let name = &params.hook;
         let Some((scope, hook)) = find(cx, params) else {
+            // The hooks are not known, which does not mean that there are none.
+            let unknown = cx.env.find::<HookScope>().filter(|scope| matches!(scope.hooks, HookList::Nobodys));
+            if let Some(why) = unknown.and_then(|scope| scope.hold.clone()) {
+                return Err(Outcome::waiting(why));
+            }
             let field =
                 cx.env.find::<HookScope>().map_or("updateStrategy.hooks", |scope| scope.hooks.field());
             return nothing(format!("there is no hook {name} in {field}"));
@@ -134,7 +139,7 @@ macro_rules! hook_task {
             ) -> Result<crate::engine::Outcome, crate::engine::TaskError> {
                 match super::turn::Turn::of(cx, &self.0) {
                     Ok($turn) => $carried_out,
-                    Err(outcome) => Ok(outcome),
+                    Err(outcome) => super::job::not_run(cx, outcome).await,
                 }
             }
 

@@ -88,8 +88,7 @@ fn a_node_whose_other_container_crashes_is_taken_leave_of() {
 #[test]
 fn a_node_whose_names_are_taken_leaves() {
     play(|w| async move {
-        let hooks =
-            json!([{"name": "goodbye", "at": "BeforeRemove", "http": {"url": "http://{{podIP}}/leave"}}]);
+        let hooks = json!([person("goodbye", "BeforeRemove")]);
         w.serve(in_place(2, json!({}), hooks)).await;
         let foreign = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db-2"},
@@ -109,8 +108,7 @@ fn a_node_whose_names_are_taken_leaves() {
 #[test]
 fn a_node_whose_image_was_never_pulled_leaves_at_once() {
     play(|w| async move {
-        let hooks =
-            json!([{"name": "goodbye", "at": "BeforeRemove", "http": {"url": "http://{{podIP}}/leave"}}]);
+        let hooks = json!([person("goodbye", "BeforeRemove")]);
         w.serve(in_place(2, json!({}), hooks)).await;
         w.steer("db-2-0", "nope").await;
         w.change(json!({"replicas": 3})).await;
@@ -178,5 +176,66 @@ fn a_node_that_is_down_is_not_deleted_before_its_plan_to_leave_can_be_made() {
         let plan = w.until_node_at("db-1", "decommission", "Running").await;
         w.approve(text(task(&plan, "decommission"), "id")).await;
         w.until("it is gone", |_| w.names(NODE) == ["db-0"]).await;
+    });
+}
+
+/// A Job that never ends, by a hook.
+fn job(name: &str, at: &str) -> Value {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "prepare:nope"}]});
+    json!({"name": name, "at": at, "job": {"template": {"backoffLimit": 0, "template": {"spec": pod}}}})
+}
+
+const JOB: (&str, &str) = ("batch/v1", "Job");
+
+#[test]
+fn a_job_that_has_begun_is_waited_for_though_the_main_container_stops() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([job("drain", "BeforeNode")]))).await;
+        w.image("db:2").await;
+        w.until("the Job is made", |_| w.names(JOB).len() == 1).await;
+        w.until_node_at("db-1", "drain", "Running").await;
+        w.steer("db-1-0", "crash").await;
+        w.until("it is down", |s| s["readyReplicas"] == 1).await;
+        w.rest(60).await;
+        assert!(w.images().contains(&"db-1-0 db:1".to_owned()), "{:?}", w.images());
+        assert_eq!(w.names(JOB).len(), 1);
+        // Nobody wants it any more: then it does not go on beside what follows.
+        w.change(json!({"updateStrategy": {"hooks": []}})).await;
+        w.until("the next is made", |_| w.images().contains(&"db-1-0 db:2".to_owned())).await;
+        assert_eq!(w.names(JOB), [""; 0]);
+    });
+}
+
+/// The fleet's status cannot be written once a Job was made.
+#[derive(Default)]
+struct Contended {
+    is_made: bool,
+}
+
+impl windlass_sim::FaultPlan for Contended {
+    fn before(&mut self, request: &windlass_sim::RequestInfo) -> windlass_sim::Before {
+        self.is_made |= request.verb == "create" && request.resource == "jobs.batch" && !request.dry_run;
+        let of_fleet = request.resource.starts_with("nodedeployments") && request.subresource == "status";
+        if self.is_made && of_fleet && request.verb == "patch" {
+            return windlass_sim::Before::Fail(windlass_sim::Failure::Conflict);
+        }
+        windlass_sim::Before::Pass
+    }
+}
+
+#[test]
+fn the_job_of_a_task_that_no_status_knows_to_have_begun_ends_with_its_plan() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([job("backup", "BeforeRollout")]))).await;
+        w.cluster.set_faults(Box::new(Contended::default()));
+        w.image("db:2").await;
+        w.until("the Job is made", |_| w.names(JOB).len() == 1).await;
+        let first = w.names(JOB);
+        assert_eq!(w.status()["plan"]["tasks"][0]["state"], "Pending");
+        w.image("db:3").await;
+        w.cluster.set_faults(Box::new(windlass_sim::NoFaults));
+        w.until("the next has its own", |_| w.names(JOB).iter().any(|name| !first.contains(name))).await;
+        w.rest(5).await;
+        assert!(!w.names(JOB).contains(&first[0]), "{:?}", w.names(JOB));
     });
 }

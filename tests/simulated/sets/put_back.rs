@@ -33,26 +33,24 @@ fn a_pod_whose_node_was_removed_counts_in_the_wave_until_it_is_gone() {
         w.image("db:2").await;
         w.until("one is updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
         w.change(json!({"replicas": 4})).await;
-        let mut seen = false;
-        let pods = || -> BTreeMap<String, bool> {
+        let (mut seen, mut before) = (false, BTreeMap::new());
+        let uids = || -> BTreeMap<String, String> {
             let all = w.cluster.snapshot();
-            let pods = all.iter().filter(|object| object["kind"] == "Pod");
-            pods.map(|pod| (text(&pod["metadata"], "name").to_owned(), is_ready(pod))).collect()
+            let pods = all.iter().filter(|object| object["kind"] == "Pod").map(|pod| &pod["metadata"]);
+            pods.map(|meta| (text(meta, "name").to_owned(), text(meta, "uid").to_owned())).collect()
         };
         w.until("it is complete", |s| {
+            let pods = uids();
             let doomed = w.get(NODE, "db-4").is_null()
                 && w.get(("apps/v1", "StatefulSet"), "db-4").is_null()
-                && pods().contains_key("db-4-0");
+                && pods.contains_key("db-4-0");
             if doomed {
                 seen = true;
-                let down: Vec<String> = pods()
-                    .into_iter()
-                    .filter(|(name, ready)| !ready && name != "db-4-0")
-                    .map(|(name, _)| name)
-                    .collect();
-                assert!(down.is_empty() && pods().len() == 5, "{down:?} beside db-4-0: {:?}", pods());
+                assert_eq!(pods, before, "another was replaced while db-4-0 was about to go");
+            } else {
+                before.clone_from(&pods);
             }
-            is_up_to_date(s) && !pods().contains_key("db-4-0")
+            is_up_to_date(s) && !pods.contains_key("db-4-0")
         })
         .await;
         assert!(seen, "the pod never outlived its StatefulSet");
