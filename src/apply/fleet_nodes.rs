@@ -72,6 +72,12 @@ impl FleetScope {
         let mut spec = (*self.node_spec(child.spec_hash.as_ref()?)?).clone();
         spec.granted_hash = child.granted.clone().map(String::from).unwrap_or_default();
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
+        // From its first moment: no task may be left that asks it, and it would run past the height.
+        if spec.sidecar.is_some()
+            && let Some((height, task_id)) = self.halt_of(name)
+        {
+            (spec.halt_height, spec.halt_task_id) = (height, task_id);
+        }
         let mut own = self.own_metadata(name);
         if let Some(restart) = &child.restart {
             own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_string());

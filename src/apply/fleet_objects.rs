@@ -370,6 +370,18 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     )
 }
 
+/// A sentence if the name of the Service that the fleet should have belongs to something else, as far as is known.
+#[must_use]
+pub fn taken_service(fleet: &FleetScope) -> Option<String> {
+    fleet.spec.service.as_ref()?;
+    let meta = &fleet.fleet.meta;
+    match fleet.view.services.get(&meta.key()) {
+        Some(service) if fleet.owns(&service.meta) || service.meta.terminating => None,
+        Some(service) => Some(foreign_service(fleet, &service.meta)),
+        None => known_foreign(&fleet.memory, &meta.uid),
+    }
+}
+
 /// The sentence that says who owns the object of a name, if that was asked recently. Watches show only Windlass's own
 /// objects.
 #[must_use]

@@ -7,10 +7,10 @@ use super::FleetScope;
 use crate::api::names::{
     ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, place_of,
 };
-use crate::api::{SetName, Stage, TemplateMeta};
+use crate::api::{SetName, Stage, TaskType, TemplateMeta};
 use crate::cluster::Key;
 use crate::cluster::observed::Meta;
-use crate::planner::fleet::{ChildFacts, Strategy};
+use crate::planner::fleet::{ChildFacts, SetRollout, Strategy};
 
 impl FleetScope {
     /// Windlass's own labels and annotations for a node.
@@ -76,6 +76,17 @@ impl FleetScope {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         self.set_rollout()
             .is_some_and(|r| r.strategy == Strategy::HardFork && set.is_some() && set == r.incumbent)
+    }
+
+    /// The height at which a node of the old set has to halt, and the task that asks for that, if the set is halting.
+    #[must_use]
+    pub fn halt_of(&self, node: &str) -> Option<(i64, String)> {
+        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
+        let is_old = |r: &SetRollout| r.is_halting() && set.is_some() && set == r.incumbent;
+        let rollout = self.set_rollout().filter(is_old)?;
+        let plan = self.fleet.status.plan.as_ref()?.parse().ok()?;
+        let task = plan.tasks.iter().find(|task| TaskType::SubmitHalt.is(task))?;
+        Some((rollout.halt_height, task.id.clone()))
     }
 
     /// True if a node is of a set whose volume claims are kept although its nodes are removed.

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::FleetScope;
 use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
 use crate::apply::many::{OnFailure, each};
+use crate::apply::traffic;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
@@ -131,7 +132,13 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
             "the ControllerRevision of {target} is gone or cannot be read: {advice}"
         )));
     }
-    bring_to_target(fleet, &rollout, plan).await?;
+    let service = fleet.view.services.get(&fleet.fleet.meta.key()).filter(|s| fleet.owns(&s.meta));
+    if service.is_some_and(|service| traffic::is_at(&service, &rollout.entrant)) {
+        // A plan that takes the place of one that failed: a grant could take down nodes that serve.
+        fleet.create_nodes(&view, |_, _| target.clone()).await?;
+    } else {
+        bring_to_target(fleet, &rollout, plan).await?;
+    }
     let view = fleet.facts().as_set(&rollout.entrant);
     if let Some(conflict) = view.conflicts.first() {
         return Ok(Ensured::waiting(conflict.message.clone()));

@@ -22,12 +22,15 @@ impl Task for RetireIncumbents {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let Some(rollout) = fleet.set_rollout() else { return Ok(Outcome::Done) };
-        let Some(set) = &rollout.incumbent else { return Ok(Outcome::Done) };
+        let facts = fleet.facts();
+        // If the status has lost the old set, it is the active one, as long as no other has taken over.
+        let active =
+            || Some(&facts.set).filter(|set| rollout.stage == Stage::Promoting && **set != rollout.entrant);
+        let Some(set) = rollout.incumbent.as_ref().or_else(active) else { return Ok(Outcome::Done) };
         let left = || fleet.left_of(set);
         if left().is_empty() {
             return Ok(Outcome::Done);
         }
-        let facts = fleet.facts();
         if facts.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::api::Stage;
-use crate::apply::traffic;
+use crate::apply::{fleet_objects, traffic};
 use crate::cluster::{Kind, Part, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
@@ -44,6 +44,10 @@ impl Task for SwitchTraffic {
         let ready = entrants.may_take_over(fleet, cx.plan);
         if ready != Outcome::Done {
             return Ok(ready);
+        }
+        // The Service of this name selects what it did, and the set that it selects would be removed.
+        if let Some(sentence) = fleet_objects::taken_service(fleet) {
+            return Ok(Outcome::waiting(format!("waiting for the fleet's Service: {sentence}")));
         }
         if service().is_none() && fleet.spec.service.is_some() && fleet.invalid.is_none() {
             return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));

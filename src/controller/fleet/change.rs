@@ -94,6 +94,7 @@ impl Fleet<'_> {
             let context = HookContext {
                 cause: Some(start.cause),
                 own: start.rollout_target == RolloutTarget::Own,
+                makes_set: start.strategy.makes_set(),
                 is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
                 is_past_return: false,
             };
@@ -170,8 +171,12 @@ impl Fleet<'_> {
     ) -> Result<StatusChange, ReconcileError> {
         let mut status = (*self.scope.fleet.status).clone();
         let before = failed.map(|plan| &plan.id);
-        let context =
-            HookContext { cause: Some(start.cause), own: false, is_way_back: false, is_past_return: true };
+        let context = HookContext {
+            cause: Some(start.cause),
+            makes_set: true,
+            is_past_return: true,
+            ..HookContext::default()
+        };
         let plan = self.plan_for(start, before, context)?;
         status.plan = Some(RawPlan::of(&plan));
         if let Some(rollout) = status.rollout.as_mut() {
@@ -225,7 +230,7 @@ impl Fleet<'_> {
         // Read before `begin` replaces the rollout below.
         let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
         let context = HookContext::of(status).map_or(
-            HookContext { cause, own: false, is_way_back: false, is_past_return: false },
+            HookContext { cause, makes_set: start.strategy.makes_set(), ..HookContext::default() },
             |context| HookContext { cause, ..context },
         );
         let next = self.plan_for(&start, Some(&old.id), context)?;

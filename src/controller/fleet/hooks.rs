@@ -6,7 +6,7 @@ use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookPoint, HookRetry, RawPlan, Reason, Rollout};
-use crate::apply::traffic;
+use crate::apply::{fleet_objects, traffic};
 use crate::clock::monotonic;
 use crate::cluster::{Kind, Part, Target};
 use crate::controller::ReconcileError;
@@ -92,7 +92,7 @@ impl Fleet<'_> {
         if hooks.is_empty() {
             return None;
         }
-        let context = HookContext { cause: None, own: false, is_way_back: false, is_past_return: false };
+        let context = HookContext::default();
         let facts = self.scope.facts();
         if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
             && let Some(sentence) = self.wanted_hooks(context).too_long_for(recipe)
@@ -195,6 +195,9 @@ impl Fleet<'_> {
     /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there.
     pub(super) async fn move_back(&self, rollout: &SetRollout) -> Result<bool, ReconcileError> {
         let meta = &self.scope.fleet.meta;
+        if fleet_objects::taken_service(&self.scope).is_some() {
+            return Ok(false);
+        }
         let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
         let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
         // If the status has lost the incumbent set, it still has the active set.

@@ -2,6 +2,7 @@
 
 use super::super::sets::world::{set_of, stage_is};
 use super::*;
+use windlass::clock::Clock as _;
 
 #[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
 fn blue_green(promotion: &str, hooks: Value) -> Value {
@@ -332,5 +333,81 @@ fn a_hook_that_cannot_be_carried_out_any_more_is_said_after_traffic_has_moved() 
         w.approve(text(task(&status["plan"], "ask"), "id")).await;
         w.until("it is complete", is_up_to_date).await;
         assert_eq!(w.selected(), set);
+    });
+}
+
+#[test]
+fn another_strategy_alone_takes_no_traffic_back() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
+        w.image("db:2").await;
+        let held = w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
+        let second = set_of(text(&held["rollout"], "targetHash"));
+        let at_once = json!({"blueGreen": {"promotion": "Immediately"}, "hooks": []});
+        w.change(json!({"updateStrategy": at_once})).await;
+        w.rest(30).await;
+        assert_eq!(w.selected(), second);
+        w.annotate("windlass.dev/skip", text(task(&held["plan"], "look"), "id")).await;
+        w.until("it is complete", |s| {
+            assert_eq!(w.selected(), second);
+            is_up_to_date(s)
+        })
+        .await;
+        assert_eq!(w.events("RolloutSuperseded").len(), 0);
+        assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{:?}", w.images());
+    });
+}
+
+#[test]
+fn traffic_goes_back_only_to_a_set_that_serves() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it looks", is_at("look", "Running")).await;
+        let second = set_of(text(&status["rollout"], "targetHash"));
+        w.steer("db-0-0", "unready").await;
+        w.until("it has failed", is_at("look", "Failed")).await;
+        w.rest(60).await;
+        assert_eq!(w.selected(), second);
+        assert!(w.status()["rejected"].is_null());
+        w.merge(("v1", "ConfigMap"), "steer-db-0-0", &json!({"data": {"db-0-0": "ready"}})).await;
+        w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
+        assert_eq!(w.selected(), "first");
+    });
+}
+
+#[test]
+fn a_restart_waits_for_what_follows_a_promotion() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([person("last", "AfterRollout")]))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked last", is_at("last", "Running")).await;
+        let asked = (w.cluster.clock().now() + chrono::TimeDelta::seconds(1)).to_rfc3339();
+        w.annotate("windlass.dev/restartedAt", &asked).await;
+        w.rest(60).await;
+        assert_eq!(w.status()["plan"]["id"], status["plan"]["id"]);
+        w.approve(text(task(&status["plan"], "last"), "id")).await;
+        let restarted = |s: &Value| text(s, "restartedAt") == asked && is_up_to_date(s);
+        let asks = is_at("last", "Running");
+        let next = w
+            .until("it asks after the restart", |s| s["plan"]["id"] != status["plan"]["id"] && asks(s))
+            .await;
+        w.approve(text(task(&next["plan"], "last"), "id")).await;
+        w.until("it is restarted", restarted).await;
+    });
+}
+
+#[test]
+fn a_set_that_is_made_because_the_status_was_lost_has_its_hooks() {
+    play(|w| async move {
+        w.serve(blue_green("WhenReady", json!([person("before", "BeforePromotion")]))).await;
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"requestedRolloutHash": null}})).await;
+        w.image("db:2").await;
+        w.start_operator();
+        let status = w.until("it is asked before", is_at("before", "Running")).await;
+        assert_eq!(w.selected(), "first");
+        w.approve(text(task(&status["plan"], "before"), "id")).await;
+        w.until("it is complete", is_up_to_date).await;
     });
 }

@@ -297,3 +297,44 @@ fn a_short_deadline_is_kept_to_the_letter_while_the_old_nodes_halt() {
         assert!(stood >= 40, "{stood}");
     });
 }
+
+/// No task asks for that while the fleet is paused.
+#[test]
+fn an_old_node_that_is_made_again_is_asked_to_halt_from_its_first_moment() {
+    play(|w| async move {
+        halting(&w).await;
+        w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+        w.change(json!({"paused": true})).await;
+        let before = w.get(NODE, "db-1")["metadata"]["uid"].clone();
+        w.delete(NODE, "db-1").await;
+        w.until("it is made again", |_| {
+            let node = w.get(NODE, "db-1");
+            !node.is_null() && node["metadata"]["uid"] != before
+        })
+        .await;
+        let (new, other) = (w.get(NODE, "db-1")["spec"].clone(), w.get(NODE, "db-0")["spec"].clone());
+        assert_eq!((&new["haltHeight"], &new["haltTaskID"]), (&json!(1000), &other["haltTaskID"]));
+        w.change(json!({"paused": false})).await;
+        w.applications.reach(1000);
+        w.until("it is over", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn a_promotion_waits_for_a_service_that_is_not_the_fleets() {
+    play(|w| async move {
+        halting(&w).await;
+        w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
+        let service = ("v1", "Service");
+        w.merge(service, "db", &json!({"metadata": {"ownerReferences": null}})).await;
+        w.applications.reach(1000);
+        w.rest(120).await;
+        let held = w.status();
+        assert_eq!((text(&held["rollout"], "stage"), w.selected().as_str()), ("Promoting", "first"));
+        assert!(text(&held["rollout"], "message").contains("Service db"), "{}", held["rollout"]["message"]);
+        assert_eq!(w.names(NODE).len(), 4);
+        w.delete(service, "db").await;
+        w.until("it is over", is_up_to_date).await;
+        assert_ne!(w.selected(), "first");
+    });
+}

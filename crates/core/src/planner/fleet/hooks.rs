@@ -181,12 +181,14 @@ pub fn is_before_rollout(facts: &FleetFacts) -> bool {
 }
 
 /// What determines at which points a rollout's plan runs hooks.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HookContext {
     /// The rollout's cause.
     pub cause: Option<Cause>,
     /// True if each node is rolled at the revision in its own spec.
     pub own: bool,
+    /// True if it creates a set. Then it is no repair, whatever its cause.
+    pub makes_set: bool,
     /// True if it is a rollback.
     pub is_way_back: bool,
     /// True if it continues a promotion past the point of no return.
@@ -198,7 +200,7 @@ impl HookContext {
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
         let is_repair = match self.cause {
-            Some(Cause::ChildDrift) => true,
+            Some(Cause::ChildDrift) => !self.makes_set,
             // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
             _ => false,
@@ -220,6 +222,7 @@ impl HookContext {
         Some(Self {
             cause,
             own: rollout.own_revisions,
+            makes_set: !rollout.entrant_set.is_empty(),
             is_way_back: status.rejected.is_some() && goes_back && cause == Some(Cause::Superseded),
             is_past_return: matches!(rollout.stage, Stage::Promoting | Stage::Retiring),
         })

@@ -22,7 +22,7 @@ pub fn decide_with_active_plan(
     match rollout.stage {
         // The target is the persisted one, and everything else waits until traffic is switched.
         Stage::Promoting => promoting(facts, plan, rollout),
-        Stage::Retiring => retiring(facts),
+        Stage::Retiring => retiring(facts, plan, rollout),
         _ => before_promotion(facts, plan, rollout, stalled),
     }
 }
@@ -43,11 +43,14 @@ pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> 
 }
 
 /// The promotion is done once traffic is switched, so the next rollout need not wait for the old nodes to be removed.
-fn retiring(facts: &FleetFacts) -> FleetDecision {
+fn retiring(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
     if facts.replicas == 0 {
         return FleetDecision::Keep;
     }
+    // What is only put right, or restarted, waits for the hooks that the promotion has left. Another target does not.
+    let is_same = |start: &Start| start.target == rollout.target && is_left_at(plan, HookPoint::AfterRollout);
     match decide_without_plan(facts) {
+        FleetDecision::Start(start) if is_same(&start) => FleetDecision::Keep,
         FleetDecision::Start(start) => FleetDecision::CompleteAndStart(start),
         _ => FleetDecision::Keep,
     }
@@ -75,12 +78,21 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
+    // Nobody moves traffic to nodes that do not serve, but a person, by an abort.
+    if !old_set_serves(facts) {
+        return FleetDecision::Keep;
+    }
     if rolls_back(facts, &rollout.rollout_target()) && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
-    // A new target counts only if this promotion is stuck at a failed hook.
-    let elsewhere = elsewhere(facts, rollout).filter(|_| stands_after_switch(plan, rollout) && !facts.paused);
-    elsewhere.unwrap_or(FleetDecision::Keep)
+    // A new target counts only if this promotion is stuck at a failed hook. Another strategy alone is no target.
+    let is_stuck = stands_after_switch(plan, rollout) && *facts.goal() != rollout.target && !facts.paused;
+    elsewhere(facts, rollout).filter(|_| is_stuck).unwrap_or(FleetDecision::Keep)
+}
+
+/// True if every node of the set that served before exists and is available. Traffic may be moved back to it.
+fn old_set_serves(facts: &FleetFacts) -> bool {
+    facts.missing().is_empty() && facts.wanted().all(|child| child.available && !child.terminating)
 }
 
 /// The decision that supersedes a rollout that can be rolled back, if the target has changed.

@@ -6,7 +6,7 @@ use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
 use crate::api::TaskType;
 use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, SetName, Stage};
-use crate::engine::Plan;
+use crate::engine::{Plan, PlanState};
 use crate::planner::hooks::{is_left_at, is_of_list};
 
 /// The stage that a plan's current task belongs to. Custom tasks belong to the stage before them.
@@ -64,7 +64,9 @@ pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
     let promotes =
         |rollout: &SetRollout| rollout.stage == Stage::Promoting && rollout.entrant != *status.active_set;
     let rollout = SetRollout::of(status).filter(promotes)?;
-    let plan = status.plan.as_ref()?.parse().ok().filter(Plan::is_active)?;
+    // A plan that has failed has switched traffic all the same.
+    let holds = |plan: &Plan| matches!(plan.state, PlanState::Active | PlanState::Failed);
+    let plan = status.plan.as_ref()?.parse().ok().filter(holds)?;
     (has_switched(&plan) && is_left_at(&plan, HookPoint::AfterPromotion)).then_some(rollout.entrant)
 }
 
