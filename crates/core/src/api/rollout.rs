@@ -41,9 +41,12 @@ pub struct Rollout {
     /// Who asked for it, and for what since it began; the last 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,
-    /// The most nodes updated, and ready at the target, that were seen at once; progress is more than this.
+    /// The most nodes updated, and available at the target, that were seen at once; progress is more than this.
     #[serde(default)]
     pub best: i32,
+    /// The most nodes ready at the target, available or not, that were seen at once; progress is more than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_ready: Option<i32>,
     /// Whether its clock stands, since it waits for a person or for nodes to be wanted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_stopped: bool,
@@ -141,6 +144,7 @@ impl Rollout {
             last_progress_at: now,
             asked: Vec::new(),
             best: 0,
+            best_ready: None,
             clock_stopped: false,
             stage: Stage::default(),
             incumbent_set: String::new(),

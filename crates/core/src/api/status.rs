@@ -184,9 +184,12 @@ pub struct Filling {
     /// When a node last was updated or became ready, or the first was to be made.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
-    /// The most nodes updated, and ready at what is wanted, that were seen at once; progress is more than this.
+    /// The most nodes updated, and available at what is wanted, that were seen at once; progress is more than this.
     #[serde(default)]
     pub best: i32,
+    /// The most nodes ready at what is wanted, available or not, that were seen at once; progress is more than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_ready: Option<i32>,
     /// How many nodes were wanted then.
     #[serde(default)]
     pub total: i32,

@@ -26,20 +26,30 @@ pub(super) fn refresh(
         return;
     }
     let (score, stopped) = (progress::score(facts, rollout_target), facts.paused);
-    let begun = Filling { last_progress_at: now, best: score, total: facts.replicas, clock_stopped: stopped };
+    let ready = Some(progress::ready(facts, rollout_target));
+    let begun = Filling {
+        last_progress_at: now,
+        best: score,
+        best_ready: ready,
+        total: facts.replicas,
+        clock_stopped: stopped,
+    };
     let mut filling = before.unwrap_or(begun);
     if filling.total != facts.replicas {
         // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
         // loss.
         filling.best = filling.best.min(score);
+        filling.best_ready = filling.best_ready.min(ready);
     }
-    if score > filling.best || (filling.clock_stopped && !stopped) {
+    let is_progress = score > filling.best || progress::is_more(ready, filling.best_ready);
+    if is_progress || (filling.clock_stopped && !stopped) {
         filling.last_progress_at = now;
     }
     // A time in the future was written before the clock was set back.
     let last_progress_at = filling.last_progress_at.min(now);
     let (best, total) = (filling.best.max(score), facts.replicas);
-    status.filling = Some(Filling { last_progress_at, best, total, clock_stopped: stopped });
+    let best_ready = filling.best_ready.max(ready);
+    status.filling = Some(Filling { last_progress_at, best, best_ready, total, clock_stopped: stopped });
 }
 
 /// When the filling counts as stalled without progress; `None` while its clock is stopped, or if there is none.

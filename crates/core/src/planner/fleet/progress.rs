@@ -32,10 +32,30 @@ fn is_held_back(facts: &FleetFacts, child: &ChildFacts, rollout_target: &Rollout
 /// A score that grows with progress: the number of updated nodes, plus the number of those that serve.
 #[must_use]
 pub fn score(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
-    let is_done =
-        |c: &&ChildFacts| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target);
-    let updated = || facts.wanted().filter(is_done);
-    (updated().count() + updated().filter(|c| c.is_serving()).count()) as i32
+    let serving = updated(facts, rollout_target).filter(|c| c.is_serving()).count();
+    (updated(facts, rollout_target).count() + serving) as i32
+}
+
+/// The number of updated nodes that are Ready, available or not. It is not a part of [`score`]: a status of an earlier
+/// version records the best score without it, and would take the upgrade for progress.
+#[must_use]
+pub fn ready(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
+    updated(facts, rollout_target).filter(|c| c.ready && !c.terminating).count() as i32
+}
+
+fn updated<'a>(
+    facts: &'a FleetFacts,
+    rollout_target: &'a RolloutTarget,
+) -> impl Iterator<Item = &'a ChildFacts> {
+    facts
+        .wanted()
+        .filter(move |c| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target))
+}
+
+/// True if more nodes are Ready at the target than were before. What was not recorded before is no progress.
+#[must_use]
+pub fn is_more(ready: Option<i32>, best: Option<i32>) -> bool {
+    best.is_some() && ready > best
 }
 
 /// True if every node that the partition does not hold back has converged, and only the partition is left.

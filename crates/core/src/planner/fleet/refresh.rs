@@ -95,9 +95,9 @@ fn refresh_rollout(
     let set = SetRollout::of(status);
     let held = why_held(status, input.plan);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    let score = match &set {
-        Some(set) => stage::score(facts, set),
-        None => progress::score(facts, rollout_target),
+    let (score, ready) = match &set {
+        Some(set) => (stage::score(facts, set), stage::ready(facts, set)),
+        None => (progress::score(facts, rollout_target), Some(progress::ready(facts, rollout_target))),
     };
     // A rollout that creates a set counts the nodes of that set.
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
@@ -107,14 +107,17 @@ fn refresh_rollout(
         // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
         // loss.
         rollout.best = rollout.best.min(score);
+        rollout.best_ready = rollout.best_ready.min(ready);
     }
-    if score > rollout.best || (rollout.clock_stopped && !stopped) {
+    let is_progress = score > rollout.best || progress::is_more(ready, rollout.best_ready);
+    if is_progress || (rollout.clock_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
     rollout.clock_stopped = stopped;
     // A time in the future was written before the clock was set back; no stall would be detected until then.
     rollout.last_progress_at = rollout.last_progress_at.min(input.now);
     rollout.best = rollout.best.max(score);
+    rollout.best_ready = rollout.best_ready.max(ready);
     rollout.nodes = progress::counts(facts, rollout_target);
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
     // The old set's nodes are listed as well while they have to halt, or have to report a height before they may be

@@ -64,11 +64,11 @@ pub fn begin(
     // outdated, so the progress is counted from 0.
     let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
-    let (started_at, last_progress_at, best) = before.map_or((now, now, 0), |r| {
+    let (started_at, last_progress_at, best, best_ready) = before.map_or((now, now, 0, None), |r| {
         if facts.restart_request.is_some() {
-            (r.started_at, now, 0)
+            (r.started_at, now, 0, None)
         } else {
-            (r.started_at, r.last_progress_at, r.best)
+            (r.started_at, r.last_progress_at, r.best, r.best_ready)
         }
     });
     status.rollout = Some(Rollout {
@@ -81,6 +81,7 @@ pub fn begin(
         started_at,
         last_progress_at,
         best,
+        best_ready,
         entrant_set,
         entrant_left_service_at,
         ..Rollout::begun(now)

@@ -62,6 +62,16 @@ fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
 }
 
 #[test]
+fn a_node_that_became_ready_is_progress_of_a_first_creation_before_it_is_available() {
+    let ready = created().but(0, |_| ChildFacts { available: false, ..node(0) });
+    let updated = ready.clone().but(0, ChildFacts::down);
+    let status = look(look(NodeDeploymentStatus::default(), &created(), 0), &updated, 300);
+    let status = look(look(status, &ready, 500), &ready, 1099);
+    assert_eq!(said(&status, STALLED), "False/Progressing: ");
+    assert!(said(&look(status, &ready, 1100), STALLED).starts_with("True/NoProgress"));
+}
+
+#[test]
 fn nodes_that_are_never_made_stall_a_first_creation() {
     let none = new_fleet(2);
     let status = look(look(NodeDeploymentStatus::default(), &none, 0), &none, 600);

@@ -127,6 +127,20 @@ fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
 }
 
 #[test]
+fn a_new_node_that_became_ready_is_progress_before_it_is_available() {
+    let facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
+    let with = |ready| {
+        let mut facts = facts.clone();
+        let child = &mut facts.sets.get_mut("v2").unwrap().children[1];
+        (child.ready, child.available) = (ready, false);
+        facts
+    };
+    let status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
+    let status = look(look(status, &with(false), 10), &with(true), 20);
+    assert_eq!(status.rollout.unwrap().last_progress_at, later(20));
+}
+
+#[test]
 fn old_nodes_that_go_are_progress_to_the_last_pod() {
     let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
     let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));

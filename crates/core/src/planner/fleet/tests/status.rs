@@ -163,6 +163,36 @@ fn a_retry_of_a_repair_leaves_nothing_rejected_but_a_target_that_is_still_to_be_
     }
 }
 
+/// The node is Ready, but not yet for `minReadySeconds`.
+fn not_yet_available(child: ChildFacts) -> ChildFacts {
+    ChildFacts { available: false, ..child }
+}
+
+#[test]
+fn a_node_that_became_ready_is_progress_before_it_is_available() {
+    let facts = fleet(2).wanting("v2").but(1, |c| c.granted("v2").seen().down());
+    let begun = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
+    let updated = facts.clone().but(1, |c| c.running("v2"));
+    let ready = updated.clone().but(1, |c| not_yet_available(c.converged()));
+    let progress = |status: &NodeDeploymentStatus| rollout(status).last_progress_at;
+    let status = look(look(look(begun, &facts, 0), &updated, 300), &ready, 500);
+    assert_eq!(progress(&status), later(500), "it is ready");
+    let status = look(look(status, &updated, 550), &ready, 560);
+    assert_eq!(progress(&status), later(500), "it went and came back");
+    let status = look(status, &updated.but(1, ChildFacts::converged), 800);
+    assert_eq!(progress(&status), later(800), "it is available");
+}
+
+#[test]
+fn a_rollout_of_an_earlier_operator_makes_no_progress_by_the_upgrade() {
+    let facts = fleet(2).wanting("v2").but(1, |c| not_yet_available(c.granted("v2").converged()));
+    let begun = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
+    let mut before = look(begun, &facts, 0);
+    before.rollout.as_mut().unwrap().best_ready = None;
+    let after = look(before, &facts, 100);
+    assert_eq!((rollout(&after).last_progress_at, rollout(&after).best_ready), (now(), Some(1)));
+}
+
 #[test]
 fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
     let began = look(rolling_out(&five(), &to_v2()), &five(), 0);
