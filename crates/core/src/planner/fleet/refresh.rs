@@ -202,7 +202,10 @@ fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
         FleetPhase::Degraded
     } else if status.last_completed_rollout_hash.is_empty() {
         FleetPhase::Initializing
-    } else if facts.missing().is_empty() && facts.wanted().all(|c| c.ready && !c.terminating) {
+    } else if facts.missing().is_empty()
+        && facts.conflicts.is_empty()
+        && facts.wanted().all(|c| c.ready && !c.terminating)
+    {
         FleetPhase::Ready
     } else {
         FleetPhase::Pending

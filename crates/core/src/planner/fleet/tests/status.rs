@@ -32,6 +32,12 @@ fn the_phase_is_the_first_that_holds() {
     let idle = at_rest;
     let rolling = |facts: &FleetFacts| rolling_out(facts, &to_v2());
     let two = || fleet(2).wanting("v2");
+    let mut taken = fleet(2).without(0);
+    taken.conflicts.push(super::super::Conflict {
+        name: "db-0".into(),
+        ordinal: 0,
+        message: "taken".to_owned(),
+    });
     let table: Vec<Case> = vec![
         ("deleted", FleetFacts { terminating: true, ..all_failed(two()).paused() }, rolling, "Terminating"),
         ("paused", all_failed(two()).paused(), rolling, "Paused"),
@@ -43,6 +49,7 @@ fn the_phase_is_the_first_that_holds() {
         ("all ready", fleet(2), idle, "Ready"),
         ("one down", fleet(2).but(0, ChildFacts::down), idle, "Pending"),
         ("one missing", fleet(2).without(0), idle, "Pending"),
+        ("one whose name is taken", taken, idle, "Pending"),
         ("one leaving", fleet(2).but(0, ChildFacts::terminating), idle, "Pending"),
     ];
     for (what, facts, status, expected) in table {
