@@ -88,8 +88,12 @@ impl Fleet<'_> {
         let stalled = conditions::find(&status.conditions, conditions::STALLED)
             .filter(|c| c.reason == Reason::NoProgress);
         // A stall after some progress is a new stall and gets its own event.
-        if let (Some(condition), Some(plan), Some(rollout)) = (stalled, plan, &status.rollout) {
-            let cause = format!("{}/{}", plan.id, rollout.last_progress_at);
+        let cause = match (&status.rollout, &status.filling) {
+            (Some(rollout), _) => plan.map(|plan| format!("{}/{}", plan.id, rollout.last_progress_at)),
+            (None, Some(filling)) => Some(format!("filling/{}", filling.last_progress_at)),
+            (None, None) => None,
+        };
+        if let Some((condition, cause)) = stalled.zip(cause) {
             self.warn(Reason::RolloutStalled, cause, &condition.message);
         }
     }

@@ -997,6 +997,36 @@ async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_b
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_creation_that_stands_still_is_told_once_for_each_stall() {
+    let stage = Stage::new();
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(2, "v1")}));
+    stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}}));
+    stage.look_at_fleet().await.unwrap();
+    drop(stage.told().await);
+    let stalls = async |what: &str| {
+        stage.pass(70).await;
+        stage.look_at_fleet().await.unwrap();
+        stage.look_at_fleet().await.unwrap();
+        assert_eq!(condition(&stage.fleet(), "Stalled").1, "NoProgress", "{what}");
+        assert_eq!(stage.reasons().await, ["RolloutStalled"], "{what}");
+        stage.pass(70).await;
+        stage.look_at_fleet().await.unwrap();
+        assert_eq!(stage.reasons().await, [""; 0], "{what}: the same stall");
+    };
+    stalls("nothing is ready").await;
+    stage.node_follows("db-0");
+    stage.look_at_fleet().await.unwrap();
+    stalls("one is ready, the other is not").await;
+    stage.settle().await;
+    stage.change_fleet(&json!({"spec": {"replicas": 0}}));
+    stage.settle().await;
+    stage.change_fleet(&json!({"spec": {"replicas": 1}}));
+    stage.look_at_fleet().await.unwrap();
+    drop(stage.told().await);
+    stalls("filled again").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn scaled_to_nothing_in_a_rollout_it_ends_and_a_deleted_fleet_does_nothing_more() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());
