@@ -17,10 +17,15 @@ impl Fleet<'_> {
     /// Skips the task that the annotation names, if it may be skipped. Returns true if the plan changed.
     pub(super) fn skip(&self, plan: &mut Plan) -> bool {
         let Some(task_id) = self.scope.fleet.meta.annotation(ANNOTATION_SKIP) else { return false };
+        let named = plan.tasks.iter().find(|t| t.id == task_id);
         if !plan.is_active() {
+            if named.is_some_and(|t| t.state != TaskState::Skipped) {
+                let refused = SkipRefused::PlanOver { task_id: task_id.to_owned(), state: plan.state };
+                self.warn(Reason::SkipRefused, task_id, refused.to_string());
+            }
+            // The annotation stays until somebody removes it, so it may name a task of an earlier plan.
             return false;
         }
-        let named = plan.tasks.iter().find(|t| t.id == task_id);
         if named.is_none() && self.may_be_of_a_node(task_id) {
             return false;
         }

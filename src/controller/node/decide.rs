@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::context::{Failed, Node};
 use super::observe::Observed;
 use crate::api::names::ANNOTATION_SKIP;
+use crate::api::status::HISTORY_LIMIT;
 use crate::api::{Reason, StatefulNodeSpec};
 use crate::apply::{Admission, node_objects};
 use crate::controller::ReconcileError;
@@ -144,7 +145,13 @@ impl Node<'_> {
         node_objects::check_template(&self.scope, &self.stored).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.stored).await;
         let facts = self.facts();
-        let skipped = plan.is_some_and(|plan| self.skip(plan));
+        let skipped = match plan {
+            Some(plan) => self.skip(plan),
+            None => {
+                self.refuse_unknown_skip(None);
+                false
+            }
+        };
         let mut invalid = facts.wanted.as_ref().err().cloned();
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {
             invalid = node_objects::foreign(&self.scope, &self.stored).await?;
@@ -163,13 +170,36 @@ impl Node<'_> {
         }
         match engine::skip(plan, task_id, &self.cx.registry, self.now) {
             Ok(()) => true,
-            // The annotation stays until somebody removes it, so it may name a task of a plan that is over.
-            Err(engine::SkipRefused::PlanOver { .. }) => false,
+            Err(engine::SkipRefused::NoSuchTask { .. }) => {
+                self.refuse_unknown_skip(Some(plan));
+                false
+            }
             Err(refused) => {
                 self.record(&Event::warning(Reason::SkipRefused, task_id, refused.to_string()));
                 false
             }
         }
+    }
+
+    /// Reports an annotation of the node that names no task of its plan, nor of an earlier one: the annotation stays
+    /// until somebody removes it, so that task may have been skipped. What the fleet's annotation names may be a task of
+    /// another node.
+    fn refuse_unknown_skip(&self, plan: Option<&Plan>) {
+        let Some(task_id) = self.stored.meta.annotation(ANNOTATION_SKIP).filter(|id| !id.is_empty()) else {
+            return;
+        };
+        let status = self.status();
+        let of_plan = task_id.rsplit_once('-').map_or(task_id, |(plan, _)| plan);
+        // The history is bounded, and a status that was lost has none.
+        let is_whole = status.observed_generation > 0 && status.history.len() < HISTORY_LIMIT;
+        let is_earlier = status.history.iter().any(|entry| entry.plan_id == of_plan)
+            || (!is_whole && engine::id::is_plan_id(of_plan));
+        if is_earlier && plan.is_none_or(|plan| plan.id != *of_plan) {
+            return;
+        }
+        let its_plan = plan.map_or_else(String::new, |plan| format!("; its plan is {}", plan.id));
+        let note = format!("{task_id:?} is no task of a plan of this node, and nothing is skipped{its_plan}");
+        self.record(&Event::warning(Reason::SkipRefused, task_id, note));
     }
 }
 

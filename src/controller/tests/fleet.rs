@@ -1027,6 +1027,28 @@ async fn a_creation_that_stands_still_is_told_once_for_each_stall() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_skip_that_comes_after_its_plan_has_ended_is_told_once() {
+    let stage = Stage::serving(fleet_spec(1, "v1")).await;
+    stage.change_fleet(&to_v2());
+    stage.settle().await;
+    drop(stage.told().await);
+    let tasks = stage.fleet()["status"]["plan"]["tasks"].clone();
+    let looked_at = async |id: &Value| {
+        stage.annotate("windlass.dev/skip", id.as_str().unwrap());
+        stage.look_at_fleet().await.unwrap();
+        stage.look_at_fleet().await.unwrap();
+        stage.told().await
+    };
+    let told = looked_at(&tasks[1]["id"]).await;
+    assert!(told.len() == 1 && told[0].0 == "SkipRefused", "{told:?}");
+    assert!(told[0].1.contains("its plan is Complete"), "{told:?}");
+    let mut skipped = tasks.clone();
+    skipped[2]["state"] = json!("Skipped");
+    stage.change_fleet(&json!({"status": {"plan": {"tasks": skipped}}}));
+    assert!(looked_at(&tasks[2]["id"]).await.is_empty(), "it was skipped");
+}
+
+#[tokio::test(start_paused = true)]
 async fn scaled_to_nothing_in_a_rollout_it_ends_and_a_deleted_fleet_does_nothing_more() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());

@@ -246,6 +246,39 @@ async fn only_a_task_that_waits_may_be_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_skip_that_names_no_task_of_a_plan_that_goes_on_is_told_once_unless_the_plan_is_an_earlier_one() {
+    let stage = Stage::running(&template("v1")).await;
+    let earlier = stage.node()["status"]["plan"]["tasks"][4]["id"].clone();
+    let looked_at = async |id: &Value| {
+        stage.change_node(&json!({"metadata": {"annotations": {"windlass.dev/skip": id}}}));
+        stage.look_at_node().await.unwrap();
+        stage.look_at_node().await.unwrap();
+        let told = stage.told().await;
+        told.into_iter()
+            .filter(|(reason, _)| reason == "SkipRefused")
+            .map(|(_, note)| note)
+            .collect::<Vec<_>>()
+    };
+    let told = looked_at(&json!("0123456789-4")).await;
+    assert!(told.len() == 1 && told[0].contains("no task of a plan of this node"), "{told:?}");
+    stage.change_node(&to_v2());
+    stage.node_settles().await;
+    drop(stage.told().await);
+    assert_eq!(looked_at(&earlier).await, [""; 0], "it may have been skipped");
+    let tasks = stage.node()["status"]["plan"]["tasks"].clone();
+    let with_last = |state: &str| {
+        let mut tasks = tasks.clone();
+        tasks[4]["state"] = json!(state);
+        stage.change_node(&json!({"status": {"plan": {"tasks": tasks, "state": "Superseded"}}}));
+    };
+    with_last("Skipped");
+    assert_eq!(looked_at(&tasks[4]["id"]).await, [""; 0], "it was skipped");
+    with_last("Pending");
+    let told = looked_at(&tasks[4]["id"]).await;
+    assert!(told.len() == 1 && told[0].contains("its plan is Superseded"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_alone() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&json!({"spec": {"suspend": "perhaps"}}));
