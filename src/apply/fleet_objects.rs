@@ -370,15 +370,15 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     )
 }
 
-/// A sentence if the name of the Service that the fleet should have belongs to something else, as far as is known.
+/// The sentence for the name of the fleet's Service, if it is known to belong to something else. Asks nobody.
 #[must_use]
 pub fn taken_service(fleet: &FleetScope) -> Option<String> {
-    fleet.spec.service.as_ref()?;
     let meta = &fleet.fleet.meta;
+    fleet.spec.service.as_ref()?;
     match fleet.view.services.get(&meta.key()) {
         Some(service) if fleet.owns(&service.meta) || service.meta.terminating => None,
         Some(service) => Some(foreign_service(fleet, &service.meta)),
-        None => known_foreign(&fleet.memory, &meta.uid),
+        None => fleet.memory.foreign.get(&meta.uid).map(|(_, sentence)| sentence),
     }
 }
 

@@ -58,6 +58,10 @@ impl StatusChange {
 impl<'a> Decided<'a> {
     pub(super) async fn apply(self) -> Result<Applied<'a>, ReconcileError> {
         let Self { mut fleet, facts, action } = self;
+        // A reconcile that only changes the plan applies nothing, and still says what keeps standing in the way.
+        // Otherwise the conditions would change for one write.
+        let applies_nothing =
+            matches!(action, Action::EndStored(_) | Action::ChangePlan { .. } | Action::StorePlan { .. });
         let change = match action {
             Action::EndStored(plan) => Some(fleet.end_stored(&facts, *plan)),
             Action::ChangePlan { plan, decision, entrant } => {
@@ -70,6 +74,9 @@ impl<'a> Decided<'a> {
                 Some(fleet.carry_out(stored).await?)
             }
         };
+        if applies_nothing && let Some(sentence) = fleet_objects::taken_service(&fleet.scope) {
+            fleet.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+        }
         Ok(Applied { facts: fleet.scope.facts(), fleet, change })
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Applied<'a> {
 impl<'a> Decided<'a> {
     pub(super) async fn apply(self) -> Result<Applied<'a>, Box<Failed<'a>>> {
         let Self { mut node, action } = self;
+        if matches!(action, Action::EndStored(_) | Action::ChangePlan { .. } | Action::StorePlan { .. }) {
+            node.report.not_applied = node.still_not_applied();
+        }
         let mut error = None;
         let change = match action {
             Action::RefuseSpec(sentence) => {

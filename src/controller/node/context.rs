@@ -5,7 +5,8 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::of_fleet::OfFleet;
-use crate::api::{SidecarStatus, StatefulNodeSpec, StatefulNodeStatus};
+use crate::api::conditions::{self, STALLED, Truth};
+use crate::api::{Reason, SidecarStatus, StatefulNodeSpec, StatefulNodeStatus};
 use crate::apply::node_objects;
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{Key, Kind};
@@ -90,6 +91,20 @@ impl<'a> Node<'a> {
         let applied = node_objects::apply_to_claims(&self.scope, &self.stored, spec).await;
         self.report.claims_applied = Some(applied.is_ok());
         applied
+    }
+
+    /// What the stored status says could not be applied, for a reconcile that applies nothing: without it the
+    /// condition would change for one write. Another spec may be applicable, unless a name is taken.
+    pub(super) fn still_not_applied(&self) -> Option<String> {
+        let status = self.status();
+        let said = conditions::find(&status.conditions, STALLED)
+            .filter(|c| c.status == Truth::True && c.reason == Reason::InvalidSpec)?;
+        let is_same_spec = status.observed_generation == self.stored.meta.generation;
+        let is_taken = || {
+            let known = self.scope.memory.foreign.get(&self.stored.meta.uid);
+            self.scope.service().is_none() && known.is_some_and(|(_, sentence)| sentence == said.message)
+        };
+        (is_same_spec || is_taken()).then(|| said.message.clone())
     }
 
     pub(super) fn record(&self, event: &Event) {

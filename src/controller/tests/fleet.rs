@@ -808,6 +808,18 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
         "{message}"
     );
     assert_eq!(stage.get(Kind::Service, "db"), before);
+    // The write that starts a plan says the same, and the condition keeps its time.
+    let stalled = |stage: &Stage| {
+        let conditions = stage.fleet()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let stalled = conditions.into_iter().find(|c| c["type"] == "Stalled").unwrap();
+        (stalled["status"].clone(), stalled["message"].clone(), stalled["lastTransitionTime"].clone())
+    };
+    let said = stalled(&stage);
+    stage.change_fleet(&to_v2());
+    stage.pass(2).await;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.fleet()["status"]["plan"]["state"], "Active");
+    assert_eq!(stalled(&stage), said);
 }
 
 #[tokio::test(start_paused = true)]

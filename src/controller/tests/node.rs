@@ -544,6 +544,32 @@ async fn a_service_whose_write_conflicts_is_written_soon_though_no_event_tells_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_of_somebody_elses_is_said_without_a_break_when_a_plan_starts() {
+    let stage = Stage::running(&template("v1")).await;
+    stage.remove(Kind::Service, "db-0");
+    let foreign =
+        json!({"metadata": {"name": "db-0", "namespace": "shop", "uid": "foreign", "resourceVersion": "1"}});
+    stage.port.kept.lock().unwrap().objects.insert((Kind::Service.name(), "db-0".to_owned()), foreign);
+    for _ in 0..3 {
+        let _ = stage.look_at_node().await;
+    }
+    let stalled = || {
+        let conditions = stage.node()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions
+            .into_iter()
+            .find(|c| c["type"] == "Stalled")
+            .map(|c| (c["reason"].clone(), c["message"].clone(), c["lastTransitionTime"].clone()))
+    };
+    let said = stalled();
+    assert_eq!(said.as_ref().unwrap().0, "InvalidSpec");
+    stage.change_node(&to_v2());
+    stage.pass(2).await;
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["plan"]["state"], "Active");
+    assert_eq!(stalled(), said);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_an_earlier_node_left_goes_unseen_where_a_hand_took_its_mark_off_and_is_looked_for() {
     for kind in [Kind::StatefulSet, Kind::Service] {
         let stage = Stage::with_node(&template("v1"));
