@@ -2,7 +2,9 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
+use crate::api::{
+    AtHook, GrantId, NodeName, PodTemplateHash, Problem, Reason, RestartTime, RolloutHash, TaskId,
+};
 
 /// One existing node of a fleet, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -198,6 +200,28 @@ impl ChildFacts {
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.is_in_flight() || !self.is_up()
+    }
+
+    /// True if its controller holds it and it has never run anything: the name of one of its own objects is taken, or
+    /// its spec cannot be carried out. Like a node whose own name is taken, it takes no room in the wave: it never
+    /// served, and nothing that is granted to it changes that.
+    #[must_use]
+    pub fn never_began(&self) -> bool {
+        let is_held = self.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
+        let ran = self.ever_ready || self.ready || self.pod_runs || self.running.is_some();
+        is_held && !ran && !self.rolling && !self.status_outdated && !self.terminating
+    }
+
+    /// True if it takes room in the wave as a node that moves.
+    #[must_use]
+    pub fn counts_as_in_flight(&self) -> bool {
+        self.is_in_flight() && !self.never_began()
+    }
+
+    /// True if it takes room in the wave.
+    #[must_use]
+    pub fn counts_as_disrupted(&self) -> bool {
+        self.is_disrupted() && !self.never_began()
     }
 
     /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.

@@ -235,10 +235,11 @@ impl FleetFacts {
     }
 
     /// The number of disrupted nodes, including missing nodes and nodes that are removed by scaling down. A name that
-    /// is taken by another object is not a node of this fleet and must not block the others.
+    /// is taken by another object is not a node of this fleet and must not block the others. Nor must a node that never
+    /// began because a name that it needs is taken.
     #[must_use]
     pub fn disrupted(&self) -> i32 {
-        let existing = self.children.iter().filter(|c| c.is_disrupted()).count();
+        let existing = self.children.iter().filter(|c| c.counts_as_disrupted()).count();
         (existing + self.missing().len() + self.shutting_down.len()) as i32
     }
 

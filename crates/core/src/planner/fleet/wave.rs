@@ -50,7 +50,7 @@ struct Used {
 
 impl Used {
     fn of(facts: &FleetFacts) -> Self {
-        let in_flight = facts.children.iter().filter(|c| c.is_in_flight()).count() as i32;
+        let in_flight = facts.children.iter().filter(|c| c.counts_as_in_flight()).count() as i32;
         Self { disrupted: facts.disrupted(), in_flight }
     }
 }
@@ -81,10 +81,10 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
     // would go while another node is down.
     if disrupted && !child.is_serving() {
-        let others = used.in_flight - i32::from(in_flight);
+        let others = used.in_flight - i32::from(child.counts_as_in_flight());
         return (others < facts.max_unavailable).then_some(Clause::Down);
     }
-    let others = used.disrupted - i32::from(child.is_disrupted());
+    let others = used.disrupted - i32::from(child.counts_as_disrupted());
     (others < facts.max_unavailable).then_some(Clause::Serving)
 }
 
@@ -115,8 +115,8 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     for pass in passes {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass(c, &t.hash)) {
             let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
-            used.in_flight += i32::from(!child.is_in_flight());
-            used.disrupted += i32::from(!child.is_disrupted());
+            used.in_flight += i32::from(!child.counts_as_in_flight());
+            used.disrupted += i32::from(!child.counts_as_disrupted());
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),

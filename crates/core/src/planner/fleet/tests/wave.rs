@@ -32,6 +32,43 @@ fn two() -> FleetFacts {
     fleet(2).wanting("v2")
 }
 
+/// Its controller holds it, since the name of its StatefulSet is taken; it has never run.
+fn held(child: ChildFacts) -> ChildFacts {
+    ChildFacts { running_image: String::new(), running: None, ..child.never_ready() }
+        .with_problem("InvalidSpec", "StatefulSet db-1 exists and has no owner that Windlass knows")
+}
+
+#[test]
+fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() {
+    let held = |c: ChildFacts| held(c.granted("v2").seen());
+    let facts = two().but(1, held);
+    assert_eq!((may(&facts), facts.disrupted()), (Some(Clause::Serving), 0));
+    assert_eq!(may(&facts.clone().but(0, refilling)), Some(Clause::Down));
+    let of_three = FleetFacts { replicas: 3, ..fleet(3).wanting("v2").but(1, held).but(2, flying) };
+    assert_eq!(may(&of_three), None, "the third one moves");
+    let all_but_it = facts.but(0, |c| c.granted("v2").converged());
+    assert!(!all_but_it.is_converged(&to("v2")));
+    let began: Vec<(&str, fn(ChildFacts) -> ChildFacts)> = vec![
+        ("it was ready once", |c| ChildFacts { ever_ready: true, ..c }),
+        ("its main container runs", ChildFacts::with_running_pod),
+        ("it runs another hash", |c| c.running("v1")),
+        ("it is rolled", ChildFacts::rolling),
+        ("its status is behind", |c| ChildFacts { status_outdated: true, ..c }),
+        ("it is only down", |c| c.with_problem("NotReady", "it is not ready")),
+    ];
+    for (what, began) in began {
+        assert_eq!(may(&two().but(1, |c| began(held(c)))), None, "{what}");
+    }
+}
+
+#[test]
+fn a_held_node_itself_moves_as_before() {
+    let spent = |c: ChildFacts| ChildFacts { spent_id: c.grant_id.clone(), ..held(c) };
+    let down = two().but(0, spent).but(1, ChildFacts::down);
+    assert_eq!(may(&down), Some(Clause::Down));
+    assert_eq!(may(&two().but(0, spent).but(1, flying)), None, "another one is in flight");
+}
+
 #[test]
 fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
     let busy = || two().but(1, flying);
