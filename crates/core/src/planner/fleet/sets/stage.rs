@@ -85,8 +85,8 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
 /// The number of new nodes that are updated and Ready, available or not; `None` once only the old ones are waited for.
 #[must_use]
 pub fn ready(facts: &FleetFacts, rollout: &SetRollout) -> Option<i32> {
-    let target = RolloutTarget::Revision(rollout.target.clone());
-    (rollout.stage != Stage::Retiring).then(|| progress::ready(&facts.as_set(&rollout.entrant), &target))
+    let view = || facts.as_set(&rollout.entrant);
+    (rollout.stage != Stage::Retiring).then(|| progress::ready(&view(), &rollout.rollout_target()))
 }
 
 /// The number of nodes of the old set that are left; 1 if only their StatefulSets or pods are.
