@@ -1,6 +1,8 @@
 //! What comes after a node's pod was replaced is done, whatever became of the plan that replaced it. What comes before a
 //! pod goes is done for every pod whose main container runs, and only for those.
 
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+
 use super::*;
 
 /// A fleet of two that runs `db:1`, and whose node `db-1` has a new pod that does not become Ready.
@@ -237,5 +239,54 @@ fn the_job_of_a_task_that_no_status_knows_to_have_begun_ends_with_its_plan() {
         w.until("the next has its own", |_| w.names(JOB).iter().any(|name| !first.contains(name))).await;
         w.rest(5).await;
         assert!(!w.names(JOB).contains(&first[0]), "{:?}", w.names(JOB));
+    });
+}
+
+/// As after a downgrade: the definition takes what this version does not know.
+#[test]
+fn nodes_of_a_fleet_that_cannot_be_read_are_not_replaced_without_their_hooks() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([person("drain", "BeforeNode"), person("look", "AfterNode")])))
+            .await;
+        w.image("db:2").await;
+        w.until_node_at("db-1", "drain", "Running").await;
+        w.kill_operator();
+        let (definitions, fleets) =
+            (("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "nodedeployments.windlass.dev");
+        let all = w.cluster.snapshot();
+        let mut definition = all
+            .iter()
+            .find(|o| o["kind"] == definitions.1 && o["metadata"]["name"] == fleets)
+            .unwrap()
+            .clone();
+        let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let strategy = &mut schema["properties"]["spec"]["properties"]["updateStrategy"]["properties"];
+        strategy["hooks"]["items"]["properties"]["onFailure"] = json!({"type": "string"});
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", definitions.1));
+        let api: Api<DynamicObject> = Api::all_with(w.cluster.client("admin", "default"), &resource);
+        let patch = json!({"spec": {"versions": definition["spec"]["versions"]}});
+        api.patch(fleets, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        let newer = json!([
+            {"name": "drain", "at": "BeforeNode", "approval": {}, "onFailure": "Ponder"},
+            person("look", "AfterNode"),
+        ]);
+        w.change(json!({"updateStrategy": {"hooks": newer}})).await;
+        w.start_operator();
+        w.rest(60).await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        assert_eq!(
+            tasks(&w.node_plan("db-1"))
+                .iter()
+                .filter(|task| task.starts_with("drain") || *task == "look")
+                .count(),
+            2
+        );
+        let older = json!([person("drain", "BeforeNode"), person("look", "AfterNode")]);
+        w.change(json!({"updateStrategy": {"hooks": older}})).await;
+        let plan = w.until_node_at("db-1", "drain", "Running").await;
+        w.approve(text(task(&plan, "drain"), "id")).await;
+        w.until_node_at("db-1", "look", "Running").await;
+        assert!(w.images().contains(&"db-1-0 db:2".to_owned()));
     });
 }

@@ -292,6 +292,15 @@ fn the_new_set_follows_replicas_and_losses_while_a_hook_stands() {
 
 #[test]
 fn nodes_that_took_traffic_over_leave_in_waves_before_the_promotion_is_complete() {
+    nodes_that_took_over_leave_in_waves("Active");
+}
+
+#[test]
+fn nodes_that_took_traffic_over_leave_in_waves_though_the_plan_has_failed() {
+    nodes_that_took_over_leave_in_waves("Failed");
+}
+
+fn nodes_that_took_over_leave_in_waves(state: &'static str) {
     play(|w| async move {
         let mut fleet = blue_green(
             "WhenReady",
@@ -306,6 +315,7 @@ fn nodes_that_took_traffic_over_leave_in_waves_before_the_promotion_is_complete(
             let names = w.names(NODE).into_iter().filter(|name| name.starts_with(prefix));
             names.filter(|name| w.get(NODE, name)["spec"]["removalID"].is_string()).collect()
         };
+        w.patch_status(&json!({"status": {"plan": {"state": state}}})).await;
         w.change(json!({"replicas": 1})).await;
         w.rest(120).await;
         assert_eq!(asked(&format!("db-{set}-")), [format!("db-{set}-3")], "who serves leaves one at a time");
@@ -409,5 +419,23 @@ fn a_set_that_is_made_because_the_status_was_lost_has_its_hooks() {
         assert_eq!(w.selected(), "first");
         w.approve(text(task(&status["plan"], "before"), "id")).await;
         w.until("it is complete", is_up_to_date).await;
+    });
+}
+
+#[test]
+fn the_old_nodes_go_first_though_the_status_lost_both_sets() {
+    play(|w| async move {
+        w.serve(blue_green("Immediately", json!([person("drain", "BeforeRemove")]))).await;
+        w.image("db:2").await;
+        w.until_node_at("db-0", "drain", "Running").await;
+        w.patch_status(&json!({"status": {"activeSet": null, "rollout": {"incumbentSet": null}}})).await;
+        w.rest(30).await;
+        assert_eq!(w.names(NODE), ["db-0", "db-1"]);
+        for node in ["db-0", "db-1"] {
+            let plan = w.until_node_at(node, "drain", "Running").await;
+            w.approve(text(task(&plan, "drain"), "id")).await;
+        }
+        w.until("it is over", is_up_to_date).await;
+        assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{:?}", w.images());
     });
 }
