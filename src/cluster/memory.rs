@@ -78,7 +78,7 @@ pub struct ReadPlan {
     pub rolling: bool,
     /// True if the plan is active and removes the node.
     pub leaves: bool,
-    /// True if it has begun a hook at BeforeRemove.
+    /// True if it has begun a hook at `BeforeRemove`.
     pub took_leave: bool,
     /// The removal that the plan waits for, if it waits for nothing else.
     pub awaited_removal: Option<RemovalId>,

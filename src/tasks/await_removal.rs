@@ -18,7 +18,7 @@ pub struct AwaitRemoval {
     /// The request that the node leaves: `spec.removalID` when the plan began.
     #[serde(default, rename = "removalID", skip_serializing_if = "String::is_empty")]
     removal_id: String,
-    /// True if the plan before this one had replaced the pod, and its hooks at AfterNode were not done. They are, if the
+    /// True if the plan before this one had replaced the pod, and its hooks at `AfterNode` were not done. They are, if the
     /// node stays.
     #[serde(default, rename = "afterNode", skip_serializing_if = "std::ops::Not::not")]
     after_node: bool,

@@ -145,12 +145,11 @@ impl Node<'_> {
         node_objects::check_template(&self.scope, &self.stored).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.stored).await;
         let facts = self.facts();
-        let skipped = match plan {
-            Some(plan) => self.skip(plan),
-            None => {
-                self.refuse_unknown_skip(None);
-                false
-            }
+        let skipped = if let Some(plan) = plan {
+            self.skip(plan)
+        } else {
+            self.refuse_unknown_skip(None);
+            false
         };
         let mut invalid = facts.wanted.as_ref().err().cloned();
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {

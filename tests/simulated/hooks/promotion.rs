@@ -2,7 +2,6 @@
 
 use super::super::sets::world::{set_of, stage_is};
 use super::*;
-use windlass::clock::Clock as _;
 
 #[allow(clippy::needless_pass_by_value, reason = "a literal reads better so")]
 fn blue_green(promotion: &str, hooks: Value) -> Value {

@@ -22,7 +22,7 @@ pub struct ChildFacts {
     pub asked_to_leave: bool,
     /// True if it has an active plan RemoveNode.
     pub leaves_by_plan: bool,
-    /// True if its plan RemoveNode has begun a hook at BeforeRemove. That hook does not run twice.
+    /// True if its plan RemoveNode has begun a hook at `BeforeRemove`. That hook does not run twice.
     pub took_leave: bool,
     /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
     pub awaits_removal: bool,

@@ -43,7 +43,7 @@ pub fn awaited_removal(plan: &Plan) -> Option<&str> {
     removal_of(plan).filter(|_| waits)
 }
 
-/// Sets the params of a plan RemoveNode: its `removalID`, and whether the plan that it follows owes hooks at AfterNode.
+/// Sets the params of a plan RemoveNode: its `removalID`, and whether the plan that it follows owes hooks at `AfterNode`.
 pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) {
     let removal_id = removal_id.map_or("", RemovalId::as_str);
     for task in plan.tasks.iter_mut().filter(|task| TaskType::AwaitRemoval.is(task)) {
@@ -54,11 +54,11 @@ pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) 
     }
 }
 
-/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at AfterNode
+/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at `AfterNode`
 /// were not done.
 const AFTER_NODE: &str = "afterNode";
 
-/// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at AfterNode. What came before the
+/// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at `AfterNode`. What came before the
 /// pod's replacement waits for them, so the plan that follows runs them.
 #[must_use]
 pub fn owes_after_node(plan: &Plan) -> bool {

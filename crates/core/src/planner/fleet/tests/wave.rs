@@ -38,6 +38,8 @@ fn held(child: ChildFacts) -> ChildFacts {
         .with_problem("InvalidSpec", "StatefulSet db-1 exists and has no owner that Windlass knows")
 }
 
+type Change = fn(ChildFacts) -> ChildFacts;
+
 #[test]
 fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() {
     let held = |c: ChildFacts| held(c.granted("v2").seen());
@@ -48,7 +50,7 @@ fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() 
     assert_eq!(may(&of_three), None, "the third one moves");
     let all_but_it = facts.but(0, |c| c.granted("v2").converged());
     assert!(!all_but_it.is_converged(&to("v2")));
-    let began: Vec<(&str, fn(ChildFacts) -> ChildFacts)> = vec![
+    let began: Vec<(&str, Change)> = vec![
         ("it was ready once", |c| ChildFacts { ever_ready: true, ..c }),
         ("its main container runs", ChildFacts::with_running_pod),
         ("it runs another hash", |c| c.running("v1")),
