@@ -136,6 +136,23 @@ struct Seen {
     since: Instant,
 }
 
+/// What a standby replica has seen and done so far.
+#[derive(Default)]
+struct Standby {
+    seen: Option<Seen>,
+    /// True if a write that acquires the Lease was sent and not answered. It may have been carried out.
+    asked: bool,
+}
+
+impl Standby {
+    async fn awaits(&mut self, write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<()> {
+        self.asked = true;
+        let answer = write.await;
+        self.asked = !matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
+        answer.map(drop)
+    }
+}
+
 /// The Lease as this replica acquired it.
 struct Taken {
     /// When the write that acquired it was sent.
@@ -167,10 +184,10 @@ impl Candidate {
 
     /// Waits until this replica leads and no request of another replica can be in flight.
     pub async fn lead(&self) {
-        let mut seen: Option<Seen> = None;
+        let mut standby = Standby::default();
         let (lease, identity) = (&self.election.name, &self.election.identity);
         loop {
-            let attempt = self.within(self.attempt(&mut seen)).await;
+            let attempt = self.within(self.attempt(&mut standby)).await;
             match &attempt {
                 Ok(_) => (self.told)(Standing::Well),
                 Err(trouble) if trouble.is_refused => (self.told)(Standing::Refused(&trouble.sentence)),
@@ -255,19 +272,24 @@ impl Candidate {
     }
 
     /// Acquires the Lease, if that is allowed now.
-    async fn attempt(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Taken>> {
+    async fn attempt(&self, standby: &mut Standby) -> kube::Result<Option<Taken>> {
         let sent = monotonic();
         let found = self.leases.get_opt(&self.election.name).await?;
         let Some(lease) = found else {
             let sent = monotonic();
-            self.create().await?;
+            standby.awaits(self.create()).await?;
             return Ok(Some(Taken { sent, wait: QUIET }));
         };
+        // An API server that is slow to answer carries out what was given up. Taken for another's, our own write would be
+        // waited for again and again.
+        if standby.asked && holder(&lease) == self.election.identity {
+            return Ok(Some(Taken { sent, wait: QUIET }));
+        }
         let version = lease.resource_version().unwrap_or_default();
-        let since = match seen {
+        let since = match &standby.seen {
             Some(known) if known.version == version => known.since,
             _ => {
-                *seen = Some(Seen { version, since: monotonic() });
+                standby.seen = Some(Seen { version, since: monotonic() });
                 sent
             }
         };
@@ -276,7 +298,7 @@ impl Candidate {
             return Ok(None);
         }
         let sent = monotonic();
-        self.write(&lease, &self.election.identity, true).await?;
+        standby.awaits(self.write(&lease, &self.election.identity, true)).await?;
         // A leader that ended without a release may have left a request at a server that is slow to execute it.
         Ok(Some(Taken { sent, wait: if given_up { Duration::ZERO } else { REQUEST_TIMEOUT } }))
     }

@@ -189,3 +189,25 @@ async fn a_renewal_that_fails_is_tried_again_soon_and_three_times_where_nobody_a
         }
     }
 }
+
+/// The answers to the first writes are lost.
+struct Unanswered(u32);
+
+impl windlass_sim::FaultPlan for Unanswered {
+    fn after(&mut self, request: &windlass_sim::RequestInfo, _code: u16) -> windlass_sim::After {
+        if request.write_number == 0 || self.0 == 0 {
+            return windlass_sim::After::Pass;
+        }
+        self.0 -= 1;
+        windlass_sim::After::Delay(Duration::from_mins(5))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_taken_without_an_answer_is_not_anothers() {
+    let stage = Stage::new();
+    stage.cluster.set_faults(Box::new(Unanswered(1)));
+    let waited = leads_after(&stage.candidate("a")).await;
+    let most = ANSWER.as_secs() + PERIOD.as_secs() + QUIET.as_secs() + 1;
+    assert!((QUIET.as_secs()..=most).contains(&waited), "{waited} s");
+}
