@@ -26,7 +26,7 @@ const AT_ONCE: Duration = Duration::from_millis(200);
 
 hook_task! {
     /// Runs a Job and waits until it is Complete.
-    RunJob = "run-job", |turn| run(&turn).await
+    RunJob = "run-job", |turn| run(&turn).await, |cx, outcome| not_run(cx, outcome).await
 }
 
 /// What is persisted about a Job: that it was created, and what keeps it from completing.
@@ -203,7 +203,7 @@ async fn delete_jobs_of_task(
 
 /// The outcome of a hook's task that does not run. If it is Skipped and is a Job's, the Job must not run in parallel to
 /// what follows.
-pub(super) async fn not_run(cx: &TaskContext<'_>, outcome: Outcome) -> Result<Outcome, TaskError> {
+async fn not_run(cx: &TaskContext<'_>, outcome: Outcome) -> Result<Outcome, TaskError> {
     if matches!(outcome, Outcome::Skipped { .. })
         && TaskType::RunJob.is(cx.record)
         && let Some(scope) = cx.env.find::<HookScope>()

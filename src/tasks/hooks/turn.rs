@@ -122,9 +122,15 @@ fn find<'a>(cx: &'a TaskContext<'a>, params: &HookParams) -> Option<(&'a HookSco
 }
 
 /// Defines the task of a hook's action. When it runs, its possible outcomes and its timeout are the same for all
-/// actions.
+/// actions. An action that leaves something behind also says what to do if its task does not run.
 macro_rules! hook_task {
     ($(#[$about:meta])* $task:ident = $name:literal, |$turn:ident| $carried_out:expr) => {
+        hook_task! { $(#[$about])* $task = $name, |$turn| $carried_out, |_cx, outcome| Ok(outcome) }
+    };
+    (
+        $(#[$about:meta])* $task:ident = $name:literal,
+        |$turn:ident| $carried_out:expr, |$cx:ident, $outcome:ident| $not_run:expr
+    ) => {
         $(#[$about])*
         #[derive(Debug, Default, serde::Deserialize, serde::Serialize)]
         #[serde(transparent)]
@@ -135,11 +141,11 @@ macro_rules! hook_task {
         impl crate::engine::Task for $task {
             async fn run(
                 &self,
-                cx: &crate::engine::TaskContext<'_>,
+                $cx: &crate::engine::TaskContext<'_>,
             ) -> Result<crate::engine::Outcome, crate::engine::TaskError> {
-                match super::turn::Turn::of(cx, &self.0) {
+                match super::turn::Turn::of($cx, &self.0) {
                     Ok($turn) => $carried_out,
-                    Err(outcome) => super::job::not_run(cx, outcome).await,
+                    Err($outcome) => $not_run,
                 }
             }
 
