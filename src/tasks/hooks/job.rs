@@ -166,7 +166,12 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// Call this before the plan's end is persisted: if the process dies in between, it is called again. Jobs that Windlass
 /// has no right to are left to garbage collection, which deletes them with their owner: the plan ends all the same.
 pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
-    match delete_jobs_of(cluster, owner, plan).await {
+    unless_forbidden(plan, delete_jobs_of(cluster, owner, plan).await)
+}
+
+/// Takes a deletion that is not allowed for one that was done.
+fn unless_forbidden(plan: &Plan, deleted: Result<(), ClusterError>) -> Result<(), ClusterError> {
+    match deleted {
         Err(ClusterError::Forbidden { object, message }) => {
             warn!(plan = %plan.id, job = object, message, "a hook's Job is not deleted");
             Ok(())
@@ -201,19 +206,13 @@ async fn delete_jobs_of_task(
     Ok(())
 }
 
-/// The outcome of a hook's task that does not run. If it is Skipped and is a Job's, the Job must not run in parallel to
-/// what follows.
+/// The outcome of a Job's task that does not run. If it is Skipped, the Job must not run in parallel to what follows.
 async fn not_run(cx: &TaskContext<'_>, outcome: Outcome) -> Result<Outcome, TaskError> {
     if matches!(outcome, Outcome::Skipped { .. })
-        && TaskType::RunJob.is(cx.record)
         && let Some(scope) = cx.env.find::<HookScope>()
     {
-        match delete_jobs_of_task(scope.cluster.as_ref(), &scope.owner, cx.record).await {
-            Err(ClusterError::Forbidden { object, message }) => {
-                warn!(task = %cx.record.id, job = object, message, "a hook's Job is not deleted");
-            }
-            answer => answer?,
-        }
+        let deleted = delete_jobs_of_task(scope.cluster.as_ref(), &scope.owner, cx.record).await;
+        unless_forbidden(cx.plan, deleted)?;
     }
     Ok(outcome)
 }

@@ -163,6 +163,10 @@ pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
     true
 }
 
+/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at `AfterNode`
+/// were not done.
+pub(crate) const AFTER_NODE: &str = "afterNode";
+
 /// True if a task is that of this step.
 #[must_use]
 pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
@@ -170,7 +174,7 @@ pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     // These are added when the plan is created.
     let bare = |mut params: Map<String, Value>| {
         params.remove("removalID");
-        params.remove("afterNode");
+        params.remove(AFTER_NODE);
         params
     };
     step.type_ == task.type_ && bare(step.params.clone()) == bare(params(&task.params))

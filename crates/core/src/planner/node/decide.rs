@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::facts::{NodeFacts, StatefulSetFact};
 use crate::api::{HookPoint, PodTemplateHash, Reason, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
-use crate::planner::hooks::is_left_at;
+use crate::planner::hooks::{AFTER_NODE, is_left_at};
 
 /// The recipes of nodes.
 pub mod recipes {
@@ -53,10 +53,6 @@ pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) 
         }
     }
 }
-
-/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at `AfterNode`
-/// were not done.
-const AFTER_NODE: &str = "afterNode";
 
 /// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at `AfterNode`. What came before the
 /// pod's replacement waits for them, so the plan that follows runs them.
