@@ -79,7 +79,8 @@ async fn a_streaming_list_ends_with_a_marked_bookmark(w: &Ctx) {
 async fn a_deleted_object_is_shown_as_it_last_was_at_the_version_of_its_deletion(w: &Ctx) {
     let made = map(w, "a", "1").await;
     w.delete(&w.at("configmaps/a"), Value::Null).await;
-    let path = w.at(&format!("configmaps?watch=true&resourceVersion={}", version(&made)));
+    // By label, since a namespace that is new gets a map of certificates at any time.
+    let path = w.at(&format!("configmaps?watch=true&labelSelector=l&resourceVersion={}", version(&made)));
     let events = w.events(&path, 1).await;
     w.note("events", brief(&events));
     w.note("later version", version(&events[0]["object"]) > version(&made));
