@@ -128,17 +128,17 @@ fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let more = if reply.is_cut { " (and more than is read)" } else { "" };
     let words = excerpt(&text);
-    let text = if words.is_empty() {
+    let sentence = if words.is_empty() {
         format!("answered {}", reply.status)
     } else {
         format!("answered {}: {words}{more}", reply.status)
     };
     let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
     let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };
-    let (found, text) = verdict(success, &wish.failure, Over::Answer, &variables, text);
+    let (found, sentence) = verdict(success, &wish.failure, Over::Answer, &variables, sentence);
     // A 5xx usually comes from a proxy while the peer is away: unless the hook defines its meaning, it has none.
     let is_nothing = reply.status >= 500 && found == Verdict::Neither;
-    (if is_nothing { Verdict::Nothing } else { found }, text)
+    (if is_nothing { Verdict::Nothing } else { found }, sentence)
 }
 
 /// The meaning of an answer: a failure first, then a success, else neither.

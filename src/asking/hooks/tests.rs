@@ -102,6 +102,7 @@ async fn an_answer_means_what_the_hook_says() {
     let drained = r#"{"state":"drained"}"#;
     let failed = r#"{"state":"failed"}"#;
     let judged = ("body.state == 'drained'", "body.state == 'failed'");
+    let late = "x".repeat(400) + "\nbad";
     let table = [
         (("", ""), reply(204, ""), Verdict::Success, "answered 204"),
         (("", ""), reply(404, "no such\npage"), Verdict::Neither, "answered 404: no such page"),
@@ -122,6 +123,10 @@ async fn an_answer_means_what_the_hook_says() {
         (judged, reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
         (("body.state == 'drained'", ""), reply(200, "{}"), Verdict::Neither, "`success` cannot be told"),
         (("true", "body.state == 'failed'"), reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
+        // `text` is the whole body, and nothing else.
+        (("text == 'ok'", ""), reply(200, "ok"), Verdict::Success, "answered 200: ok"),
+        (("", "text.endsWith('bad')"), reply(200, &late), Verdict::Failure, "answered 200: xxx"),
+        (("text.contains('200')", ""), reply(200, "fine"), Verdict::Neither, "answered 200: fine"),
     ];
     for ((success, failure), answered, expected, part) in table {
         let what = format!("{success} / {failure} / {answered:?}");
