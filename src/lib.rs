@@ -60,6 +60,7 @@
 //! - [`apply`]: the writes to the child objects of fleets and nodes.
 //! - [`asking`]: requests to sidecars and to the peers of hooks, in the background.
 //! - [`hooks`]: placeholders, expressions and allowed destinations of hooks, and their validation.
+//! - [`listen`]: listeners of the servers.
 //! - [`metrics`]: the Prometheus metrics of the operator.
 //! - [`traces`]: rollouts as spans.
 //! - [`clock`]: the only module that reads a clock.
@@ -85,6 +86,7 @@ pub mod controller;
 pub mod dashboard;
 pub mod foresight;
 pub mod hooks;
+pub mod listen;
 pub mod metrics;
 pub mod observe;
 pub mod operator;

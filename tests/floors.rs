@@ -37,6 +37,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "traces",
             "clock",
             "hooks",
+            "listen",
         ],
     ),
     (
@@ -84,7 +85,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("parts", &[]),
     ("api", &["engine"]),
     ("engine", &[]),
-    ("sidecar", &[]),
+    ("sidecar", &["listen"]),
+    ("listen", &[]),
     ("asking", &["hooks", "cluster", "engine", "sidecar", "clock"]),
     ("hooks", &["api", "engine"]),
     ("sim", &["clock"]),

@@ -57,7 +57,7 @@ pub struct OperatorArgs {
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = collector)]
     otlp_endpoint: Option<String>,
-    /// Where /metrics, /healthz and /readyz are served
+    /// Where /metrics, /healthz and /readyz are served; 0.0.0.0 is every address, IPv6 as well
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
     /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (a token review and
@@ -146,8 +146,8 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     if let Some(traces) = &traces {
         operator = operator.traces(traces.clone());
     }
-    let listener = TcpListener::bind(arguments.bind)
-        .await
+    let listener = crate::listen::listen(arguments.bind)
+        .and_then(TcpListener::from_std)
         .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
     let page = arguments.page.start(&arguments.namespaces)?;
     let page = async move {

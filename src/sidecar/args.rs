@@ -12,7 +12,7 @@ use super::url::parse_http;
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
 pub struct SidecarArgs {
-    /// The address to serve on
+    /// The address to serve on; 0.0.0.0 is every address, IPv6 as well
     #[cfg_attr(feature = "cli", arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7777"))]
     pub bind: SocketAddr,
 

@@ -6,6 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::args::SidecarArgs;
 use super::server::{SidecarServer, serve};
 use super::token::TokenFile;
+use crate::listen::listen;
 
 /// Serves until SIGTERM or SIGINT. The error is one sentence that says what to do.
 pub async fn run(args: SidecarArgs) -> Result<(), String> {
@@ -15,7 +16,7 @@ pub async fn run(args: SidecarArgs) -> Result<(), String> {
         file.read().await?;
     }
     let told_to_stop = told_to_stop()?;
-    let listener = TcpListener::bind(args.bind).await.map_err(|error| {
+    let listener = listen(args.bind).and_then(TcpListener::from_std).map_err(|error| {
         format!("cannot serve on {} ({error}): choose another address with --bind", args.bind)
     })?;
     tracing::info!(address = %args.bind, "the sidecar serves");

@@ -72,14 +72,8 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
 
 /// Binds the given port of the loopback address, or a free one.
 pub fn listen(port: u16) -> Result<std::net::TcpListener, String> {
-    bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    crate::listen::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .map_err(|error| format!("--port {port}: {error}; choose another port, or 0 for a free one"))
-}
-
-fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 pub fn tokio_listener(listener: std::net::TcpListener) -> Result<TcpListener, String> {
@@ -140,7 +134,7 @@ impl PageArgs {
             return Ok(None);
         }
         let address = self.dashboard_bind;
-        let listener = bind(address).map_err(|error| {
+        let listener = crate::listen::listen(address).map_err(|error| {
             format!("--dashboard-bind {address}: {error}; choose another address or port")
         })?;
         let scopes = match namespaces {
