@@ -78,6 +78,8 @@ pub struct ReadPlan {
     pub rolling: bool,
     /// True if the plan is active and removes the node.
     pub leaves: bool,
+    /// When a plan that removes the node began.
+    pub leaves_since: Option<DateTime<Utc>>,
     /// True if it has begun a hook at `BeforeRemove`.
     pub took_leave: bool,
     /// The removal that the plan waits for, if it waits for nothing else.

@@ -69,6 +69,7 @@ impl FleetScope {
             asked_to_leave: removal_id.is_some(),
             leaves_by_plan: read.leaves,
             took_leave: read.took_leave,
+            leaves_since: read.leaves_since,
             awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
@@ -96,6 +97,7 @@ impl FleetScope {
             ever_ready: self.has_served(node),
             failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
+            suspended: spec.is_ok_and(|spec| spec.suspend),
             unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),
             sidecar: sidecar_facts(node),
@@ -137,6 +139,7 @@ impl FleetScope {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
+                leaves_since: removal_of(&plan).is_some().then_some(plan.started_at),
                 took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),

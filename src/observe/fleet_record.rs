@@ -217,11 +217,14 @@ impl FleetScope {
             Some(r) if *set == *r.incumbent_set && !r.from_hash.is_empty() => {
                 Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id()))
             }
-            // Under InPlace nothing else shows what ran before: updated nodes already run the target.
+            // Updated nodes already run the target, so under InPlace only what was recorded shows what ran before.
             _ if let Some(named) = self.of_current_revision(status) => Some(named),
+            Some(r) if r.entrant_set.is_empty() && !r.from_hash.is_empty() => {
+                Some((RolloutHash::recorded_or_lost(r.from_hash.as_str()), status.active_build_id()))
+            }
             Some(r) if gives_way(r, set) => self.run_by(status, set, is_other),
             Some(_) => None,
-            None => self.run_by(status, set, is_other),
+            None => self.run_by(status, set, is_other).or_else(|| self.held_below_partition(status, set)),
         };
         if let Some((hash, build_id)) = completed {
             status.current_revision = revision_name(&meta.name, &meta.uid, &hash).into();
@@ -278,6 +281,33 @@ impl FleetScope {
         let (hash, _) = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| lost || whole)?;
         // Whether the desired hash has completed is decided from the nodes, not here.
         (hash != self.requested()).then_some((hash, build_id))
+    }
+
+    /// The rollout hash that the nodes below the partition hold, if it is not the desired one, and its build ID. If the
+    /// whole status was lost under InPlace, nothing else shows that a partition holds nodes back: without that revision
+    /// they would follow the others.
+    fn held_below_partition(
+        &self,
+        status: &NodeDeploymentStatus,
+        set: &SetName,
+    ) -> Option<(RolloutHash, Option<BuildId>)> {
+        let held = self.spec.partition().min(self.spec.replicas);
+        let is_lost = status.active_set.is_empty() || status.requested_rollout_hash.is_empty();
+        if !is_lost || held == 0 {
+            return None;
+        }
+        let is_held = |node: &Arc<ObservedNode>| {
+            let place = place_of(&self.fleet.meta.name, &node.meta.name);
+            place.is_some_and(|(_, ordinal)| ordinal < held)
+        };
+        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
+        nodes.retain(is_held);
+        let build_id = self.made_under(status, set, &nodes);
+        let served = nodes.iter().all(|node| self.has_served(node));
+        let mut hashes = nodes.iter().map(|node| self.spec_hash(node, build_id.as_ref()));
+        let hash = hashes.next()??;
+        let agree = hashes.all(|other| other.as_ref() == Some(&hash));
+        (served && agree && hash != self.requested()).then_some((hash, build_id))
     }
 
     /// True if a node has been available, which completes a first creation: Ready for `minReadySeconds`. Only a node

@@ -8,6 +8,7 @@ mod failed;
 mod given_up;
 mod hard_fork;
 mod heights;
+mod in_place;
 mod incumbents;
 mod killed;
 mod lost;

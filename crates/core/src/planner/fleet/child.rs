@@ -24,6 +24,8 @@ pub struct ChildFacts {
     pub leaves_by_plan: bool,
     /// True if its plan RemoveNode has begun a hook at `BeforeRemove`. That hook does not run twice.
     pub took_leave: bool,
+    /// When its plan RemoveNode began.
+    pub leaves_since: Option<DateTime<Utc>>,
     /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
     pub awaits_removal: bool,
     /// True if its spec cannot be read, so that its controller does nothing.
@@ -60,6 +62,8 @@ pub struct ChildFacts {
     pub failed: bool,
     /// True if its main container runs although it is not Ready.
     pub pod_runs: bool,
+    /// True if its spec suspends it, so that it does not run.
+    pub suspended: bool,
     /// Why its sidecar cannot be reached, in a sentence; `None` if it can.
     pub unreachable: Option<String>,
     /// Why it does not serve.
@@ -105,6 +109,7 @@ impl ChildFacts {
             asked_to_leave: false,
             leaves_by_plan: false,
             took_leave: false,
+            leaves_since: None,
             awaits_removal: false,
             unreadable: false,
             status_outdated: true,
@@ -123,6 +128,7 @@ impl ChildFacts {
             ever_ready: false,
             failed: false,
             pod_runs: false,
+            suspended: false,
             unreachable: None,
             problem: None,
             sidecar: None,
@@ -222,6 +228,12 @@ impl ChildFacts {
     #[must_use]
     pub fn counts_as_disrupted(&self) -> bool {
         self.is_disrupted() && !self.never_began()
+    }
+
+    /// True if it stands still, its sidecar cannot be reached, and its pod is not Ready.
+    #[must_use]
+    pub fn is_mute(&self) -> bool {
+        self.unreachable.is_some() && !self.ready && !self.is_in_flight() && self.counts_as_disrupted()
     }
 
     /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.

@@ -75,10 +75,15 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let lives = |set: &&super::SetFacts| {
         set.retiring.as_ref().is_none_or(|r| r.since <= now && facts.removal_of(r) > now)
     };
-    // A clock that is set back begins a part of the delay anew. A node that has begun to take leave goes on: what comes
-    // before it leaves is not done twice.
+    // A clock that is set back begins a part of the delay anew. A node whose plan began when the delay was over goes on,
+    // and so does one that has begun to take leave: what comes before it leaves is not done twice. If the delay was made
+    // longer since, a node that has not begun to take leave is kept.
     let others = facts.sets.values().filter(lives).flat_map(|set| {
-        let leaves = |c: &&ChildFacts| set.retiring.is_none() || !c.took_leave;
+        let leaves = move |c: &&ChildFacts| {
+            set.retiring.as_ref().is_none_or(|retiring| {
+                !c.took_leave && c.leaves_since.is_none_or(|since| since < facts.removal_of(retiring))
+            })
+        };
         set.children.iter().filter(leaves)
     });
     let stays = |c: &&ChildFacts| c.asked_to_leave && !c.surplus && !c.terminating;

@@ -58,10 +58,19 @@ pub fn is_more(ready: Option<i32>, best: Option<i32>) -> bool {
     best.is_some() && ready > best
 }
 
-/// True if every node that the partition does not hold back has converged, and only the partition is left.
+/// True if every node that the partition does not hold back has converged, and only the partition is left. A node below
+/// the partition that is missing or down is nothing that the rollout waits for.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
-    facts.revision_differs_below_partition(rollout_target) && facts.is_converged(rollout_target)
+    let held = facts.held_below();
+    facts.revision_differs_below_partition(rollout_target)
+        && facts.replicas > 0
+        && facts.missing().iter().all(|ordinal| *ordinal < held)
+        && facts.conflicts.iter().all(|conflict| conflict.ordinal < held)
+        && facts.children.iter().all(|child| {
+            let is_held = child.ordinal < held;
+            !child.surplus && facts.is_updated(child, rollout_target) && (is_held || !child.is_disrupted())
+        })
 }
 
 /// The nodes that are listed, each with a rank: the lowest is the worst.
@@ -144,6 +153,9 @@ pub fn unconverged(
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.is_in_flight() {
             named.add(6, child.name.as_str(), Reason::WaitingForWave, &waits);
+        } else if child.suspended {
+            let why = "the node is suspended: it moves once its spec.suspend is false";
+            named.add(4, child.name.as_str(), Reason::NotReady, why);
         } else {
             let at_hook =
                 child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));

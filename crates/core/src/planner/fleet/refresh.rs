@@ -4,7 +4,7 @@ use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
-use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of};
+use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
 use super::{filling, hooks, leave, progress};
 use crate::api::TaskType;
@@ -92,13 +92,11 @@ fn refresh_rollout(
     input: &RefreshInput<'_>,
 ) {
     let stopped = is_stopped(status, facts);
+    let unwatched = was_unwatched(status, facts, input.now);
     let set = SetRollout::of(status);
     let held = why_held(status, input.plan);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    let (score, ready) = match &set {
-        Some(set) => (stage::score(facts, set), stage::ready(facts, set)),
-        None => (progress::score(facts, rollout_target), Some(progress::ready(facts, rollout_target))),
-    };
+    let (score, ready) = stage::reached(facts, set.as_ref(), rollout_target);
     // A rollout that creates a set counts the nodes of that set.
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
     let fleet = facts;
@@ -110,7 +108,7 @@ fn refresh_rollout(
         rollout.best_ready = rollout.best_ready.min(ready);
     }
     let is_progress = score > rollout.best || progress::is_more(ready, rollout.best_ready);
-    if is_progress || (rollout.clock_stopped && !stopped) {
+    if is_progress || unwatched || (rollout.clock_stopped && !stopped) {
         rollout.last_progress_at = input.now;
     }
     rollout.clock_stopped = stopped;

@@ -4,8 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::decision::{Cause, RolloutTarget, Start};
 use super::facts::FleetFacts;
+use super::sets::{SetRollout, stage};
 use super::{filling, hooks, progress};
 use crate::api::Ending;
+use crate::api::conditions::{self, STALLED};
 use crate::api::status::{MAX_ASKED_BYTES, remember};
 use crate::api::{
     Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, RevisionName, Rollout, RolloutHash, Stage,
@@ -82,6 +84,7 @@ pub fn begin(
         last_progress_at,
         best,
         best_ready,
+        from_hash: status.last_completed_rollout_hash.clone(),
         entrant_set,
         entrant_left_service_at,
         ..Rollout::begun(now)
@@ -90,13 +93,17 @@ pub fn begin(
     if start.rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
         status.rejected = None;
     }
-    // A retry that starts a repair must not retry the rejected target as well when the repair is over. If the rejected
-    // hash is the one that last completed, only a repair was rejected, and the rejection is dropped.
-    if own && start.cause == Cause::RetryRequested {
+    // If the rejected hash is the one that last completed, only a repair was rejected, and a repair that a person asks for
+    // drops the rejection. Otherwise a retry that starts a repair must not retry the rejected target as well when the
+    // repair is over.
+    if own && matches!(start.cause, Cause::RetryRequested | Cause::RestartRequested) {
         status.rejected = status.rejected.take().filter(|r| r.hash != status.last_completed_rollout_hash);
-        if let Some(rejected) = &mut status.rejected {
-            rejected.plan_id = plan.id.to_string();
-        }
+    }
+    if own
+        && start.cause == Cause::RetryRequested
+        && let Some(rejected) = &mut status.rejected
+    {
+        rejected.plan_id = plan.id.to_string();
     }
     note_asked(status, facts);
 }
@@ -168,10 +175,33 @@ pub fn complete(status: &mut NodeDeploymentStatus, rollout_target: &RolloutTarge
     }
 }
 
-/// True if the clock of a rollout, or of a fleet that is filled without one, has run out.
+/// How late a stall may be found. A fleet is looked at when its clock runs out, so one that is looked at later, and has
+/// not been said to be stalled, was looked at by nobody: the operator, or the API server, was away.
+const UNWATCHED: TimeDelta = TimeDelta::seconds(90);
+
+/// True if the clock of a rollout, or of a fleet that is filled without one, has run out. Time in which nobody looked does
+/// not count, and neither does a clock that progress restarts as soon as it is recorded.
 #[must_use]
 pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     stall_deadline(status, facts).is_some_and(|deadline| now >= deadline)
+        && !was_unwatched(status, facts, now)
+        && !has_progressed(status, facts)
+}
+
+/// True if the active rollout has made progress that its status does not record yet.
+fn has_progressed(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
+    let Some(rollout) = &status.rollout else { return false };
+    let set = SetRollout::of(status);
+    let (score, ready) = stage::reached(facts, set.as_ref(), &rollout_target_of(status));
+    // With another number of nodes, another score is possible.
+    let is_comparable = rollout.nodes.total == facts.replicas;
+    is_comparable && (score > rollout.best || progress::is_more(ready, rollout.best_ready))
+}
+
+/// True if the clock of the active rollout ran out while nobody looked.
+pub(super) fn was_unwatched(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
+    let is_late = || stall_deadline(status, facts).is_some_and(|deadline| now >= deadline + UNWATCHED);
+    status.rollout.is_some() && !conditions::is_true(&status.conditions, STALLED) && is_late()
 }
 
 /// When the active rollout, or the filling of a fleet without one, counts as stalled without progress; `None` while its

@@ -46,12 +46,15 @@ pub struct Grant {
 struct Used {
     disrupted: i32,
     in_flight: i32,
+    /// Those of the disrupted ones that are not in flight, not Ready, and whose sidecars cannot be reached.
+    mute: i32,
 }
 
 impl Used {
     fn of(facts: &FleetFacts) -> Self {
         let in_flight = facts.children.iter().filter(|c| c.counts_as_in_flight()).count() as i32;
-        Self { disrupted: facts.disrupted(), in_flight }
+        let mute = facts.children.iter().filter(|c| c.is_mute()).count() as i32;
+        Self { disrupted: facts.disrupted(), in_flight, mute }
     }
 }
 
@@ -84,7 +87,10 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
         let others = used.in_flight - i32::from(child.counts_as_in_flight());
         return (others < facts.max_unavailable).then_some(Clause::Down);
     }
-    let others = used.disrupted - i32::from(child.counts_as_disrupted());
+    // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
+    // other.
+    let alike = if child.is_mute() { used.mute - 1 } else { 0 };
+    let others = used.disrupted - i32::from(child.counts_as_disrupted()) - alike;
     (others < facts.max_unavailable).then_some(Clause::Serving)
 }
 
@@ -117,6 +123,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
             used.in_flight += i32::from(!child.counts_as_in_flight());
             used.disrupted += i32::from(!child.counts_as_disrupted());
+            used.mute -= i32::from(child.is_mute());
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),

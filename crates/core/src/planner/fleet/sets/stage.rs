@@ -1,6 +1,6 @@
 //! The stage, the summary and the score of a rollout that creates a set.
 
-use super::super::decision::Strategy;
+use super::super::decision::{RolloutTarget, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
@@ -87,6 +87,19 @@ pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
 pub fn ready(facts: &FleetFacts, rollout: &SetRollout) -> Option<i32> {
     let view = || facts.as_set(&rollout.entrant);
     (rollout.stage != Stage::Retiring).then(|| progress::ready(&view(), &rollout.rollout_target()))
+}
+
+/// How far a rollout is, by [`score`] and [`ready`]; `set`: if it creates a set.
+#[must_use]
+pub fn reached(
+    facts: &FleetFacts,
+    set: Option<&SetRollout>,
+    rollout_target: &RolloutTarget,
+) -> (i32, Option<i32>) {
+    match set {
+        Some(set) => (score(facts, set), ready(facts, set)),
+        None => (progress::score(facts, rollout_target), Some(progress::ready(facts, rollout_target))),
+    }
 }
 
 /// The number of nodes of the old set that are left; 1 if only their StatefulSets or pods are.

@@ -191,6 +191,17 @@ fn who_is_wanted_again_is_kept() {
     let again = taking_leave(with_set(Some(retiring(now()))));
     assert_eq!(kept(&again, now()), Vec::<NodeName>::new(), "the clock was set back by less than the delay");
     assert_eq!(kept(&taking_leave(with_set(None)), now()), ["db-0"], "it is to serve all the same");
+    let begun = |at, mut facts: FleetFacts| {
+        facts.sets.values_mut().next().unwrap().children[0].leaves_since = Some(at);
+        facts
+    };
+    let since = || with_set(Some(retiring(now())));
+    assert_eq!(
+        kept(&begun(later(30), since()), later(27)),
+        Vec::<NodeName>::new(),
+        "it began when its time had come"
+    );
+    assert_eq!(kept(&begun(later(20), since()), later(27)), ["db-0"], "the delay was made longer");
 }
 
 #[test]

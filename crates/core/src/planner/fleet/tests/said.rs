@@ -277,6 +277,14 @@ fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
     assert!(!is_held_by_partition(&done, &to("v2")), "nothing is left");
     let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, at_v2);
     assert!(is_held_by_partition(&held, &to("v2")));
+    let below = [ChildFacts::down, ChildFacts::failed];
+    assert!(
+        below.iter().all(|ill| is_held_by_partition(&held.clone().but(0, ill), &to("v2"))),
+        "it is not its to update"
+    );
+    assert!(is_held_by_partition(&held.clone().without(0), &to("v2")));
+    assert!(!is_held_by_partition(&held.clone().but(1, ChildFacts::down), &to("v2")));
+    assert!(!is_held_by_partition(&held.clone().without(1), &to("v2")));
     assert!(!is_held_by_partition(&fleet(2).held_below_ordinal(1), &to("v1")), "it goes to where they are");
     let other_id = FleetFacts { build_id: Some("one".into()), ..held.clone() };
     assert_eq!((held.held_below(), other_id.held_below(), held.never_completed().held_below()), (1, 0, 0));

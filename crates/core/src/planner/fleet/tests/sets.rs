@@ -629,7 +629,7 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     let blocked = halting().but(0, halted).but(1, ChildFacts::unreachable);
     let expected = [("db-1", "SidecarUnreachable", "connection refused")];
     assert_eq!(named(&looked_at(&blocked, 0)), expected);
-    let stalled = looked_at(&blocked, 5_000);
+    let stalled = looked_at(&blocked, 630);
     let condition = crate::api::conditions::find(&stalled.conditions, "Stalled").unwrap();
     assert_eq!(condition.message, "no progress: db-1: SidecarUnreachable: connection refused");
     let refuses = |mut c: ChildFacts| {
@@ -719,7 +719,7 @@ fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that
         let mut plan = plan_to("v2");
         plan.tasks[0].message = "waiting for set first to go; what is left of it: Pod db-0-0".to_owned();
         status.plan = Some(crate::api::RawPlan::of(&plan));
-        let status = look(status, &facts, 5_000);
+        let status = look(status, &facts, 630);
         let condition = crate::api::conditions::find(&status.conditions, "Stalled").unwrap();
         assert_eq!(condition.message, format!("no progress: {}", plan.tasks[0].message));
         assert_eq!(named(&status).len(), 1, "it is still named as what does not serve");

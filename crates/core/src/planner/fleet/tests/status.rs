@@ -161,12 +161,14 @@ fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
 }
 
 #[test]
-fn a_retry_of_a_repair_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
+fn a_repair_that_is_asked_for_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
     for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id.into()))] {
         let mut facts = fleet(2);
         facts.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
         let status = rolling_out(&facts, &start(RolloutTarget::Own, "v1", Cause::RetryRequested));
         assert_eq!(status.rejected.map(|r| r.plan_id), expected, "{hash}");
+        let status = rolling_out(&facts, &start(RolloutTarget::Own, "v1", Cause::RestartRequested));
+        assert_eq!(status.rejected.is_some(), hash == "v2", "a restart: {hash}");
     }
 }
 
@@ -224,6 +226,27 @@ fn a_rollout_stalls_in_time_although_the_clock_was_set_back() {
     let back = look(ahead, &five(), -3600);
     assert!(!is_stalled(&back, &five(), later(-3600 + 599)));
     assert!(is_stalled(&back, &five(), later(-3600 + 600)));
+}
+
+/// Otherwise a rollout would be rolled back because the operator, or the API server, was away.
+#[test]
+fn time_in_which_nobody_looked_stalls_no_rollout() {
+    let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    assert!(is_stalled(&status, &five(), later(660)), "it is found a little late");
+    assert!(!is_stalled(&status, &five(), later(900)));
+    let back = look(status.clone(), &five(), 900);
+    assert_eq!(find(&back.conditions, "Stalled").unwrap().reason, "Progressing");
+    assert_eq!(stall_deadline(&back, &five()), Some(later(1_500)), "it has all of its time again");
+    let said = look(status, &five(), 610);
+    assert!(is_stalled(&said, &five(), later(9_000)), "what was said to be stalled stays so");
+}
+
+/// The clock is judged before what happened meanwhile is recorded.
+#[test]
+fn progress_that_is_not_recorded_yet_keeps_a_rollout_from_being_stalled() {
+    let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    assert!(is_stalled(&status, &five(), later(601)));
+    assert!(!is_stalled(&status, &five().but(4, |c| done(c).down()), later(601)));
 }
 
 #[test]

@@ -127,6 +127,13 @@ fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take
     let table = [
         ("alone", two().but(0, unreachable), Some(Clause::Serving)),
         ("another down", two().but(0, unreachable).but(1, ChildFacts::down), None),
+        ("another like it", two().but(0, unreachable).but(1, unreachable), Some(Clause::Serving)),
+        ("another like it, in flight", two().but(0, unreachable).but(1, |c| flying(unreachable(c))), None),
+        (
+            "Ready, another like it",
+            two().but(0, ChildFacts::unreachable).but(1, ChildFacts::unreachable),
+            None,
+        ),
         (
             "reachable and down, another down",
             two().but(0, ChildFacts::down).but(1, ChildFacts::down),
@@ -136,6 +143,19 @@ fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take
     for (what, facts, expected) in table {
         assert_eq!(may(&facts), expected, "{what}");
     }
+}
+
+/// They are repaired one after another.
+#[test]
+fn nodes_that_are_not_ready_and_whose_sidecars_cannot_be_reached_do_not_keep_each_other() {
+    let unreachable = |c: ChildFacts| c.down().unreachable();
+    let facts = fleet(3).wanting("v2").but(0, unreachable).but(1, unreachable).but(2, unreachable);
+    let names = |facts: &FleetFacts| -> Vec<NodeName> {
+        next_grants(facts, &to("v2")).into_iter().map(|grant| grant.name).collect()
+    };
+    assert_eq!(names(&facts), ["db-2"]);
+    assert_eq!(names(&facts.clone().at_most(2)), ["db-2", "db-1"]);
+    assert_eq!(names(&facts.but(2, flying)), Vec::<NodeName>::new(), "it is under way to it");
 }
 
 #[test]
