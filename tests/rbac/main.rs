@@ -101,6 +101,79 @@ async fn where_owner_references_are_enforced_claims_are_owned_with_one_more_righ
     world.until_applied("db").await;
 }
 
+#[test]
+fn both_files_for_workers_grant_the_same_and_the_right_to_their_finalizer() {
+    let of = |reach: &str| rules::granted_by(&rules::read(&format!("../temporal/{reach}.yaml")));
+    let one = of("one-namespace");
+    assert_eq!(one, of("all-namespaces"));
+    let (group, resource) = ("windlass.dev".to_owned(), "workerdeployments/finalizers".to_owned());
+    assert!(one.contains(&Rule { group, resource, verb: "update".to_owned() }), "{one:#?}");
+}
+
+/// Writes what the operator writes, as its account: the operator of this test has no Temporal.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_owner_references_are_enforced_jobs_of_workers_need_the_right_to_their_finalizer() {
+    let options = Options { admission: ENFORCING, ..Options::default() };
+    let world = World::without_operator(Reach::OneNamespace, options).await;
+    let ns: &str = &world.ns;
+    world.grant(&rules::read("../temporal/workerdeployments.windlass.dev.yaml")).await;
+    let definition = "crd/workerdeployments.windlass.dev";
+    world.cp.kubectl(&["wait", "--for=condition=Established", definition, "--timeout=60s"]).await.ok();
+    world.grant(&rules::read("hook-jobs-one-namespace.yaml")).await;
+    let rights = rules::read("../temporal/one-namespace.yaml");
+    let rule =
+        "- apiGroups: [windlass.dev]\n  resources: [workerdeployments/finalizers]\n  verbs: [update]\n";
+    assert!(rights.contains(rule), "{rights}");
+    world.grant(&rights.replace(rule, "")).await;
+
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "a:1"}]});
+    let workers = json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "metadata": {"name": "orders"},
+        "spec": {"connection": {"address": "temporal:7233"}, "rollout": {"strategy": "Manual"},
+            "template": {"spec": {"containers": [{"name": "worker", "image": "orders:1"}]}}},
+    });
+    let until = monotonic() + PATIENCE;
+    // Right after its definition is established, the API server may not store it yet.
+    while world.cp.kubectl_with(&["-n", ns, "create", "-f", "-"], &workers.to_string()).await.code != Some(0)
+    {
+        assert!(monotonic() < until, "the WorkerDeployment is not stored");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let uid = ["-n", ns, "get", "workerdeployment", "orders", "-o", "jsonpath={.metadata.uid}"];
+    let uid = world.cp.kubectl(&uid).await.ok();
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "backup", "ownerReferences": [{
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "name": "orders", "uid": uid,
+            "controller": true, "blockOwnerDeletion": true}]},
+        "spec": {"template": {"spec": pod}},
+    });
+    let account = format!("system:serviceaccount:{ns}:windlass");
+    let create = async || {
+        let arguments = ["--as", &account, "-n", ns, "create", "--validate=false", "-f", "-"];
+        world.cp.kubectl_with(&arguments, &job.to_string()).await
+    };
+    // Rights that were just granted, or taken away, take a moment to count.
+    loop {
+        let said = create().await;
+        assert_ne!(said.code, Some(0), "the Job is made without the right");
+        if said.stderr.contains("blockOwnerDeletion") {
+            break;
+        }
+        assert!(monotonic() < until, "no Job was refused: {}", said.stderr);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    world.grant(&rights).await;
+    loop {
+        let said = create().await;
+        if said.code == Some(0) {
+            break;
+        }
+        assert!(monotonic() < until, "no Job was made: {}", said.stderr);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 /// Waits until a write of this resource was refused by the admission plugin.
 async fn refused_by_admission(world: &World, mark: controlplane::Mark, resource: &str) {
     let until = monotonic() + PATIENCE;
