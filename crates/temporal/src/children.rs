@@ -132,7 +132,7 @@ impl Children {
         }
     }
 
-    /// Creates the target's Deployment as a dry run: `Refused` has the API server's message.
+    /// Creates the target's Deployment as a dry run: `Refused` and `Forbidden` have the API server's message.
     pub async fn try_target(&self, facts: &Facts) -> Result<(), ClusterError> {
         let revision = Self::target_revision(facts);
         let version = target(facts, &revision);
@@ -143,11 +143,11 @@ impl Children {
             meta.insert("generateName".to_owned(), json!(format!("{}-", facts.name)));
         }
         let answer = self.cluster.create(Kind::Deployment, &manifest, true).await;
+        // The message contains a generated name; it would differ each time, and each would be a new event.
+        let named = |sentence: &str| without_made_up_names(sentence, &format!("{}-", facts.name));
         answer.map_err(|error| match error {
-            // The message contains a generated name; it would differ each time, and each would be a new event.
-            ClusterError::Refused(sentence) => {
-                ClusterError::Refused(without_made_up_names(&sentence, &format!("{}-", facts.name)))
-            }
+            ClusterError::Refused(sentence) => ClusterError::Refused(named(&sentence)),
+            ClusterError::Forbidden(sentence) => ClusterError::Forbidden(named(&sentence)),
             error => error,
         })
     }

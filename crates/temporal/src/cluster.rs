@@ -28,6 +28,9 @@ pub enum ClusterError {
     /// The API server refuses the object, and would again.
     #[error("{0}")]
     Refused(String),
+    /// The API server does not allow it (403): a quota, a policy, or a missing right. A person may change that.
+    #[error("{0}")]
+    Forbidden(String),
     /// A failure that a retry may get past.
     #[error("{0}")]
     Transient(String),
@@ -95,7 +98,8 @@ impl Cluster {
     /// Creates an object, or validates it as a dry run. Strict: otherwise the server would drop unknown fields
     /// silently.
     pub async fn create(&self, kind: Kind, manifest: &Value, dry_run: bool) -> Result<(), ClusterError> {
-        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let meta = &manifest["metadata"];
+        let name = meta["name"].as_str().or(meta["generateName"].as_str()).unwrap_or_default();
         let params = PostParams { dry_run, field_manager: Some(MANAGER.to_owned()) };
         let create = async {
             let body = serde_json::to_vec(manifest).map_err(Error::SerdeError)?;
@@ -172,6 +176,7 @@ async fn within<T>(name: &str, call: impl Future<Output = kube::Result<T>>) -> R
         Error::Api(status) => match status.code {
             404 => ClusterError::Gone(name.to_owned()),
             409 => ClusterError::Conflict(name.to_owned()),
+            403 => ClusterError::Forbidden(status.message.clone()),
             400 | 413 | 422 => ClusterError::Refused(status.message.clone()),
             _ => ClusterError::Transient(format!("{name}: {}", status.message)),
         },

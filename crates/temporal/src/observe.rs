@@ -98,6 +98,7 @@ pub async fn facts(
         status: read.status.clone(),
         versions: BTreeMap::new(),
         invalid: None,
+        unchecked: None,
         deployment,
         spec,
     };

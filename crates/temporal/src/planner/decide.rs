@@ -96,8 +96,8 @@ fn of_active(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decis
         return Decision::Abort;
     }
     if plan.target_hash != facts.target.hash {
-        if facts.invalid.is_some() {
-            // The new spec may be invalid too: the active rollout is obsolete, but no other can start.
+        if facts.invalid.is_some() || facts.unchecked.is_some() {
+            // The new spec is invalid, too, or may be: the active rollout is obsolete, but no other can start.
             return Decision::Keep;
         }
         // Without the routing, the starting point of a rollout is unknown.
@@ -125,7 +125,7 @@ fn of_rest(facts: &Facts, last: Option<&Plan>, requests: &AnnotationRequests) ->
             facts.status.last_completed_rollout_hash.as_deref() == Some(facts.target.hash.as_str());
         return if is_recorded { Decision::Keep } else { Decision::Record };
     }
-    if facts.invalid.is_some() || is_rejected(facts, requests) {
+    if facts.invalid.is_some() || facts.unchecked.is_some() || is_rejected(facts, requests) {
         return Decision::Keep;
     }
     if let Some(message) = limit(facts) {

@@ -42,6 +42,8 @@ pub struct Facts {
     pub versions: BTreeMap<BuildId, Version>,
     /// Why the spec cannot be carried out, in a sentence.
     pub invalid: Option<String>,
+    /// Why it is not known whether the API server takes the target, in a sentence: no rollout to it starts yet.
+    pub unchecked: Option<String>,
 }
 
 /// What is known of the deployment in Temporal.

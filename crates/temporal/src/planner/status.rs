@@ -184,7 +184,7 @@ fn condition_values(
     let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
     let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
-    } else if (active.is_some() || is_lost) && !is_stuck {
+    } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
     } else {
         (Truth::False, Reason::Settled, String::new())
@@ -215,7 +215,8 @@ fn up_to_date(
         let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
         return (truth, *reason, format!("since {since}: {message}"));
     }
-    if let Some(plan) = active {
+    let is_obsolete = active.is_some_and(|plan| plan.target_hash != facts.target.hash);
+    if let Some(plan) = active.filter(|_| !is_obsolete || facts.unchecked.is_none()) {
         return of_plan(plan, &facts.name, now);
     }
     if let Decision::Refuse { reason, message } = decision {
@@ -236,6 +237,9 @@ fn up_to_date(
     }
     if facts.is_at_target() {
         return (Truth::True, Reason::Applied, String::new());
+    }
+    if let Some(sentence) = &facts.unchecked {
+        return (Truth::Unknown, Reason::Applying, sentence.clone());
     }
     (Truth::Unknown, Reason::NotStarted, String::new())
 }

@@ -70,7 +70,7 @@ async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
         Ok(plan) => plan,
         Err(sentence) => return state.fail_unreadable_plan(&sentence).await,
     };
-    state.check(plan.as_ref()).await?;
+    state.check(plan.as_ref()).await;
     state.check_hooks().await;
     state.obey_restart();
     let requests = state.requests();

@@ -20,6 +20,8 @@ use crate::port::BuildId;
 
 /// Requeue while a version's state changed recently.
 const ACTIVE_RESYNC: Duration = Duration::from_secs(5);
+/// Requeue until it is known whether the API server takes the target.
+const UNCHECKED: Duration = Duration::from_secs(5);
 /// How long a change counts as recent.
 const RECENT: chrono::TimeDelta = chrono::TimeDelta::minutes(2);
 
@@ -55,6 +57,10 @@ impl Reconcile<'_> {
         self.warn_of_stale_promotion();
         self.ask_for_pollers(active).await;
         let (forgotten, pending) = self.maintain_versions(active, plan.as_ref()).await;
+        let pending = match &self.facts.unchecked {
+            Some(_) => Some(pending.map_or(UNCHECKED, |pending| pending.min(UNCHECKED))),
+            None => pending,
+        };
         let mut next = None;
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             // An obsolete plan does nothing until it is superseded.

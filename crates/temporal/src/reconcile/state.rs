@@ -113,24 +113,38 @@ impl<'a> Reconcile<'a> {
         self.recorder.record(event);
     }
 
-    /// Checks with a dry run that the API server accepts the target, until the rollout has created it.
-    pub(super) async fn check(&mut self, plan: Option<&Plan>) -> Result<(), ClusterError> {
+    /// Checks with a dry run that the API server accepts the target, until its Deployment exists. A failed check delays
+    /// no other version: retiring one may be what frees a quota.
+    pub(super) async fn check(&mut self, plan: Option<&Plan>) {
         let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
-        let exists = self.facts.target_version().is_some_and(|version| version.workers.is_some());
-        if is_begun && exists || self.facts.is_at_target() {
-            return Ok(());
+        let target = &self.facts.target;
+        let exists =
+            self.facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|w| {
+                is_begun || (!w.is_terminating && w.template_hash.as_ref() == Some(&target.template_hash))
+            });
+        if exists || self.facts.is_at_target() {
+            return;
         }
-        match self.children.try_target(&self.facts).await {
-            Ok(()) => Ok(()),
+        let sentence = match self.children.try_target(&self.facts).await {
+            Ok(()) => return,
             Err(ClusterError::Refused(sentence)) => {
-                let sentence = format!("spec.template: the API server refuses it: {sentence}");
-                let cause = format!("{}/{sentence}", self.facts.generation);
-                self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
-                self.facts.invalid = Some(sentence);
-                Ok(())
+                format!("spec.template: the API server refuses it: {sentence}")
             }
-            Err(error) => Err(error),
-        }
+            // The dry run asks for one Deployment more, and quotas come after everything else that the API server
+            // checks: the template is fine, and the rollout says so when it has to wait for room.
+            Err(ClusterError::Forbidden(message)) if message.contains("exceeded quota: ") => return,
+            Err(ClusterError::Forbidden(message)) => {
+                format!("spec.template: the API server does not allow it now: {message}")
+            }
+            Err(error) => {
+                self.facts.unchecked =
+                    Some(format!("whether the API server takes the template is not known yet: {error}"));
+                return;
+            }
+        };
+        let cause = format!("{}/{sentence}", self.facts.generation);
+        self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
+        self.facts.invalid = Some(sentence);
     }
 
     /// Obeys a restart request that is later than the last obeyed one and than the object's creation.

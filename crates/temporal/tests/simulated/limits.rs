@@ -1,6 +1,7 @@
 //! What is refused, and by what.
 
 use serde_json::{Value, json};
+use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 use windlass_temporal::fake::Settings;
 
 use crate::stage::{Stage, spec};
@@ -57,6 +58,90 @@ async fn workers_that_ask_nobody_and_workers_that_do_not_run_are_waited_for_and_
         s.set_image("v3").await;
         s.until_current(&s.target().await).await;
     }
+}
+
+fn creates_workers(request: &RequestInfo) -> bool {
+    request.verb == "create" && request.resource == "deployments.apps"
+}
+
+/// A quota that is used up until a Deployment is deleted.
+struct Quota {
+    has_room: bool,
+}
+
+impl FaultPlan for Quota {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.verb == "delete" && request.resource == "deployments.apps" {
+            self.has_room = true;
+        }
+        if !creates_workers(request) || self.has_room {
+            return Before::Pass;
+        }
+        let used = "deployments.apps \"orders-x7k2p\" is forbidden: exceeded quota: few, requested: \
+                    count/deployments.apps=1, used: count/deployments.apps=2, limited: count/deployments.apps=2";
+        Before::Fail(Failure::Forbidden(used.to_owned()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_is_freed_by_the_versions_that_nobody_needs() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.cluster.set_faults(Box::new(Quota { has_room: false }));
+    s.set_image("v3").await;
+    s.until("it says so", |s| s.message("UpToDate").contains("exceeded quota: few")).await;
+    assert!(s.deployment_of(&v1).is_some());
+    let v3 = s.target().await;
+    s.until_current(&v3).await;
+    assert_eq!(s.events("InvalidSpec"), 0, "the template is fine");
+    s.assert_no_orphans();
+}
+
+/// An API server that answers so to each dry run of a Deployment.
+struct DryRuns(Failure);
+
+impl FaultPlan for DryRuns {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if creates_workers(request) && request.dry_run {
+            return Before::Fail(self.0.clone());
+        }
+        Before::Pass
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_without_a_verdict_holds_its_rollout_alone_and_it_is_said() {
+    for (failure, condition, words) in [
+        (Failure::Forbidden("a policy says no".to_owned()), "False/InvalidSpec", "a policy says no"),
+        (Failure::Internal, "Unknown/Applying", "whether the API server takes the template is not known yet"),
+    ] {
+        let (s, v1) = Stage::running(spec("v1")).await;
+        let v2 = s.roll_to("v2").await;
+        s.until_current(&v2).await;
+        s.cluster.set_faults(Box::new(DryRuns(failure.clone())));
+        s.set_image("v3").await;
+        s.until("it says so", |s| s.condition("UpToDate") == condition).await;
+        assert!(s.message("UpToDate").contains(words), "{failure:?}: {}", s.message("UpToDate"));
+        s.until("v1 goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
+        assert_eq!(s.status()["history"].as_array().unwrap().len(), 2, "{failure:?}: no rollout began");
+        s.cluster.set_faults(Box::new(NoFaults));
+        let v3 = s.target().await;
+        s.until_current(&v3).await;
+        s.assert_no_orphans();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_whose_workers_are_there_takes_over_without_a_dry_run() {
+    let mut slow = spec("v1");
+    slow["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
+    let (s, v1) = Stage::running(slow).await;
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.cluster.set_faults(Box::new(DryRuns(Failure::Internal)));
+    s.set_image("v1").await;
+    s.until_current(&v1).await;
 }
 
 /// A ramp with this many steps.

@@ -57,6 +57,7 @@ fn facts(rollout: serde_json::Value) -> Facts {
         }),
         versions: BTreeMap::from([(one.clone(), version(&one, VersionStatus::Current, true))]),
         invalid: None,
+        unchecked: None,
     }
 }
 
