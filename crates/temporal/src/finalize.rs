@@ -25,7 +25,10 @@ const TRIES: u32 = 3;
 
 /// Carries out the next step of the deletion. Returns when to requeue.
 pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, ClusterError> {
-    reconcile.end_for_deletion().await?;
+    if let Err(error) = reconcile.end_for_deletion().await {
+        let message = format!("{error}; windlass delete --now waits for nothing");
+        return report(&reconcile, Reason::Terminating, &message, LATER).await;
+    }
     let mut next = step(&reconcile.facts, reconcile.now);
     if let Step::Take { count, .. } = &next
         && let Some(temporal) = reconcile.temporal.clone()

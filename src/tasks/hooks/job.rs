@@ -164,7 +164,8 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// its completed tasks are kept for as long as their templates say.
 ///
 /// Call this before the plan's end is persisted: if the process dies in between, it is called again. Jobs that Windlass
-/// has no right to are left to garbage collection, which deletes them with their owner: the plan ends all the same.
+/// has no right to, or whose delete a policy refuses, are left to garbage collection, which deletes them with their owner:
+/// the plan ends all the same.
 pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
     unless_forbidden(plan, delete_jobs_of(cluster, owner, plan).await)
 }
@@ -174,6 +175,17 @@ fn unless_forbidden(plan: &Plan, deleted: Result<(), ClusterError>) -> Result<()
     match deleted {
         Err(ClusterError::Forbidden { object, message }) => {
             warn!(plan = %plan.id, job = object, message, "a hook's Job is not deleted");
+            Ok(())
+        }
+        answer => answer,
+    }
+}
+
+/// Takes a delete that the API server refuses for one that was done. The Jobs after it are deleted all the same.
+fn unless_refused(job: &Meta, deleted: Result<(), ClusterError>) -> Result<(), ClusterError> {
+    match deleted {
+        Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
+            warn!(job = job.name, %error, "a hook's Job is not deleted");
             Ok(())
         }
         answer => answer,
@@ -200,7 +212,7 @@ async fn delete_jobs_of_task(
         let Some(found) = cluster.get(Kind::Job, &owner.namespace, &name).await? else { continue };
         let meta = Meta::read(&found);
         if is_ours(&meta, owner, &record.id) {
-            delete(cluster, &meta).await?;
+            unless_refused(&meta, delete(cluster, &meta).await)?;
         }
     }
     Ok(())

@@ -15,6 +15,8 @@ use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
 
+/// Requeue while the hooks of a plan that is to end cannot be stopped.
+const HOOKS_GO_ON: Duration = Duration::from_secs(3);
 /// The most workflows of a gate that are terminated.
 const GATES: usize = 20;
 
@@ -31,8 +33,10 @@ impl Reconcile<'_> {
         let mut plan = plan;
         let mut new = None;
         let before = status.current_build_id.clone();
-        if let Some(old) = plan.as_ref().filter(|plan| plan.is_active()) {
-            self.end_hooks(old).await?;
+        if let Some(old) = plan.as_ref().filter(|plan| plan.is_active())
+            && let Err(error) = self.end_hooks(old).await
+        {
+            return self.wait_for_hooks(old, &error).await;
         }
         match &decision {
             Decision::Record => {
@@ -82,6 +86,16 @@ impl Reconcile<'_> {
         status.update_revision = Some(Children::target_revision(&self.facts));
         self.finish(status, shown.as_ref(), &decision, &[]).await?;
         Ok(IMMEDIATELY)
+    }
+
+    /// Keeps a plan that is to end, because its hooks could not be stopped, and says so. The versions are maintained
+    /// meanwhile.
+    async fn wait_for_hooks(mut self, old: &Plan, error: &ClusterError) -> Result<Duration, ClusterError> {
+        let note = format!("rollout {} does not end yet: {error}", old.id);
+        self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
+        let (forgotten, _) = self.maintain_versions(true, Some(old)).await;
+        self.finish(self.facts.status.clone(), Some(old), &Decision::Keep, &forgotten).await?;
+        Ok(HOOKS_GO_ON)
     }
 
     async fn give_up(&self, status: &mut WorkerDeploymentStatus, old: &mut Plan, decision: &Decision) {
@@ -153,13 +167,19 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Ends the active plan because the object is being deleted.
+    /// Ends the active plan because the object is being deleted. Hooks that cannot be stopped delay that, unless a
+    /// person asked that nothing is waited for.
     pub(crate) async fn end_for_deletion(&mut self) -> Result<(), ClusterError> {
         let raw = self.facts.status.plan.as_ref();
         let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else {
             return Ok(());
         };
-        self.end_hooks(&plan).await?;
+        match self.end_hooks(&plan).await {
+            Err(error) if self.facts.delete_now => {
+                tracing::warn!(name = self.facts.name, %error, "a rollout ends without its hooks being stopped");
+            }
+            ended => ended?,
+        }
         self.end_gates(&plan).await;
         control::supersede(&mut plan, self.now);
         let mut status = self.facts.status.clone();

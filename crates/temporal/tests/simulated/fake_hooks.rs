@@ -29,6 +29,7 @@ pub struct FakeHooks(Arc<Mutex<State>>);
 struct State {
     results: BTreeMap<String, HookResult>,
     refused: Option<String>,
+    going_on: Option<String>,
     ran: Vec<String>,
     ended: Vec<String>,
     senders: Vec<UnboundedSender<(String, String)>>,
@@ -52,6 +53,11 @@ impl FakeHooks {
     /// Rejects every list of hooks with this sentence; `None`: accepts them.
     pub fn refuse(&self, sentence: Option<&str>) {
         self.0.lock().unwrap().refused = sentence.map(str::to_owned);
+    }
+
+    /// Fails to stop the hooks of a plan with this sentence; `None`: stops them.
+    pub fn go_on(&self, sentence: Option<&str>) {
+        self.0.lock().unwrap().going_on = sentence.map(str::to_owned);
     }
 
     /// The hooks that ran, once per consecutive run, with their values.
@@ -84,7 +90,11 @@ impl Hooks for FakeHooks {
     }
 
     async fn end(&self, _: &HookedObject, plan: &Plan) -> Result<(), String> {
-        self.0.lock().unwrap().ended.push(plan.id.to_string());
+        let mut state = self.0.lock().unwrap();
+        if let Some(sentence) = &state.going_on {
+            return Err(sentence.clone());
+        }
+        state.ended.push(plan.id.to_string());
         Ok(())
     }
 

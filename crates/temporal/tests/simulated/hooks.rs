@@ -257,3 +257,44 @@ async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
     assert_eq!((last(&s)["planID"].clone(), last(&s)["reason"].clone()), (json!(seen), json!("Terminating")));
     assert_eq!(s.hooks.ended(), [plan]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn hooks_that_cannot_be_stopped_keep_their_rollout_and_nothing_else_and_it_is_said() {
+    let hooks = json!([http("first", "BeforeRollout")]);
+    let (s, v1) = second(&hooks).await;
+    s.hooks.done(&["first"]);
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.hooks.set_result("first", HookResult::Fails("no".into()));
+    s.set_image("v3").await;
+    s.until("it is held", |s| s.condition("UpToDate") == "False/HookFailed").await;
+    let sentence = "the Jobs of its hooks are not deleted yet: a webhook is away";
+    s.hooks.go_on(Some(sentence));
+    let plan = s.status()["plan"]["id"].as_str().unwrap().to_owned();
+    s.annotate("windlass.dev/abort", &plan).await;
+    s.until("it is said", |s| s.events("ApplyFailed") == 1).await;
+    s.temporal.end("long");
+    s.until("v1 goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
+    assert_eq!((s.status()["plan"]["state"].clone(), s.events("ApplyFailed")), (json!("Active"), 1));
+    s.hooks.go_on(None);
+    s.until("it is aborted", |s| last(s)["outcome"] == "Aborted").await;
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped_and_goes_at_once_where_that_is_asked_for()
+{
+    let hooks = json!([http("first", "BeforeRollout")]);
+    let (s, _) = second(&hooks).await;
+    s.set_image("v2").await;
+    s.until("the hook is waited for", |s| s.message("UpToDate").contains("waiting for hook first")).await;
+    s.hooks.go_on(Some("the Jobs of its hooks are not deleted yet: a webhook is away"));
+    s.delete().await;
+    s.until("it is said", |s| s.message("Reconciling").contains("a webhook is away")).await;
+    assert!(s.message("Reconciling").contains("windlass delete --now"), "{}", s.message("Reconciling"));
+    s.seconds(300).await;
+    assert!(s.object().is_some());
+    s.annotate("windlass.dev/delete", "now").await;
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
+}

@@ -265,6 +265,52 @@ async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
     assert!(answer(busy).await.is_err());
 }
 
+/// Otherwise a policy that protects Jobs would keep a plan from being aborted, rolled back or superseded, for ever.
+#[tokio::test(start_paused = true)]
+async fn a_plan_ends_though_the_delete_of_a_job_is_refused_and_its_other_jobs_go() {
+    let (cluster, store, _) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    // A second attempt's Job.
+    stage.plan.tasks[0].attempt = 2;
+    let mut second = store.lock().unwrap()[0].clone();
+    second["metadata"]["name"] = json!(job_name("db-0", "backup", &stage.id(), 2));
+    second["metadata"]["uid"] = json!("second");
+    store.lock().unwrap().push(second);
+    let answer = async |refused: fn(String) -> ClusterError| {
+        let (jobs, deleted) = (store.clone(), Arc::new(Mutex::new(Vec::new())));
+        let mut cluster = MockCluster::new();
+        cluster.expect_get().returning(move |_, _, name| {
+            Ok(jobs.lock().unwrap().iter().find(|job| job["metadata"]["name"] == name).cloned())
+        });
+        let went = deleted.clone();
+        cluster.expect_delete().returning(move |target| {
+            if target.uid.as_str() != "second" {
+                return Err(refused("Job shop/x".to_owned()));
+            }
+            went.lock().unwrap().push(target.uid.as_str().to_owned());
+            Ok(())
+        });
+        let ended = delete_jobs(&cluster, &stage.scope.owner, &stage.plan).await;
+        let deleted = deleted.lock().unwrap().clone();
+        (ended, deleted)
+    };
+    let refused = |object| ClusterError::DeleteRefused { object, message: "a policy protects it".to_owned() };
+    let (ended, deleted) = answer(refused).await;
+    ended.unwrap();
+    assert_eq!(deleted, ["second"]);
+    let forbidden = |object| ClusterError::Forbidden { object, message: "no".to_owned() };
+    let (ended, deleted) = answer(forbidden).await;
+    ended.unwrap();
+    assert_eq!(deleted, ["second"]);
+    let busy = |object| ClusterError::Transient {
+        object,
+        message: "a webhook is away".to_owned(),
+        retry_after: None,
+    };
+    assert!(answer(busy).await.0.is_err(), "it may be deleted a moment later");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_made_while_it_is_held() {
     let (cluster, _, made) = cluster();
