@@ -8,8 +8,8 @@ use super::state::{Gate, State, Write, no_deployment, no_version};
 use super::{FakeTemporal, Fault, GateEnd};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
-    Guard, Identity, Missing, Pollers, RoutingWrite, RunningWorkflows, TaskQueue, TaskQueueKind, Temporal,
-    TemporalError,
+    Guard, Identity, Missing, Pollers, Routing, RoutingWrite, RunningWorkflows, TaskQueue, TaskQueueKind,
+    Temporal, TemporalError, VersionStatus, VersionSummary,
 };
 
 impl FakeTemporal {
@@ -32,7 +32,12 @@ impl FakeTemporal {
                 return Err(TemporalError::CredentialsInvalid { message: "unauthorized".to_owned() });
             }
             Fault::Slow(by) => tokio::time::sleep(by).await,
-            Fault::None | Fault::Forgetful | Fault::Empty | Fault::LosesAnswers | Fault::Secretless => {}
+            Fault::None
+            | Fault::Forgetful
+            | Fault::Empty
+            | Fault::Foreign
+            | Fault::LosesAnswers
+            | Fault::Secretless => {}
         }
         let now = self.clock.now();
         let mut state = self.state();
@@ -95,6 +100,9 @@ impl Temporal for FakeTemporal {
         self.ask(|state, now| {
             let deployment = state.deployments.get(of).filter(|_| state.fault != Fault::Forgetful);
             let deployment = deployment.ok_or_else(|| no_deployment(of))?;
+            if state.fault == Fault::Foreign {
+                return Ok(foreign(now));
+            }
             let versions =
                 deployment.versions.keys().filter_map(|build| state.summary(deployment, build, now));
             Ok(DescribedDeployment {
@@ -115,7 +123,9 @@ impl Temporal for FakeTemporal {
         build: &BuildId,
     ) -> Result<DescribedVersion, TemporalError> {
         self.ask(|state, now| {
-            let deployment = state.deployments.get(of).ok_or_else(|| no_version(build))?;
+            let is_foreign = state.fault == Fault::Foreign;
+            let deployment = state.deployments.get(of).filter(|_| !is_foreign);
+            let deployment = deployment.ok_or_else(|| no_version(build))?;
             let summary = state.summary(deployment, build, now).ok_or_else(|| no_version(build))?;
             let queues = &deployment.versions[build].queues;
             let queue = |name: &String| TaskQueue { name: name.clone(), kind: TaskQueueKind::Workflow };
@@ -147,8 +157,12 @@ impl Temporal for FakeTemporal {
         of: &DeploymentName,
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError> {
-        self.ask(|state, now| Ok(RunningWorkflows { pinned: state.counted(of, build, now), auto_upgrade: 0 }))
-            .await
+        self.ask(|state, now| {
+            let is_foreign = state.fault == Fault::Foreign;
+            let pinned = if is_foreign { 0 } else { state.counted(of, build, now) };
+            Ok(RunningWorkflows { pinned, auto_upgrade: 0 })
+        })
+        .await
     }
 
     async fn set_routing(
@@ -307,6 +321,27 @@ impl Temporal for FakeTemporal {
             Ok(())
         })
         .await
+    }
+}
+
+/// The deployment of the same name in another Temporal.
+fn foreign(now: DateTime<Utc>) -> DescribedDeployment {
+    let build = BuildId::new("foreign");
+    DescribedDeployment {
+        conflict_token: ConflictToken::new(b"foreign".to_vec()),
+        routing: Routing { current: Some(build.clone()), ramp: None },
+        is_settled: true,
+        manager: None,
+        last_modifier: None,
+        versions: vec![VersionSummary {
+            build,
+            status: VersionStatus::Current,
+            created: Some(now),
+            first_activated: Some(now),
+            last_current: Some(now),
+            last_deactivated: None,
+            drainage: None,
+        }],
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Fault {
     Forgetful,
     /// It lists no versions.
     Empty,
+    /// It lists one version, which is nobody's here, as another Temporal would.
+    Foreign,
     /// It limits the rate.
     Limiting,
     /// It refuses the credentials.

@@ -287,9 +287,9 @@ impl Facts {
     }
 }
 
-/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has:
-/// Temporal may have been restored from a backup, or be another one with a namespace of the same name. Nothing may be
-/// deleted because of it.
+/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has, even
+/// if it lists others: Temporal may have been restored from a backup, or be another one with a namespace of the same name
+/// and, in it, a deployment of the same name. Nothing may be deleted because of it.
 #[must_use]
 pub fn believe(
     answer: Result<DescribedDeployment, TemporalError>,
@@ -300,14 +300,24 @@ pub fn believe(
     let known = |version: &&VersionRecord| {
         version.state != VersionState::NotRegistered && version.deployment.is_some()
     };
-    let known = status.versions.iter().filter(known).count();
+    let known: Vec<&BuildId> =
+        status.versions.iter().filter(known).map(|version| &version.build_id).collect();
+    let lists_one = |described: &DescribedDeployment| {
+        described.versions.iter().any(|listed| known.contains(&&listed.build))
+    };
+    let count = known.len();
     match answer {
-        Ok(described) if described.versions.is_empty() && known > 0 => TemporalState::Lost {
+        Ok(described) if count > 0 && !lists_one(&described) => TemporalState::Lost {
             reason: Reason::TemporalUnreachable,
-            message: format!("Temporal lists no version of {deployment}, of which it knew {known}"),
+            message: match described.versions.len() {
+                0 => format!("Temporal lists no version of {deployment}, of which it knew {count}"),
+                others => format!(
+                    "Temporal lists {others} versions of {deployment}, and none of the {count} that it knew: it may be another"
+                ),
+            },
         },
         Ok(described) => TemporalState::Known(described),
-        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) if known == 0 => {
+        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) if count == 0 => {
             TemporalState::Known(DescribedDeployment {
                 conflict_token: crate::port::ConflictToken::default(),
                 routing: Routing::default(),
@@ -319,7 +329,7 @@ pub fn believe(
         }
         Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => TemporalState::Lost {
             reason: Reason::TemporalUnreachable,
-            message: format!("Temporal does not know {deployment}, of which it knew {known} versions"),
+            message: format!("Temporal does not know {deployment}, of which it knew {count} versions"),
         },
         Err(error) => TemporalState::Lost { reason: reason_of(&error), message: error.to_string() },
     }

@@ -91,6 +91,7 @@ async fn whatever_befalls_temporal_at_any_call_the_rollout_ends_as_without_it() 
         Fault::Slow(std::time::Duration::from_secs(4)),
         Fault::Forgetful,
         Fault::Empty,
+        Fault::Foreign,
         Fault::Limiting,
         Fault::Refusing,
         Fault::Secretless,

@@ -22,6 +22,7 @@ async fn nothing_is_scaled_down_or_deleted_over_answers_that_cannot_be_relied_on
         (Fault::Down, "Unknown/TemporalUnreachable"),
         (Fault::Forgetful, "Unknown/TemporalUnreachable"),
         (Fault::Empty, "Unknown/TemporalUnreachable"),
+        (Fault::Foreign, "Unknown/TemporalUnreachable"),
         (Fault::Limiting, "Unknown/RateLimited"),
         (Fault::Refusing, "False/CredentialsInvalid"),
     ] {
@@ -79,7 +80,7 @@ async fn a_connection_that_leads_to_no_temporal_is_given_to_no_workers() {
     let address = |deployment: &serde_json::Value| {
         deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"].clone()
     };
-    for fault in [Fault::Down, Fault::Forgetful, Fault::Empty] {
+    for fault in [Fault::Down, Fault::Forgetful, Fault::Empty, Fault::Foreign] {
         s.temporal.set_fault(fault.clone());
         s.patch(json!({"spec": {"connection": {"address": "misspelt:7233"}, "replicas": 2}})).await;
         s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;

@@ -144,7 +144,10 @@ fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
     assert!(is_lost(Err(missing()), &status));
     assert!(is_lost(Ok(described.clone()), &status), "it lists none");
     let mut lists = described.clone();
-    lists.versions = vec![f.versions[&BuildId::new("one")].listed.clone().unwrap()];
+    let stranger = version(&BuildId::new("stranger"), VersionStatus::Current, true).listed.unwrap();
+    lists.versions = vec![stranger];
+    assert!(is_lost(Ok(lists.clone()), &status), "it lists only what was never here");
+    lists.versions.push(f.versions[&BuildId::new("one")].listed.clone().unwrap());
     assert!(!is_lost(Ok(lists), &status));
 }
 
