@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
 };
-use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
-use crate::planner::facts::believe;
+use crate::planner::facts::{Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
 /// The most unlisted versions that one reconcile asks Temporal for by name.
 const ASKED_FOR: usize = 5;
+/// How far the clocks of two API servers may differ: a Deployment is older than its object only by more.
+const SKEW: TimeDelta = TimeDelta::seconds(10);
 /// The most task queues of a version that are asked for their pollers.
 const QUEUES: usize = 20;
 
@@ -85,6 +87,8 @@ pub async fn facts(
         Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
         _ => None,
     };
+    let target = Target::of(&spec);
+    let standing = standing(read, &target, children);
     let mut facts = Facts {
         name: read.meta("name").to_owned(),
         namespace: read.meta("namespace").to_owned(),
@@ -92,8 +96,8 @@ pub async fn facts(
         generation: read.object["metadata"]["generation"].as_i64().unwrap_or_default(),
         deleted_at: read.deleted_at(),
         delete_now: read.annotation(ANNOTATION_DELETE) == Some("now"),
-        target: Target::of(&spec),
-        temporal: believe(answer, &read.status, &deployment),
+        temporal: believe(answer, &read.status, &deployment, &standing),
+        target,
         identity: identity(read),
         status: read.status.clone(),
         versions: BTreeMap::new(),
@@ -103,7 +107,34 @@ pub async fn facts(
         spec,
     };
     facts.versions = versions(&facts, children);
+    for build in standing.unrecorded {
+        if let Some(version) = facts.versions.get_mut(&build) {
+            version.is_unrecorded = true;
+        }
+    }
     (facts, retry_after)
+}
+
+/// The Deployments, and which of them the status says nothing about. A version that this object has just made is not
+/// known to Temporal before its first worker polls, so these do not count: the target, and the target before it.
+fn standing(read: &Read, target: &Target, children: &Children) -> Standing {
+    let created = |object: &Value| {
+        let text = object["metadata"]["creationTimestamp"].as_str();
+        text.and_then(|text| text.parse::<DateTime<Utc>>().ok())
+    };
+    let (status, made) = (&read.status, created(&read.object));
+    let is_unrecorded = |build: &BuildId, live: &Value| {
+        let was_before = created(live).zip(made).is_some_and(|(live, made)| live + SKEW < made);
+        match status.versions.iter().find(|record| record.build_id == *build) {
+            None => was_before || (*build != target.build && status.target_build_id.as_ref() != Some(build)),
+            Some(record) => was_before && record.state == VersionState::NotRegistered,
+        }
+    };
+    let unrecorded = children.deployments.iter().filter(|(build, live)| is_unrecorded(build, live));
+    Standing {
+        builds: children.deployments.keys().cloned().collect(),
+        unrecorded: unrecorded.map(|(build, _)| build.clone()).collect(),
+    }
 }
 
 fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {

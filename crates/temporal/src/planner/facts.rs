@@ -81,6 +81,8 @@ pub struct Version {
     pub unversioned: Option<u32>,
     /// True if Temporal, asked for this version by name, reported that it does not exist.
     pub is_forgotten: bool,
+    /// True if it has workers of which the status does not say whether Temporal knew their version.
+    pub is_unrecorded: bool,
 }
 
 /// The Deployment of a version.
@@ -139,6 +141,7 @@ impl Version {
             pollers: None,
             unversioned: None,
             is_forgotten: false,
+            is_unrecorded: false,
         }
     }
 
@@ -287,14 +290,26 @@ impl Facts {
     }
 }
 
-/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has, even
-/// if it lists others: Temporal may have been restored from a backup, or be another one with a namespace of the same name
-/// and, in it, a deployment of the same name. Nothing may be deleted because of it.
+/// The Deployments of an object, for [`believe`].
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// The build IDs of all of them.
+    pub builds: Vec<BuildId>,
+    /// Of these, the versions of which the status does not say whether Temporal knew them: an object of the same name
+    /// left their workers here, or the status was lost.
+    pub unrecorded: Vec<BuildId>,
+}
+
+/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has, or
+/// that have workers here from before, even if it lists others: Temporal may have been restored from a backup, or be
+/// another one with a namespace of the same name and, in it, a deployment of the same name. Nothing may be deleted
+/// because of it.
 #[must_use]
 pub fn believe(
     answer: Result<DescribedDeployment, TemporalError>,
     status: &WorkerDeploymentStatus,
     deployment: &DeploymentName,
+    standing: &Standing,
 ) -> TemporalState {
     // A version without workers has nothing to lose; it is asked for by name later.
     let known = |version: &&VersionRecord| {
@@ -302,22 +317,29 @@ pub fn believe(
     };
     let known: Vec<&BuildId> =
         status.versions.iter().filter(known).map(|version| &version.build_id).collect();
-    let lists_one = |described: &DescribedDeployment| {
-        described.versions.iter().any(|listed| known.contains(&&listed.build))
-    };
+    let is_ours = |build: &BuildId| known.contains(&build) || standing.builds.contains(build);
+    let lists_one =
+        |described: &DescribedDeployment| described.versions.iter().any(|listed| is_ours(&listed.build));
     let count = known.len();
+    let at_stake = count + standing.unrecorded.len();
+    let not_believed = |what: String| {
+        let doubt = match standing.unrecorded.as_slice() {
+            [first, ..] if count == 0 => format!(
+                ", and workers of {first} were here before; if it is the right one and nothing runs on them, delete their Deployments"
+            ),
+            _ => format!(", of which it knew {count}"),
+        };
+        TemporalState::Lost { reason: Reason::TemporalUnreachable, message: format!("{what}{doubt}") }
+    };
     match answer {
-        Ok(described) if count > 0 && !lists_one(&described) => TemporalState::Lost {
-            reason: Reason::TemporalUnreachable,
-            message: match described.versions.len() {
-                0 => format!("Temporal lists no version of {deployment}, of which it knew {count}"),
-                others => format!(
-                    "Temporal lists {others} versions of {deployment}, and none of the {count} that it knew: it may be another"
-                ),
-            },
-        },
+        Ok(described) if at_stake > 0 && !lists_one(&described) => {
+            not_believed(match described.versions.len() {
+                0 => format!("Temporal lists no version of {deployment}"),
+                others => format!("Temporal lists {others} versions of {deployment}, none of which is here"),
+            })
+        }
         Ok(described) => TemporalState::Known(described),
-        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) if count == 0 => {
+        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) if at_stake == 0 => {
             TemporalState::Known(DescribedDeployment {
                 conflict_token: crate::port::ConflictToken::default(),
                 routing: Routing::default(),
@@ -327,10 +349,9 @@ pub fn believe(
                 versions: Vec::new(),
             })
         }
-        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => TemporalState::Lost {
-            reason: Reason::TemporalUnreachable,
-            message: format!("Temporal does not know {deployment}, of which it knew {count} versions"),
-        },
+        Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => {
+            not_believed(format!("Temporal does not know {deployment}"))
+        }
         Err(error) => TemporalState::Lost { reason: reason_of(&error), message: error.to_string() },
     }
 }

@@ -88,6 +88,11 @@ fn refresh_versions(
         if version.workers.is_none() && version.listed.is_none() && version.record.is_none() {
             continue;
         }
+        // A record would say that Temporal does not know the version, which nobody can tell.
+        let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
+        if is_lost && version.is_unrecorded && version.record.is_none() {
+            continue;
+        }
         let wanted = *build == facts.target.build && (planned || facts.is_at_target());
         records.push(record(facts, version, wanted, now));
     }

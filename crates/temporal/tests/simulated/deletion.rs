@@ -305,3 +305,46 @@ async fn one_whose_spec_cannot_be_read_any_more_goes_without_workers_or_when_tha
     s.annotate("windlass.dev/delete", "now").await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_retained_is_not_taken_away_over_a_temporal_that_knows_nothing_of_it() {
+    for fault in [Fault::Forgetful, Fault::Empty, Fault::Foreign] {
+        let mut retained = spec("v1");
+        retained["deletionPolicy"] = json!("Retain");
+        let (s, v1) = Stage::running(retained.clone()).await;
+        s.temporal.start(&deployment(), "long", None, 99.0);
+        let v2 = s.roll_to("v2").await;
+        s.until_current(&v2).await;
+        s.delete().await;
+        s.until("it is gone", |s| s.object().is_none()).await;
+        let before = s.deployments();
+        s.temporal.set_fault(fault.clone());
+        // Its successor has an address, say, that leads elsewhere, and then another image.
+        retained["template"] = crate::stage::template("v2");
+        s.create(retained).await;
+        s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;
+        assert!(s.message("UpToDate").contains("were here before"), "{}", s.message("UpToDate"));
+        s.seconds(150).await;
+        s.set_image("v3").await;
+        s.seconds(150).await;
+        assert_eq!(s.deployments(), before, "{fault:?}");
+        s.temporal.set_fault(Fault::None);
+        let v3 = s.target().await;
+        s.until_current(&v3).await;
+        assert!(s.deployment_of(&v1).is_some(), "a workflow runs there");
+        s.temporal.end("long");
+        s.until("v1 goes", |s| s.deployment_of(&v1).is_none()).await;
+        s.assert_no_orphans();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_version_that_never_asks_temporal_makes_room_for_the_next() {
+    let s = Stage::new();
+    s.create(spec("broken")).await;
+    let v1 = s.target().await;
+    s.until("its workers are there", |s| s.deployment_of(&v1).is_some()).await;
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.until("the first goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
+}

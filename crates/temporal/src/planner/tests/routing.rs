@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{facts, now, tasks, version};
 use crate::api::{Reason, VersionRecord, VersionState};
-use crate::planner::facts::{TemporalState, believe};
+use crate::planner::facts::{Standing, TemporalState, believe};
 use crate::planner::routing::{Next, ramp, set_current, stray_ramp};
 use crate::planner::sunset::{Act, Wanted, act};
 use crate::port::{
@@ -125,8 +125,11 @@ fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
     let f = facts(json!({}));
     let TemporalState::Known(described) = &f.temporal else { panic!() };
     let missing = || TemporalError::NotFound { what: Missing::Deployment, message: String::new() };
-    let is_lost =
-        |answer, status: &_| matches!(believe(answer, status, &f.deployment), TemporalState::Lost { .. });
+    let among = |answer, status: &_, standing: &_| {
+        matches!(believe(answer, status, &f.deployment, standing), TemporalState::Lost { .. })
+    };
+    let none = Standing::default();
+    let is_lost = |answer, status: &_| among(answer, status, &none);
     let mut status = f.status.clone();
     assert!(!is_lost(Err(missing()), &status), "before the first worker asks, Temporal knows nothing");
     status.versions = vec![VersionRecord {
@@ -148,7 +151,17 @@ fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
     lists.versions = vec![stranger];
     assert!(is_lost(Ok(lists.clone()), &status), "it lists only what was never here");
     lists.versions.push(f.versions[&BuildId::new("one")].listed.clone().unwrap());
-    assert!(!is_lost(Ok(lists), &status));
+    assert!(!is_lost(Ok(lists.clone()), &status));
+    // Workers that were here before the status was.
+    status.versions.clear();
+    let mut left = Standing { builds: vec![BuildId::new("one")], unrecorded: vec![BuildId::new("one")] };
+    assert!(among(Err(missing()), &status, &left));
+    assert!(among(Ok(described.clone()), &status, &left));
+    assert!(!among(Ok(lists.clone()), &status, &left), "it lists them");
+    lists.versions.truncate(1);
+    assert!(among(Ok(lists), &status, &left), "it lists only what was never here");
+    left.unrecorded.clear();
+    assert!(!among(Err(missing()), &status, &left), "these were made a moment ago");
 }
 
 #[test]
