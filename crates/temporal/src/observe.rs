@@ -230,10 +230,22 @@ pub async fn ask_for_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn 
     }
 }
 
-/// Counts the workflows of a version. Unknown if Temporal does not answer; then nothing is taken from the version.
+/// Counts the workflows of a version before something is taken from it. Where Temporal does not answer nothing is, and
+/// the facts say why.
 pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
-    let Ok(running) = temporal.running_workflows(&facts.deployment, build).await else { return };
-    if let Some(version) = facts.versions.get_mut(build) {
+    let counted = temporal.running_workflows(&facts.deployment, build).await;
+    let Some(version) = facts.versions.get_mut(build) else { return };
+    match counted {
+        Ok(running) => (version.running, version.uncounted) = (Some(running), None),
+        Err(error) => version.uncounted = Some(error.to_string()),
+    }
+}
+
+/// Counts the workflows of a version for display. Unknown if Temporal does not answer.
+pub async fn count_for_display(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
+    if let Ok(running) = temporal.running_workflows(&facts.deployment, build).await
+        && let Some(version) = facts.versions.get_mut(build)
+    {
         version.running = Some(running);
     }
 }

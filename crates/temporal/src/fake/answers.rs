@@ -36,6 +36,7 @@ impl FakeTemporal {
             | Fault::Forgetful
             | Fault::Empty
             | Fault::Foreign
+            | Fault::Uncounting
             | Fault::LosesAnswers
             | Fault::Secretless => {}
         }
@@ -158,6 +159,10 @@ impl Temporal for FakeTemporal {
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError> {
         self.ask(|state, now| {
+            if state.fault == Fault::Uncounting {
+                let message = "the visibility store is disabled".to_owned();
+                return Err(TemporalError::Refused { message });
+            }
             let is_foreign = state.fault == Fault::Foreign;
             let pinned = if is_foreign { 0 } else { state.counted(of, build, now) };
             Ok(RunningWorkflows { pinned, auto_upgrade: 0 })

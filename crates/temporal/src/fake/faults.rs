@@ -20,6 +20,8 @@ pub enum Fault {
     Empty,
     /// It lists one version, which is nobody's here, as another Temporal would.
     Foreign,
+    /// It counts no workflows.
+    Uncounting,
     /// It limits the rate.
     Limiting,
     /// It refuses the credentials.

@@ -128,7 +128,13 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
             match pinned_workflows(version) {
                 None => {
                     count.push(build.clone());
-                    wait_for(format!("workflows on {build} are counted"));
+                    wait_for(match &version.uncounted {
+                        None => format!("workflows on {build} are counted"),
+                        Some(error) => format!(
+                            "the workflows on {build} cannot be counted, and its workers stay until they are ({error}); \
+                             windlass delete --now waits for nothing"
+                        ),
+                    });
                 }
                 Some(0) if deployment.is_terminating => {
                     wait_for(format!("Deployment {} is being deleted", deployment.name));

@@ -75,6 +75,8 @@ pub struct Version {
     pub has_revision: bool,
     /// Its running workflows, if this reconcile counted them.
     pub running: Option<RunningWorkflows>,
+    /// Why this reconcile could not count them although a decision depends on it, in a sentence.
+    pub uncounted: Option<String>,
     /// Its pollers, if this reconcile counted them.
     pub pollers: Option<u32>,
     /// The pollers without a version on its task queues, if this reconcile counted them.
@@ -138,6 +140,7 @@ impl Version {
             record: None,
             has_revision: false,
             running: None,
+            uncounted: None,
             pollers: None,
             unversioned: None,
             is_forgotten: false,

@@ -192,7 +192,7 @@ fn condition_values(
     } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
     } else {
-        (Truth::False, Reason::Settled, String::new())
+        (Truth::False, Reason::Settled, uncounted(facts).unwrap_or_default())
     };
     let ready = ready(facts);
     vec![
@@ -202,6 +202,14 @@ fn condition_values(
         (STALLED, stalled_condition.0, stalled_condition.1, stalled_condition.2),
         (RECONCILING, reconciling_condition.0, reconciling_condition.1, reconciling_condition.2),
     ]
+}
+
+/// Why a version that nobody may need is kept although its time has come, in a sentence.
+fn uncounted(facts: &Facts) -> Option<String> {
+    facts.versions.values().find_map(|version| {
+        let error = version.uncounted.as_ref().filter(|_| version.workers.is_some())?;
+        Some(format!("{} is kept until the workflows on it can be counted: {error}", version.build))
+    })
 }
 
 fn up_to_date(

@@ -16,6 +16,9 @@ use crate::port::BuildId;
 /// Requeue while a version is being retired.
 const MOVING: Duration = Duration::from_secs(3);
 
+/// Requeue after a count that failed: the visibility store allows a namespace only ten queries a second.
+const COUNT_AGAIN: Duration = Duration::from_secs(15);
+
 /// The result of maintaining a version.
 enum VersionOutcome {
     /// Nothing is left to do.
@@ -130,7 +133,10 @@ impl Reconcile<'_> {
                 return Ok(VersionOutcome::Requeue(self.cx.until_delete(&self.facts.uid, build).max(MOVING)));
             }
             Act::Forget => return Ok(VersionOutcome::Gone),
-            Act::Count => return Ok(VersionOutcome::Requeue(MOVING)),
+            Act::Count => {
+                let has_failed = self.facts.versions[build].uncounted.is_some();
+                return Ok(VersionOutcome::Requeue(if has_failed { COUNT_AGAIN } else { MOVING }));
+            }
             Act::Leave => {}
         }
         Ok(VersionOutcome::Idle)
@@ -151,7 +157,7 @@ impl Reconcile<'_> {
         if let Some(temporal) = self.temporal.clone().filter(|_| drains)
             && self.cx.count_is_due(&self.facts.uid, build)
         {
-            observe::count(&mut self.facts, build, &*temporal).await;
+            observe::count_for_display(&mut self.facts, build, &*temporal).await;
         }
     }
 

@@ -348,3 +348,16 @@ async fn a_first_version_that_never_asks_temporal_makes_room_for_the_next() {
     s.until_current(&v2).await;
     s.until("the first goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_workflows_cannot_be_counted_says_so_and_what_can_be_done() {
+    let (s, _) = Stage::running(spec("v1")).await;
+    s.temporal.set_fault(Fault::Uncounting);
+    s.delete().await;
+    s.until("it is said", |s| s.message("Reconciling").contains("the visibility store is disabled")).await;
+    assert!(s.message("Reconciling").contains("windlass delete --now"), "{}", s.message("Reconciling"));
+    s.seconds(300).await;
+    assert!(s.object().is_some() && !s.deployments().is_empty());
+    s.temporal.set_fault(Fault::None);
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
+}

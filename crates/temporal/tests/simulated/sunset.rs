@@ -1,6 +1,6 @@
 //! Versions that nobody needs any more, and their return.
 
-use windlass_temporal::fake::Write;
+use windlass_temporal::fake::{Fault, Write};
 use windlass_temporal::port::RoutingWrite;
 
 use crate::stage::{Stage, deployment, spec};
@@ -154,4 +154,28 @@ async fn records_are_not_asked_for_again_and_again_while_another_manages_the_dep
     s.seconds(600).await;
     assert_eq!(s.temporal.asked_to_delete(&v1).len(), asked);
     assert!(s.temporal.calls() - calls <= 45, "{} calls in 10 min", s.temporal.calls() - calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_kept_because_its_workflows_cannot_be_counted_is_said_to_be() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    s.roll_to("v2").await;
+    s.until_current(&s.target().await).await;
+    s.temporal.set_fault(Fault::Uncounting);
+    s.seconds(60).await;
+    assert_eq!(s.message("Reconciling"), "", "it drains, and need not be counted");
+    s.temporal.end("long");
+    s.until("it is said", |s| s.message("Reconciling").contains("the visibility store is disabled")).await;
+    assert!(s.message("Reconciling").contains(v1.as_str()), "{}", s.message("Reconciling"));
+    assert_eq!(s.condition("Reconciling"), "False/Settled");
+    let (calls, version) = (s.temporal.calls(), s.cluster.version());
+    s.seconds(600).await;
+    assert!(s.temporal.calls() - calls <= 100, "{} calls in 10 min", s.temporal.calls() - calls);
+    assert_eq!(s.cluster.version(), version, "it is said once");
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2);
+    s.temporal.set_fault(Fault::None);
+    s.until("v1 goes", |s| s.deployment_of(&v1).is_none() && s.record(&v1).is_null()).await;
+    assert_eq!(s.message("Reconciling"), "");
+    s.assert_no_orphans();
 }
