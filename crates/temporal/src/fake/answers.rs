@@ -276,7 +276,8 @@ impl Temporal for FakeTemporal {
             let deployment = deployment.ok_or_else(|| no_deployment(&start.deployment))?;
             let version =
                 deployment.versions.get_mut(&start.build).ok_or_else(|| no_version(&start.build))?;
-            if now - version.created < unready {
+            state.starts += 1;
+            if now - version.created < unready || !version.queues.contains(&start.task_queue) {
                 let message = format!("version '{}' is not present in the task queue", start.build);
                 return Err(TemporalError::VersionNotReady { message });
             }

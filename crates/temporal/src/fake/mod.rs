@@ -193,6 +193,12 @@ impl FakeTemporal {
         self.state().describes
     }
 
+    /// The number of requests to start a gate, whatever the answer.
+    #[must_use]
+    pub fn asked_to_start(&self) -> u64 {
+        self.state().starts
+    }
+
     /// The number of gate workflows started.
     #[must_use]
     pub fn gates(&self) -> usize {

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub writes: Vec<(DateTime<Utc>, Write)>,
     pub calls: u64,
     pub describes: u64,
+    /// The requests to start a gate, whatever the answer.
+    pub starts: u64,
     pub scheduled: Option<ScheduledFault>,
     pub trap: Option<Trap>,
     pub hand: Option<Hand>,
@@ -149,6 +151,7 @@ impl State {
             writes: Vec::new(),
             calls: 0,
             describes: 0,
+            starts: 0,
             scheduled: None,
             trap: None,
             hand: None,

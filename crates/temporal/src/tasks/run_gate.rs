@@ -9,14 +9,21 @@ use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError, TaskRecord};
 
 use crate::api::Reason;
 use crate::events::Event;
+use crate::planner::facts::reason_of;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
-use crate::scope::{LATER, WorkerScope, due_unless_paused, wait_for, wait_out, wait_with};
+use crate::scope::{
+    LATER, SOON, WorkerScope, due_unless_paused, recorded_time, wait_for, wait_out, wait_with,
+};
 
 /// How long after its own time-out a gate counts as stalled, in seconds.
 const GRACE_SECONDS: i64 = 60;
 /// Progress: the task queues, in the order of their workflows.
 const QUEUES: &str = "queues";
+/// Progress: the task queue on which Temporal refuses to start the workflow, and since when.
+const REFUSED: &str = "refused";
+/// The longest wait between two tries to start a workflow.
+const BETWEEN_TRIES: Duration = Duration::from_secs(30);
 /// Requeue after that progress was written.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
@@ -93,7 +100,20 @@ impl Task for RunGate {
                     scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
                     return Ok(Outcome::Failed { message });
                 }
-                Ok(GateStatus::Paused) => return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER)),
+                Ok(GateStatus::Paused) => {
+                    // The time of a pause does not count.
+                    let more = [(REFUSED, Value::Null)];
+                    let is_refused = !cx.record.progress[REFUSED].is_null();
+                    let more = if is_refused { more.as_slice() } else { Default::default() };
+                    return Ok(wait_with(cx, Reason::Paused, PAUSED, LATER, more));
+                }
+                Ok(GateStatus::Refused(error)) => {
+                    let outcome = self.not_started(cx, queue, &error);
+                    if let Outcome::Failed { message } = &outcome {
+                        scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
+                    }
+                    return Ok(outcome);
+                }
                 Err(error) => return Ok(wait_out(cx, &error)),
             }
         }
@@ -110,6 +130,29 @@ enum GateStatus {
     Running,
     Paused,
     Failed(String),
+    /// It was never started, and Temporal refuses to.
+    Refused(TemporalError),
+}
+
+/// True if Temporal answered that it does not start the workflow. It may a moment later, where a version or a task queue
+/// has only just appeared.
+fn is_refusal(error: &TemporalError) -> bool {
+    match error {
+        TemporalError::Refused { .. }
+        | TemporalError::VersionNotReady { .. }
+        | TemporalError::NotFound { .. }
+        | TemporalError::NoPollers { .. }
+        | TemporalError::CredentialsInvalid { .. } => true,
+        TemporalError::RateLimited { .. }
+        | TemporalError::Unreachable { .. }
+        | TemporalError::SecretNotFound { .. }
+        | TemporalError::Conflict { .. }
+        | TemporalError::OwnedByOther { .. }
+        | TemporalError::MissingTaskQueues { .. }
+        | TemporalError::VersionHasPollers { .. }
+        | TemporalError::VersionDraining { .. }
+        | TemporalError::VersionRouted { .. } => false,
+    }
 }
 
 /// The task queues that the task has assigned, in the order of their workflows' numbers.
@@ -118,6 +161,31 @@ fn assigned_queues(record: &TaskRecord) -> Vec<String> {
 }
 
 impl RunGate {
+    /// Waits for a workflow that Temporal refuses to start, ever longer, and gives up after the gate's time-out: a task
+    /// queue may be misspelt, and a workflow that does not start has no time-out of its own.
+    fn not_started(&self, cx: &TaskContext<'_>, queue: &str, error: &TemporalError) -> Outcome {
+        // A time in the future was written before the clock was set back.
+        let before = Some(&cx.record.progress[REFUSED]).filter(|refused| refused["queue"] == queue);
+        let since = before.and_then(|refused| recorded_time(refused, "since"));
+        let since = since.map_or(cx.now, |since| since.min(cx.now));
+        let patience = Duration::from_secs(u64::from(self.timeout_seconds));
+        let waited = (cx.now - since).to_std().unwrap_or_default();
+        if waited >= patience {
+            let message = format!(
+                "gate {} could not be started on {queue} for {} s: {error}",
+                self.workflow_type, self.timeout_seconds
+            );
+            return Outcome::Failed { message };
+        }
+        let reason = match reason_of(error) {
+            Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
+            reason => reason,
+        };
+        let message = format!("gate {} does not start on {queue}: {error}", self.workflow_type);
+        let after = (waited / 4).clamp(SOON, BETWEEN_TRIES).min(patience.saturating_sub(waited));
+        wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))])
+    }
+
     async fn queues(
         &self,
         scope: &WorkerScope,
@@ -170,6 +238,9 @@ impl RunGate {
             timeout: Duration::from_secs(u64::from(self.timeout_seconds)),
             identity: facts.identity.clone(),
         };
-        temporal.start_gate(&start).await.map(|()| GateStatus::Running)
+        match temporal.start_gate(&start).await {
+            Err(error) if is_refusal(&error) => Ok(GateStatus::Refused(error)),
+            started => started.map(|()| GateStatus::Running),
+        }
     }
 }

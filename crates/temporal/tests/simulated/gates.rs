@@ -126,3 +126,50 @@ async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
     assert_eq!(s.temporal.gates(), before + 2);
     assert_eq!(s.temporal.gated_queues(&v2), ["a-queue-before-it", "orders"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_can_never_start_fails_with_what_temporal_says_after_its_time() {
+    for (on_failure, condition) in [("Hold", "False/GateFailed"), ("Rollback", "False/RolledBack")] {
+        let s = Stage::new();
+        s.create(gated("v1", on_failure)).await;
+        let v1 = s.target().await;
+        s.until_current(&v1).await;
+        let before = (s.temporal.gates(), s.temporal.asked_to_start());
+        s.patch(json!({"spec": {"rollout": {"gate": {"taskQueues": ["ordres"]}}}})).await;
+        s.set_image("v2").await;
+        s.until("it says what keeps it", |s| s.message("UpToDate").contains("not present in the task queue"))
+            .await;
+        assert_eq!(s.condition("UpToDate"), "Unknown/GateRunning");
+        // A pause takes nothing of its time.
+        s.patch(json!({"spec": {"paused": true}})).await;
+        s.seconds(300).await;
+        s.patch(json!({"spec": {"paused": false}})).await;
+        s.seconds(40).await;
+        assert_eq!(s.condition("UpToDate"), "Unknown/GateRunning");
+        s.seconds(60).await;
+        assert_eq!(s.condition("UpToDate"), condition);
+        let message = s.message("UpToDate");
+        assert!(message.contains("ordres for 60 s") && message.contains("not present"), "{message}");
+        assert_eq!((s.temporal.gates(), s.events("GateFailed")), (before.0, 1));
+        let asked = s.temporal.asked_to_start() - before.1;
+        assert!((5..=25).contains(&asked), "asked {asked} times");
+        assert_eq!(s.status()["currentBuildID"], v1.as_str());
+        s.patch(json!({"spec": {"rollout": {"gate": {"taskQueues": ["orders"]}}}})).await;
+        let v3 = s.roll_to("v3").await;
+        s.until_current(&v3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_temporal_that_is_away_for_longer_than_the_gates_time_fails_no_gate() {
+    let s = Stage::new();
+    s.create(gated("v1", "Rollback")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("its version is listed", |s| s.record(&v2)["state"] == "Inactive").await;
+    s.temporal.set_fault(windlass_temporal::fake::Fault::Down);
+    s.seconds(300).await;
+    s.temporal.set_fault(windlass_temporal::fake::Fault::None);
+    s.until_current(&v2).await;
+}
