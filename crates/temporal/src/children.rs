@@ -159,9 +159,17 @@ impl Children {
         self.apply(facts, &target(facts, &revision)).await
     }
 
-    /// Makes a version's Deployment match its own template. True if it wrote something.
-    pub async fn serve(&self, facts: &Facts, build: &BuildId) -> Result<bool, ClusterError> {
-        let Some(revision) = self.revision_of(facts, build) else { return Ok(false) };
+    /// Makes a version's Deployment match its own template. True if it wrote something. Without its revision, its template
+    /// is known only if it is the target's. `is_made`: true if a rollout has made the version from the target.
+    pub async fn serve(&self, facts: &Facts, build: &BuildId, is_made: bool) -> Result<bool, ClusterError> {
+        let Some(revision) = self.revision_of(facts, build) else {
+            // Under a fixed build ID the target may be another template, which only a rollout may bring.
+            let is_its_own = is_made || facts.is_at_target() || facts.spec.unsafe_custom_build_id.is_none();
+            if *build == facts.target.build && is_its_own {
+                return self.apply_target(facts).await;
+            }
+            return Ok(false);
+        };
         let data = &self.revisions[revision]["data"];
         let version = Version {
             build,

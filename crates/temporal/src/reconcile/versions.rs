@@ -99,7 +99,9 @@ impl Reconcile<'_> {
         match next {
             Act::Serve => {
                 let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
-                if self.children.serve(&self.facts, build).await? && was_sunset {
+                let is_made =
+                    wanted.planned.is_some_and(|(of, making)| of == build && making == Making::Over);
+                if self.children.serve(&self.facts, build, is_made).await? && was_sunset {
                     let note = format!("workflows run on {build} again: its workers are given back");
                     self.record_event(Event::normal(
                         Reason::VersionRevived,

@@ -63,6 +63,26 @@ async fn a_deployment_that_somebody_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deployment_that_somebody_deleted_with_its_revision_is_made_again_from_the_spec() {
+    for is_paused in [false, true] {
+        let (s, v1) = Stage::running(spec("v1")).await;
+        s.patch(serde_json::json!({"spec": {"paused": is_paused}})).await;
+        s.kill_operator();
+        let name = format!("orders-{v1}");
+        s.api("Deployment").delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+        for revision in s.cluster.snapshot_of("shop", &["ControllerRevision"]) {
+            let name = revision["metadata"]["name"].as_str().unwrap();
+            s.api("ControllerRevision").delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+        }
+        s.start_operator();
+        s.until("it is there", |s| s.deployment_of(&v1).is_some()).await;
+        assert_eq!(s.cluster.snapshot_of("shop", &["ControllerRevision"]).len(), 1, "and its revision");
+        s.until_current(&v1).await;
+        assert_eq!(s.status()["history"].as_array().unwrap().len(), 1, "no rollout is needed for it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn workers_of_a_version_whose_record_somebody_deleted_stay_while_a_workflow_is_pinned_to_it() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
