@@ -23,6 +23,8 @@ const BETWEEN_DELETES: Duration = Duration::from_secs(10);
 const QUICK_DELETES: u32 = 60;
 /// The least time between two requests from then on.
 const BETWEEN_LATE_DELETES: Duration = Duration::from_mins(5);
+/// The least time between two writes that scale a version to zero that somebody else scales up.
+const BETWEEN_SCALE_DOWNS: Duration = Duration::from_mins(5);
 /// The least time between two counts of the pollers of an idle object.
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 /// The least time between two counts of a draining version's workflows that are only for display.
@@ -113,8 +115,22 @@ impl Context {
 
     /// How long until a record may be deleted.
     pub(crate) fn until_delete(&self, uid: &str, build: &BuildId) -> Duration {
+        self.until(&("delete", uid.to_owned(), build.clone()))
+    }
+
+    /// Notes that a version was scaled to zero.
+    pub(crate) fn is_scaled_down(&self, uid: &str, build: &BuildId) {
+        self.is_due(("scale-down", uid.to_owned(), build.clone()), BETWEEN_SCALE_DOWNS);
+    }
+
+    /// How long until a version that somebody else scaled up may be scaled to zero again.
+    pub(crate) fn until_scale_down(&self, uid: &str, build: &BuildId) -> Duration {
+        self.until(&("scale-down", uid.to_owned(), build.clone()))
+    }
+
+    fn until(&self, what: &(&'static str, String, BuildId)) -> Duration {
         let due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = due.get(&("delete", uid.to_owned(), build.clone()));
+        let at = due.get(what);
         at.map_or(Duration::ZERO, |at| at.saturating_duration_since(monotonic()))
     }
 

@@ -117,13 +117,25 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     if workers.is_terminating || now < due.scale_down {
         return Act::Leave;
     }
-    if workers.replicas > 0 || !workers.is_sunset {
+    // Somebody else, such as an autoscaler with a minimum, scales it up: then it is not waited for its pods to end.
+    let is_contested = workers.is_sunset && workers.replicas > 0;
+    if is_contested && now >= due.delete {
+        return counted(version, Act::DeleteWorkers);
+    }
+    if is_contested || !workers.is_sunset {
         return counted(version, Act::ScaleDown);
     }
     if now < due.delete || workers.total > 0 {
         return Act::Leave;
     }
     counted(version, Act::DeleteWorkers)
+}
+
+/// True if the version is scaled to zero and somebody else scaled it up again, and it is not to be deleted yet.
+#[must_use]
+pub fn is_contested(facts: &Facts, version: &Version, now: DateTime<Utc>) -> bool {
+    version.workers.as_ref().is_some_and(|workers| workers.is_sunset && workers.replicas > 0)
+        && due(facts, version).is_some_and(|due| now < due.delete)
 }
 
 /// Returns the act if this reconcile counted no workflow on the version, else a count.

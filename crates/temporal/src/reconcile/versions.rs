@@ -10,7 +10,7 @@ use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::observe;
 use crate::planner::routing;
-use crate::planner::sunset::{Act, Making, Wanted, act};
+use crate::planner::sunset::{Act, Making, Wanted, act, drained_since, is_contested};
 use crate::port::BuildId;
 
 /// Requeue while a version is being retired.
@@ -88,6 +88,12 @@ impl Reconcile<'_> {
             // The count would only serve a deletion that is not due yet.
             return Ok(VersionOutcome::Requeue(left));
         }
+        let left = self.cx.until_scale_down(&self.facts.uid, build);
+        let is_contested = is_contested(&self.facts, &self.facts.versions[build], self.now);
+        if matches!(next, Act::Count | Act::ScaleDown) && is_contested && !left.is_zero() {
+            // An autoscaler would answer each write with one of its own.
+            return Ok(VersionOutcome::Requeue(left));
+        }
         // Count only where the decision depends on it, then decide again.
         if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
             observe::count(&mut self.facts, build, &*temporal).await;
@@ -112,12 +118,11 @@ impl Reconcile<'_> {
             }
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
+                self.cx.is_scaled_down(&self.facts.uid, build);
                 let note = format!("no workflow runs on {build}: it has no more pods");
-                self.record_event(Event::normal(
-                    Reason::VersionScaledDown,
-                    format!("{build}/{}", self.now),
-                    note,
-                ));
+                // One event, however often somebody else scales it up again.
+                let since = drained_since(&self.facts.versions[build]).unwrap_or(self.now);
+                self.record_event(Event::normal(Reason::VersionScaledDown, format!("{build}/{since}"), note));
                 return Ok(VersionOutcome::Requeue(MOVING));
             }
             Act::DeleteWorkers => {

@@ -54,6 +54,34 @@ async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_that_an_autoscaler_scales_up_again_is_not_fought_over_and_goes_when_it_is_due() {
+    let mut scaled = spec("v1");
+    scaled.as_object_mut().unwrap().remove("replicas");
+    scaled["sunset"] = serde_json::json!({"scaleDownDelaySeconds": 5, "deleteDelaySeconds": 1800});
+    let (s, v1) = Stage::running(scaled).await;
+    let deployments = s.api("Deployment");
+    let name = format!("orders-{v1}");
+    s.set_image("v2").await;
+    s.until_current(&s.target().await).await;
+    s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
+    let mut zeros = 1;
+    for second in 0.. {
+        let Some(live) = s.deployment_of(&v1) else { break };
+        assert!(second < 2_000, "it never goes");
+        if live["spec"]["replicas"] == 0 {
+            zeros += u32::from(second > 0);
+            let up = kube::api::Patch::Merge(serde_json::json!({"spec": {"replicas": 1}}));
+            let _ = deployments.patch(&name, &kube::api::PatchParams::default(), &up).await;
+        }
+        s.seconds(1).await;
+    }
+    assert!((3..=7).contains(&zeros), "scaled to zero {zeros} times in half an hour");
+    assert_eq!((s.events("VersionScaledDown"), s.events("VersionDeleted")), (1, 1));
+    s.until("it is forgotten", |s| s.record(&v1).is_null()).await;
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deployment_that_somebody_deleted_is_made_again() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.api("Deployment").delete(&format!("orders-{v1}"), &kube::api::DeleteParams::default()).await.unwrap();
