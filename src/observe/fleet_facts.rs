@@ -242,6 +242,7 @@ impl FleetScope {
                 conflicts: if is_entrant { self.conflicts(&name, &children) } else { Vec::new() },
                 children,
                 remains: 0,
+                shutting_down: self.shutting_down(&name, self.spec.replicas),
                 retiring: status.retiring.iter().find(|r| name == *r.set).cloned(),
                 claims_differ: nodes.iter().any(other),
             };

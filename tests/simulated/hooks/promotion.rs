@@ -325,6 +325,31 @@ fn nodes_that_took_over_leave_in_waves(state: &'static str) {
 }
 
 #[test]
+fn a_pod_of_who_took_traffic_over_that_shuts_down_still_takes_room_in_the_wave() {
+    play(|w| async move {
+        let mut fleet = blue_green("WhenReady", json!([person("ask", "AfterPromotion")]));
+        fleet["spec"]["replicas"] = json!(4);
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        let status = w.until("it stands at the hook", is_at("ask", "Running")).await;
+        let set = text(&status["rollout"], "entrantSet").to_owned();
+        w.steer(&format!("db-{set}-3-0"), "hold-terminating").await;
+        w.change(json!({"replicas": 1})).await;
+        w.rest(120).await;
+        assert!(w.get(("v1", "Pod"), &format!("db-{set}-3-0"))["metadata"]["deletionTimestamp"].is_string());
+        for ordinal in 0..3 {
+            let node = w.get(NODE, &format!("db-{set}-{ordinal}"));
+            assert!(!node.is_null(), "{ordinal} is gone: {:?}", w.names(NODE));
+            assert!(node["spec"]["removalID"].is_null(), "{ordinal} was asked to leave");
+        }
+        assert_eq!(w.names(NODE).iter().filter(|name| name.starts_with("db-0")).count(), 1);
+        for old in ["db-1", "db-2", "db-3"] {
+            assert!(w.get(NODE, old).is_null(), "those that serve no more left together");
+        }
+    });
+}
+
+#[test]
 fn a_hook_that_cannot_be_carried_out_any_more_is_said_after_traffic_has_moved() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([person("ask", "AfterPromotion")]))).await;

@@ -97,7 +97,7 @@ pub struct FleetFacts {
     pub children: Vec<ChildFacts>,
     /// Names of nodes that are taken by other objects.
     pub conflicts: Vec<Conflict>,
-    /// Pods that still run or terminate although their nodes were removed by scaling down.
+    /// Pods of the active set that still run or terminate although their nodes were removed by scaling down.
     pub shutting_down: Vec<String>,
     /// The current hook of the fleet's own plan.
     pub at_hook: Option<AtHook>,

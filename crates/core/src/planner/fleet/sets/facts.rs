@@ -55,8 +55,10 @@ impl FleetFacts {
         if *set == self.set {
             return Self { partition: 0, sets: [].into(), ..self.clone() };
         }
-        let SetFacts { children, conflicts, .. } = self.sets.get(set).cloned().unwrap_or_default();
-        Self { set: set.clone(), children, conflicts, partition: 0, sets: [].into(), ..self.clone() }
+        let SetFacts { children, conflicts, shutting_down, .. } =
+            self.sets.get(set).cloned().unwrap_or_default();
+        let (set, sets) = (set.clone(), [].into());
+        Self { set, children, conflicts, shutting_down, partition: 0, sets, ..self.clone() }
     }
 
     /// The facts with this set as the active one, and the previously active set among the others.
@@ -73,6 +75,7 @@ impl FleetFacts {
             children: self.children.clone(),
             conflicts: self.conflicts.clone(),
             remains: self.children.len(),
+            shutting_down: self.shutting_down.clone(),
             ..SetFacts::default()
         };
         facts.sets.insert(self.set.clone(), before);

@@ -16,6 +16,8 @@ pub struct SetFacts {
     pub conflicts: Vec<Conflict>,
     /// The number of its StatefulSets and pods that still exist.
     pub remains: usize,
+    /// Its pods that still run or terminate although their nodes were removed by scaling down.
+    pub shutting_down: Vec<String>,
     /// Its entry in the status, if it left service or was abandoned.
     pub retiring: Option<RetiringSet>,
     /// True if its nodes have other volume claims than the desired ones.

@@ -284,20 +284,25 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
     let mut facts = amid(Strategy::BlueGreen, Stage::Promoting).held_below_ordinal(1);
     facts.conflicts.push(conflict("db-5"));
     facts.sets.get_mut("v2").unwrap().conflicts.push(conflict("db-v2-5"));
+    facts.shutting_down.push("db-6-0".to_owned());
+    facts.sets.get_mut("v2").unwrap().shutting_down.push("db-v2-6-0".to_owned());
 
     let seen = facts.as_set(&"v2".into());
     assert_eq!((seen.set.as_str(), seen.partition, seen.sets.len()), ("v2", 0, 0));
     assert_eq!((&seen.children, &seen.conflicts), (&facts.sets["v2"].children, &facts.sets["v2"].conflicts));
+    assert_eq!(seen.shutting_down, ["db-v2-6-0"]);
     let own = facts.as_set(&SetName::FIRST);
     assert_eq!((own.set.as_str(), own.partition, own.sets.len()), ("first", 0, 0));
     assert_eq!((&own.children, &own.conflicts), (&facts.children, &facts.conflicts));
-    assert!(facts.as_set(&"nobody".into()).children.is_empty());
+    let nobody = facts.as_set(&"nobody".into());
+    assert!(nobody.children.is_empty() && nobody.shutting_down.is_empty());
 
     let switched = facts.activated(&"v2".into());
     assert_eq!((switched.set.as_str(), switched.partition), ("v2", 1));
     assert_eq!((&switched.children, &switched.conflicts), (&seen.children, &seen.conflicts));
     let before = &switched.sets["first"];
     assert_eq!((&before.children, &before.conflicts, before.remains), (&facts.children, &facts.conflicts, 2));
+    assert_eq!((&switched.shutting_down, &before.shutting_down), (&seen.shutting_down, &facts.shutting_down));
     assert_eq!(switched.sets.len(), 1);
     assert_eq!(facts.activated(&SetName::FIRST), facts);
 }
