@@ -20,7 +20,9 @@ use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, Obse
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
-use crate::observe::node_scope::{Belongs, belongs, belongs_by_name, claim_names, deletes_claims};
+use crate::observe::node_scope::{
+    Belongs, belongs, belongs_by_name, claim_names, deletes_claims, is_node_of_name,
+};
 use crate::planner::node::{NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 
@@ -388,6 +390,10 @@ fn claims_would_go(set: &str) -> String {
 
 /// Adds the node as an owner of its claims, or removes it, so that they are deleted with the node or kept, as the spec
 /// says. Returns a sentence if a claim is another node's.
+///
+/// A claim of an earlier node of this name is about to be deleted with that one. If claims are to go, that is left to the
+/// garbage collector: another owner would save the claim, and its data with it. If they are to stay, the earlier owner is
+/// removed as well.
 pub async fn apply_to_claims(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -405,31 +411,42 @@ pub async fn apply_to_claims(
             shared.get_or_insert(is_of_another(&claim.meta.name, holder));
             continue;
         }
-        let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
-        let op = match (spec.volume_claim_retention, owned_at) {
-            (ClaimRetention::Delete, None) => {
-                // Not a controller reference: the claim is deleted with the node, and no controller adopts it.
-                let owner = json!({
-                    "apiVersion": Kind::StatefulNode.api_version(),
-                    "kind": Kind::StatefulNode.name(),
-                    "name": node.meta.name,
-                    "uid": node.meta.uid,
-                });
-                if claim.meta.owners.is_empty() {
-                    PatchOp::set("/metadata/ownerReferences", json!([owner]))
-                } else {
-                    PatchOp::set("/metadata/ownerReferences/-", owner)
-                }
-            }
-            (ClaimRetention::Retain, Some(index)) => {
-                PatchOp::remove(format!("/metadata/ownerReferences/{index}"))
-            }
-            (ClaimRetention::Delete, Some(_)) | (ClaimRetention::Retain, None) => continue,
+        let is_held = claim.meta.owners.iter().any(|owner| is_node_of_name(owner, &node.meta));
+        let ops = match (spec.volume_claim_retention, is_held) {
+            (ClaimRetention::Delete, false) => vec![own_op(&claim.meta, &node.meta)],
+            (ClaimRetention::Retain, true) => let_go_ops(&claim.meta, &node.meta),
+            (ClaimRetention::Delete, true) | (ClaimRetention::Retain, false) => continue,
         };
         let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
-        scope.cluster.patch(target, Part::Main, vec![op]).await.map_err(ReconcileError::Children)?;
+        scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;
     }
     Ok(shared)
+}
+
+/// The operation that makes a node an owner of a claim.
+fn own_op(claim: &Meta, node: &Meta) -> PatchOp {
+    // Not a controller reference: the claim is deleted with the node, and no controller adopts it.
+    let owner = json!({
+        "apiVersion": Kind::StatefulNode.api_version(),
+        "kind": Kind::StatefulNode.name(),
+        "name": node.name,
+        "uid": node.uid,
+    });
+    if claim.owners.is_empty() {
+        PatchOp::set("/metadata/ownerReferences", json!([owner]))
+    } else {
+        PatchOp::set("/metadata/ownerReferences/-", owner)
+    }
+}
+
+/// The operations that remove a node, and earlier nodes of its name, from a claim's owners.
+fn let_go_ops(claim: &Meta, node: &Meta) -> Vec<PatchOp> {
+    let owners = claim.owners.iter().enumerate().filter(|(_, owner)| is_node_of_name(owner, node));
+    let ops = owners.map(|(index, _)| PatchOp::remove(format!("/metadata/ownerReferences/{index}")));
+    // Each removal moves the owners behind it, so the last one comes first.
+    let mut ops: Vec<PatchOp> = ops.collect();
+    ops.reverse();
+    ops
 }
 
 /// Restores the node's label on a claim that the node owns, and in the same patch removes the owner if the claim is to
@@ -457,15 +474,17 @@ async fn take_back(
     let found = found.map_err(ReconcileError::Children)?;
     scope.memory.unseen_claims.put(&question, (node.meta.generation, monotonic()));
     let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
-    let owned_at = claim.meta.owners.iter().position(|o| o.uid == node.meta.uid);
-    let (Some(index), None) = (owned_at, claim.meta.label(LABEL_NODE)) else { return Ok(()) };
+    let is_owned = claim.meta.owners.iter().any(|owner| owner.uid == node.meta.uid);
+    if !is_owned || claim.meta.label(LABEL_NODE).is_some() {
+        return Ok(());
+    }
     let label = MetadataChange {
         labels: [(LABEL_NODE.to_owned(), Some(node.meta.name.clone()))].into(),
         ..MetadataChange::default()
     };
     let mut ops = metadata_ops(&claim.meta, &label);
     if spec.volume_claim_retention == ClaimRetention::Retain {
-        ops.push(PatchOp::remove(format!("/metadata/ownerReferences/{index}")));
+        ops.extend(let_go_ops(&claim.meta, &node.meta));
     }
     let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
     scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;

@@ -368,15 +368,28 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
     names.map(|name| claim_name(name, &node.meta.name)).collect()
 }
 
-/// True if a claim is deleted with its node: it is owned by the node, or by its StatefulSet or pod, which the StatefulSet
-/// controller makes its owners unless the claim retention of the StatefulSet is Retain.
+/// True if a claim is deleted with its node, or because an earlier node of this name was: it is owned by either, or by
+/// the StatefulSet or pod of the node, which the StatefulSet controller makes its owners unless the claim retention of
+/// the StatefulSet is Retain.
 #[must_use]
 pub fn goes_with(claim: &Meta, node: &Meta) -> bool {
     let by_name = |owner: &Owner| {
         (owner.kind == Kind::StatefulSet.name() && owner.name == node.name)
             || (owner.kind == Kind::Pod.name() && owner.name == pod_name(&node.name))
     };
-    claim.owners.iter().any(|owner| owner.uid == node.uid || by_name(owner))
+    claim.owners.iter().any(|owner| is_node_of_name(owner, node) || by_name(owner))
+}
+
+/// True if an owner is the node, or an earlier node of its name.
+#[must_use]
+pub fn is_node_of_name(owner: &Owner, node: &Meta) -> bool {
+    owner.uid == node.uid || is_earlier_node(owner, node)
+}
+
+/// True if an owner is an earlier node of this node's name. What such an owner has is about to be deleted.
+#[must_use]
+pub fn is_earlier_node(owner: &Owner, node: &Meta) -> bool {
+    owner.kind == Kind::StatefulNode.name() && owner.name == node.name && owner.uid != node.uid
 }
 
 /// True if a node has claims, and its StatefulSet deletes them when it is deleted or scaled down.

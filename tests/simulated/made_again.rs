@@ -1,0 +1,77 @@
+//! Nodes that are deleted and made again: what is to go with the earlier node goes, what is to stay stays, and what is
+//! waited for meanwhile is said.
+
+use serde_json::{Value, json};
+use windlass_sim::Pace;
+
+use super::sets::world::{CLAIM, NODE, World, fleet, play, text};
+
+const OF_DB_1: &str = "data-db-1-0";
+
+/// A fleet of three whose claims are deleted with their nodes.
+fn claims_to_go() -> Value {
+    let mut fleet = fleet(3, json!({"type": "InPlace"}));
+    fleet["spec"]["template"]["spec"]["volumeClaimRetention"] = json!("Delete");
+    fleet
+}
+
+fn uid(object: &Value) -> &str {
+    text(&object["metadata"], "uid")
+}
+
+/// The UIDs of a claim's owners.
+fn owners(claim: &Value) -> Vec<String> {
+    let owners = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    owners.iter().map(|owner| text(owner, "uid").to_owned()).collect()
+}
+
+/// Serves with such a fleet, and returns the UIDs of db-1 and of its claim.
+async fn served(w: &World) -> (String, String) {
+    w.serve(claims_to_go()).await;
+    w.until("the claims go with the nodes", |s| s["volumeClaimRetention"] == "Delete").await;
+    let (node, claim) = (w.get(NODE, "db-1"), w.get(CLAIM, OF_DB_1));
+    assert_eq!(owners(&claim), [uid(&node)]);
+    (uid(&node).to_owned(), uid(&claim).to_owned())
+}
+
+#[test]
+fn the_claim_of_a_deleted_node_goes_with_it_although_the_node_is_made_again_before() {
+    // Which of the objects the collector comes to first is drawn for each pace anew.
+    for slowest in [5_000, 8_000, 11_000, 14_000, 17_000, 20_000] {
+        play(|w| async move {
+            let (node, claim) = served(&w).await;
+            w.cluster.set_pace(Pace { collector: (1_000, slowest), ..Pace::default() });
+            w.delete(NODE, "db-1").await;
+            w.rest(180).await;
+            w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+            assert_ne!(uid(&w.get(NODE, "db-1")), node);
+            let again = w.get(CLAIM, OF_DB_1);
+            assert!(uid(&again) != claim && !uid(&again).is_empty(), "{slowest}: {again}");
+            assert!(again["metadata"]["deletionTimestamp"].is_null(), "{slowest}: its pod runs on it");
+            assert_eq!(owners(&again), [uid(&w.get(NODE, "db-1"))], "{slowest}");
+        });
+    }
+}
+
+#[test]
+fn a_claim_that_is_to_stay_is_taken_from_the_collector_or_nobody_is_told_that_it_stays() {
+    for ms in [0, 20, 200, 2_000] {
+        play(|w| async move {
+            let (node, claim) = served(&w).await;
+            w.cluster.set_pace(Pace { collector: (5_000, 5_000), ..Pace::default() });
+            w.delete(NODE, "db-1").await;
+            tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+            w.change(json!({"template": {"spec": {"volumeClaimRetention": "Retain"}}})).await;
+            for _ in 0..6_000 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                let is_of_earlier = owners(&w.get(CLAIM, OF_DB_1)).contains(&node);
+                let says_retain = w.status()["volumeClaimRetention"] == "Retain";
+                assert!(!(is_of_earlier && says_retain), "{ms} ms: {}", w.status());
+            }
+            w.until("the claims stay", |s| s["volumeClaimRetention"] == "Retain").await;
+            w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+            let kept = w.get(CLAIM, OF_DB_1);
+            assert_eq!((uid(&kept), owners(&kept)), (claim.as_str(), Vec::new()), "{ms} ms");
+        });
+    }
+}
