@@ -19,6 +19,8 @@ mod faults;
 mod foreign;
 #[path = "simulated/hooks/mod.rs"]
 mod hooks;
+#[path = "simulated/leaving.rs"]
+mod leaving;
 #[path = "simulated/made_again.rs"]
 mod made_again;
 #[path = "simulated/nonsense.rs"]

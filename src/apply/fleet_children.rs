@@ -29,11 +29,19 @@ const GOING: TimeDelta = TimeDelta::seconds(30);
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Removed {
-    /// What a set whose removal takes too long waits for, in a sentence.
+    /// What keeps a node that leaves, or a set whose removal takes too long, in a sentence.
     pub waits_for: Option<String>,
     /// True if a node that leaves depends on something that differs from what was assumed, or waits for something that
     /// no watch shows.
     pub needs_requeue: bool,
+}
+
+impl Removed {
+    /// Adds what keeps a node that leaves, if anything does. No watch shows when that ends.
+    pub(super) fn is_kept_by(&mut self, sentence: Option<String>) {
+        self.needs_requeue |= sentence.is_some();
+        self.waits_for = self.waits_for.take().or(sentence);
+    }
 }
 
 /// Removes nodes beyond `replicas`, from the highest ordinal, in every set, and sets whose time to be removed has come.
@@ -51,10 +59,10 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
     for names in [&mut leaves.ask, &mut leaves.delete, &mut others.ask, &mut others.delete] {
         names.retain(may_go);
     }
-    let kept = fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?.is_some();
-    let needs_requeue =
-        kept | fleet.remove_if_pods_confirmed(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
-    let mut waits_for = None;
+    let kept = fleet.let_go(others, &why).await.map_err(ReconcileError::Children)?;
+    let mut removed =
+        fleet.remove_if_pods_confirmed(facts, leaves, &why).await.map_err(ReconcileError::Children)?;
+    removed.is_kept_by(kept);
     for (set, known) in &facts.sets {
         let Some(retiring) = known.retiring.as_ref().filter(|r| facts.removal_of(r) <= fleet.now) else {
             continue;
@@ -79,9 +87,10 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
             (true, false) => "its set is not promoted",
         };
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
-        waits_for = waits_for.or(kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now));
+        let kept = kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now);
+        removed.waits_for = removed.waits_for.or(kept);
     }
-    Ok(Removed { waits_for, needs_requeue })
+    Ok(removed)
 }
 
 /// Checks cached StatefulSets of sets that are being removed that no watch shows: a person removed the label of such a

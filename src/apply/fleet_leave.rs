@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::fleet_children::Removed;
 use super::many::{OnFailure, each};
 use crate::api::{NodeName, RemovalId};
 use crate::cluster::observed::Meta;
@@ -12,20 +13,19 @@ use crate::planner::fleet::{ChildFacts, FleetFacts};
 
 impl FleetScope {
     /// Removes nodes of the set that serves, if the API server confirms the assumptions: nodes that are assumed to be
-    /// down must be down, and before any other node is removed, the nodes that should serve must serve. Returns true if
-    /// something differs from what was assumed, or if a claim is not released yet, so that the fleet has to be
-    /// reconciled again.
+    /// down must be down, and before any other node is removed, the nodes that should serve must serve. The fleet has to
+    /// be reconciled again if something differs from what was assumed, or if a claim is not released yet.
     pub async fn remove_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         leave: Leave,
         why: &str,
-    ) -> Result<bool, ClusterError> {
+    ) -> Result<Removed, ClusterError> {
         // A node that was asked to leave serves until it is deleted, and a node that is deleted before it depends on
         // that.
         let serves_on = |c: &ChildFacts| ChildFacts { asked_to_leave: false, ..c.clone() };
         let asked_stay: Vec<ChildFacts> = facts.children.iter().map(serves_on).collect();
-        let mut differs = false;
+        let mut removed = Removed::default();
         for (children, ask, delete) in [
             (asked_stay.as_slice(), Vec::new(), leave.delete),
             (facts.children.as_slice(), leave.ask, Vec::new()),
@@ -42,13 +42,13 @@ impl FleetScope {
                     continue;
                 }
                 if self.find_stale_pods(children, &taken).await?.is_some() {
-                    differs = true;
+                    removed.needs_requeue = true;
                 } else {
-                    differs |= self.let_go(leave, why).await?.is_some();
+                    removed.is_kept_by(self.let_go(leave, why).await?);
                 }
             }
         }
-        Ok(differs)
+        Ok(removed)
     }
 
     /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every removal of a node

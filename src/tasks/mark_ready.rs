@@ -12,6 +12,7 @@ use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
+use crate::planner::fleet::leave;
 use crate::planner::node::{StatefulSetFact, decide::is_rolling, status::SidecarAnswer};
 
 /// Marks a node's pod ready and waits until it is; for a fleet, waits for every node.
@@ -47,13 +48,14 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
     if facts.is_converged(rollout_target) {
         return Outcome::Done;
     }
-    let waiting: Vec<&str> = facts
-        .children
-        .iter()
-        .filter(|c| c.surplus || c.is_disrupted() || !facts.is_updated(c, rollout_target))
-        .map(|c| c.name.as_str())
-        .collect();
-    Outcome::waiting(format!("waiting for {} to be ready", some_of(&waiting)))
+    let behind = facts.wanted().filter(|c| c.is_disrupted() || !facts.is_updated(c, rollout_target));
+    let behind: Vec<&str> = behind.map(|c| c.name.as_str()).collect();
+    if !behind.is_empty() {
+        return Outcome::waiting(format!("waiting for {} to be ready", some_of(&behind)));
+    }
+    // Nodes that leave become ready no more.
+    let leaving = leave::waits_for(&facts);
+    Outcome::waiting(leaving.unwrap_or_else(|| "waiting for every node to exist".to_owned()))
 }
 
 fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

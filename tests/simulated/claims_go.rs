@@ -87,6 +87,13 @@ fn owners(w: &World) -> Vec<String> {
     references.map(|owner| text(&owner, "kind").to_owned()).collect()
 }
 
+/// The message of a condition.
+fn message(status: &Value, type_: &str) -> String {
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|c| c["type"] == type_);
+    found.map(|c| text(c, "message").to_owned()).unwrap_or_default()
+}
+
 /// What keeps a node from what was asked of it.
 fn stalled(w: &World, node: &str) -> String {
     let conditions = w.get(NODE, node)["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -117,6 +124,12 @@ fn a_node_that_is_scaled_away_stays_and_says_why_and_its_claim_outlives_it() {
         assert!(
             why.contains("StatefulSet db-2") && why.contains("persistentVolumeClaimRetentionPolicy"),
             "{why}"
+        );
+        let of_fleet = message(&w.status(), "Reconciling");
+        assert!(
+            of_fleet.contains("node db-2 is not removed")
+                && of_fleet.contains("persistentVolumeClaimRetentionPolicy"),
+            "{of_fleet}"
         );
         assert_eq!(claims(&w), before);
         withdrawn(&w, "the scale-in", || w.names(NODE) == ["db-0", "db-1"] && w.names(SET).len() == 2).await;

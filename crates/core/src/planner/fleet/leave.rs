@@ -93,6 +93,13 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
 /// What the nodes that should leave wait for, in a sentence; `None` if no node should leave.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
+    let waits = [before_they_leave(facts), until_they_are_gone(facts)];
+    let waits: Vec<String> = waits.into_iter().flatten().collect();
+    (!waits.is_empty()).then(|| waits.join("; "))
+}
+
+/// What the surplus nodes wait for that are not being deleted yet.
+fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
     surplus().next()?;
     if facts.paused {
@@ -122,6 +129,15 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
         facts.max_unavailable,
         list(names.iter().map(String::as_str))
     ))
+}
+
+/// The surplus nodes that are being deleted. Usually a node is gone at once; a finalizer may keep it, and only its name
+/// tells where to look.
+fn until_they_are_gone(facts: &FleetFacts) -> Option<String> {
+    let going = facts.children.iter().rev().filter(|c| c.surplus && c.terminating);
+    let going: Vec<&str> = going.map(|c| c.name.as_str()).collect();
+    let are = if going.len() == 1 { "is" } else { "are" };
+    (!going.is_empty()).then(|| format!("waiting for {}, which {are} being deleted, to be gone", some_of(&going)))
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -173,7 +173,7 @@ fn refresh_rollout(
         _ => message,
     };
     rollout.message = match leave::waits_for(fleet) {
-        Some(leaving) if message.is_empty() => leaving,
+        Some(leaving) if message.is_empty() || message == leaving => leaving,
         Some(leaving) => format!("{message}; {leaving}"),
         None => message,
     };

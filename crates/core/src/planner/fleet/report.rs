@@ -42,7 +42,7 @@ pub struct Findings {
     pub invalid: Option<Invalid>,
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
-    /// What a set that has to be removed waits for, in a sentence.
+    /// What keeps a node that leaves, or a set that has to be removed, in a sentence.
     pub waits_for: Option<String>,
 }
 

@@ -233,6 +233,21 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
             Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-4-0)"),
         ),
         (
+            "one is being deleted",
+            shrunk().without(3).but(4, ChildFacts::terminating),
+            Some("waiting for db-4, which is being deleted, to be gone"),
+        ),
+        (
+            "both are",
+            shrunk().but(3, ChildFacts::terminating).but(4, ChildFacts::terminating),
+            Some("waiting for db-4, db-3, which are being deleted, to be gone"),
+        ),
+        (
+            "one is being deleted, another may leave",
+            shrunk().at_most(2).but(4, ChildFacts::terminating),
+            Some("waiting for db-3 to leave; waiting for db-4, which is being deleted, to be gone"),
+        ),
+        (
             "it is paused",
             shrunk().paused(),
             Some("waiting for the fleet to be resumed before db-4, db-3 can leave: spec.paused is true"),
