@@ -111,7 +111,8 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
     if known.asked.is_some() {
         let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
-        known.why = told.map(|told| in_short(&told.note).to_owned());
+        known.why =
+            told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
     }
     memory.put(uid, known);
     Some(if left.is_zero() { ASK_WHY } else { left })
@@ -131,6 +132,13 @@ async fn foreign_pod(scope: &NodeScope, set: &ObservedStatefulSet) -> Result<Opt
 /// The API server's message, without the prefix of the StatefulSet controller.
 fn in_short(note: &str) -> &str {
     note.split_once(" failed error: ").map_or(note, |(_, said)| said)
+}
+
+/// True if a pod is not created only because its claims are being deleted. That is no refusal: the controller tries
+/// again, and the pod is there once they are gone.
+fn is_of_claims_that_go(why: &str) -> bool {
+    let each = why.strip_prefix('[').and_then(|why| why.strip_suffix(']')).unwrap_or(why);
+    each.split(", ").all(|one| one.starts_with("pvc ") && one.ends_with(" is being deleted"))
 }
 
 /// The metadata of the cached StatefulSet and Service with the node's name, if `is_wanted` accepts it.

@@ -13,7 +13,7 @@ use crate::api::{GrantId, MadeFor, PodTemplateHash, RawPlan, RestartTime, Statef
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{
-    Meta, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
+    Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
 };
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
@@ -141,6 +141,13 @@ impl NodeScope {
         });
         let spec = node.spec.as_ref();
         let spent = status.spent_grant_id();
+        // The pod of something else's StatefulSet, or of an earlier node of this name, says nothing about this node. If
+        // the StatefulSet was lost, the pod is the node's if the status recorded it as such.
+        let pod = pod.filter(|p| match set.as_deref() {
+            Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
+            None => p.uid == status.pod_uid,
+        });
+        let has_none = pod.is_none() && !node.meta.terminating;
         NodeFacts {
             wanted,
             granted_hash: spec.ok().and_then(|s| s.granted()),
@@ -151,13 +158,9 @@ impl NodeScope {
             ),
             spent_grant_id: spent,
             set: set_fact,
-            // The pod of something else's StatefulSet, or of an earlier node of this name, says nothing about this
-            // node. If the StatefulSet was lost, the pod is the node's if the status recorded it as such.
-            pod: pod.filter(|p| match set.as_deref() {
-                Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
-                None => p.uid == status.pod_uid,
-            }),
+            pod,
             refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
+            awaits: if has_none { self.awaits(node) } else { None },
             previous: Running {
                 hash: status.running().map(normalized),
                 image: status.current_image.clone(),
@@ -167,6 +170,41 @@ impl NodeScope {
             suspended: spec.is_ok_and(|s| s.suspend),
             removal_id: spec.ok().and_then(|s| s.removal_id()),
         }
+    }
+
+    /// What has to be gone before the node's pod can be created, in a sentence: the pod of an earlier StatefulSet of this
+    /// name, or a claim. A pod that mounts a claim which is about to be deleted with an earlier node would run on it, and
+    /// lose its data when it is replaced for the first time.
+    #[must_use]
+    pub fn awaits(&self, node: &ObservedNode) -> Option<String> {
+        let (set, pod) = (self.set(), self.pod());
+        let is_of_earlier = |owner: &Owner| {
+            let is_named = owner.kind == Kind::StatefulSet.name() && owner.name == node.meta.name;
+            is_named && set.as_ref().is_none_or(|set| set.meta.uid != owner.uid)
+        };
+        if let Some(pod) = pod.as_ref().filter(|pod| pod.meta.terminating)
+            && pod.meta.controller().is_some_and(is_of_earlier)
+        {
+            let name = &pod.meta.name;
+            return Some(format!("waiting for pod {name} of an earlier StatefulSet of this name to end"));
+        }
+        let claims = claim_names(node).into_iter();
+        let claims: Vec<Arc<ObservedClaim>> =
+            claims.filter_map(|name| self.view.claims.get(&Key::new(&node.meta.namespace, name))).collect();
+        let goes_with_earlier = |claim: &Meta| {
+            let is_own = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
+            !is_own && claim.owners.iter().any(|owner| is_earlier_node(owner, &node.meta))
+        };
+        if let Some(claim) = claims.iter().find(|claim| goes_with_earlier(&claim.meta)) {
+            let name = &claim.meta.name;
+            return Some(format!(
+                "waiting for PersistentVolumeClaim {name} to be removed with the earlier node of this name"
+            ));
+        }
+        // A claim that a pod uses is not removed, and a pod that nobody controls is adopted with its claims.
+        let claim = claims.iter().find(|claim| claim.meta.terminating && pod.is_none())?;
+        let name = &claim.meta.name;
+        Some(format!("waiting for PersistentVolumeClaim {name}, which is being deleted, to be gone"))
     }
 
     fn live(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> LiveStatefulSet {

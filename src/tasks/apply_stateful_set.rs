@@ -10,10 +10,9 @@ use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::apply::patches::{metadata_ops, retention_ops, set_target};
-use crate::cluster::observed::{Meta, ObservedNode, Owner};
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp};
+use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
-use crate::observe::node_scope::{Belongs, NodeScope, claim_names, is_earlier_node, spec_of};
+use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
 use crate::planner::node::StatefulSetFact;
 use crate::render;
 
@@ -47,7 +46,7 @@ impl Task for ApplyStatefulSet {
         let identity = scope.identity(&node);
         let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
         if facts.set == StatefulSetFact::Missing {
-            if let Some(sentence) = waits_for_claim(scope, &node) {
+            if let Some(sentence) = scope.awaits(&node) {
                 return Ok(Outcome::waiting(sentence));
             }
             let manifest =
@@ -100,27 +99,6 @@ impl Task for ApplyStatefulSet {
     fn replayable(&self) -> bool {
         true
     }
-}
-
-/// Why the StatefulSet cannot be created yet because of a claim, in a sentence. A pod that mounts a claim which is about
-/// to be deleted would run on it, and lose its data when the pod is replaced for the first time.
-fn waits_for_claim(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
-    let key = |name: &String| Key::new(&node.meta.namespace, name.clone());
-    let claims = claim_names(node);
-    let claims = || claims.iter().filter_map(|name| scope.view.claims.get(&key(name)));
-    let is_of_earlier = |claim: &Meta| {
-        let owns = |owner: &Owner| owner.uid == node.meta.uid;
-        claim.owners.iter().any(|owner| is_earlier_node(owner, &node.meta)) && !claim.owners.iter().any(owns)
-    };
-    if let Some(claim) = claims().find(|claim| is_of_earlier(&claim.meta)) {
-        return Some(format!(
-            "waiting for PersistentVolumeClaim {} to be removed with the earlier node of this name",
-            claim.meta.name
-        ));
-    }
-    // A pod that nobody controls is adopted with its claims, and a claim in use is not removed.
-    let claim = claims().find(|claim| claim.meta.terminating && scope.pod().is_none())?;
-    Some(format!("waiting for PersistentVolumeClaim {}, which is being deleted, to be gone", claim.meta.name))
 }
 
 /// The outcome once the template is written. If the plan has a hook before the pod is deleted, that hook and its

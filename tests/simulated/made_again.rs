@@ -6,6 +6,8 @@ use windlass_sim::Pace;
 
 use super::sets::world::{CLAIM, NODE, World, fleet, play, text};
 
+const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+const POD: (&str, &str) = ("v1", "Pod");
 const OF_DB_1: &str = "data-db-1-0";
 
 /// A fleet of three whose claims are deleted with their nodes.
@@ -74,4 +76,50 @@ fn a_claim_that_is_to_stay_is_taken_from_the_collector_or_nobody_is_told_that_it
             assert_eq!((uid(&kept), owners(&kept)), (claim.as_str(), Vec::new()), "{ms} ms");
         });
     }
+}
+
+/// The messages of a node's tasks.
+fn tasks(node: &Value) -> Vec<String> {
+    let tasks = node["status"]["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+    tasks.iter().map(|task| text(task, "message").to_owned()).collect()
+}
+
+#[test]
+fn a_node_that_is_made_again_waits_for_the_earlier_pod_and_says_so() {
+    play(|w| async move {
+        let (_, claim) = served(&w).await;
+        w.steer("db-1-0", "hold-terminating").await;
+        w.delete(NODE, "db-1").await;
+        w.rest(30).await;
+        let node = w.get(NODE, "db-1");
+        let says = "waiting for pod db-1-0 of an earlier StatefulSet of this name to end";
+        assert_ne!(text(&node["status"], "phase"), "Failed", "{node:#}");
+        assert!(tasks(&node).iter().any(|message| message == says), "{node:#}");
+        assert_eq!(text(&node["status"]["problem"], "message"), format!("it has no pod: {says}"));
+        assert!(w.get(SET, "db-1").is_null(), "its controller would try in vain, and ever more rarely");
+        w.merge(("v1", "ConfigMap"), "steer-db-1-0", &json!({"data": {"db-1-0": "ready"}})).await;
+        w.rest(10).await;
+        w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+        assert_ne!(uid(&w.get(CLAIM, OF_DB_1)), claim);
+    });
+}
+
+#[test]
+fn a_pod_that_waits_for_its_claim_to_go_is_not_refused() {
+    play(|w| async move {
+        w.serve(fleet(3, json!({"type": "InPlace"}))).await;
+        let held = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "example.com/held"]}});
+        w.merge(CLAIM, OF_DB_1, &held).await;
+        w.delete(CLAIM, OF_DB_1).await;
+        w.delete(POD, "db-1-0").await;
+        w.rest(60).await;
+        let status = w.get(NODE, "db-1")["status"].clone();
+        assert_ne!(text(&status, "phase"), "Failed", "{status:#}");
+        assert_eq!(
+            text(&status["problem"], "message"),
+            "it has no pod: waiting for PersistentVolumeClaim data-db-1-0, which is being deleted, to be gone"
+        );
+        w.merge(CLAIM, OF_DB_1, &json!({"metadata": {"finalizers": null}})).await;
+        w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+    });
 }

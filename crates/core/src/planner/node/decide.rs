@@ -255,6 +255,7 @@ mod tests {
                 ..PodFacts::default()
             }),
             refused: None,
+            awaits: None,
             previous: Running::default(),
             terminating: false,
             suspended: false,

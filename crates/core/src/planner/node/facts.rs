@@ -121,6 +121,8 @@ pub struct NodeFacts {
     pub pod: Option<PodFacts>,
     /// Why the API server rejects its pod, in the server's words, if there is no pod for that reason.
     pub refused: Option<String>,
+    /// What has to be gone before its pod can be created, in a sentence, if it has no pod for that reason.
+    pub awaits: Option<String>,
     /// What it ran when its status was last written.
     pub previous: Running,
     /// True if it is being deleted.

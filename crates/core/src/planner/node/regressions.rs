@@ -39,6 +39,7 @@ fn new_node(observed: bool) -> NodeFacts {
             ..PodFacts::default()
         }),
         refused: None,
+        awaits: None,
         previous: Running::default(),
         terminating: false,
         suspended: false,

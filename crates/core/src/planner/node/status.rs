@@ -219,7 +219,11 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
             None => Some(named(Reason::NotReady, "its pod is not ready".to_owned())),
         },
         None => {
-            Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(|| "it has no pod".to_owned())))
+            let no_pod = || match &facts.awaits {
+                Some(awaits) => format!("it has no pod: {awaits}"),
+                None => "it has no pod".to_owned(),
+            };
+            Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(no_pod)))
         }
     }
 }

@@ -32,29 +32,39 @@ fn names(set: &Set<'_>, ordinal: i64) -> Vec<String> {
     templates.map(|t| format!("{}-{pod}", t["metadata"]["name"].as_str().unwrap_or_default())).collect()
 }
 
-/// True if a missing pod has to wait for one of its claims to go: it is terminating, or an earlier pod that was scaled
-/// away owns it, and it is about to be deleted with that pod.
+/// True if a missing pod has to wait for one of its claims to go: an earlier pod that was scaled away owns it, and it is
+/// about to be deleted with that pod. Under `whenScaled: Retain` no claim is stale, not even one that is being deleted.
 pub(super) fn is_stale(world: &World, set: &Set<'_>, ordinal: i64) -> bool {
+    if !set.deletes_claims("whenScaled") {
+        return false;
+    }
     let missing = json!({"apiVersion": "v1", "kind": "Pod", "name": set.pod_name(ordinal), "uid": ""});
     names(set, ordinal).iter().any(|name| {
         let found = world.find("PersistentVolumeClaim", set.namespace, name);
-        let goes = |claim: &Object| set.deletes_claims("whenScaled") && has_stale(&owners(claim), &missing);
-        found.is_some_and(|found| found.is_terminating() || goes(&found))
+        found.is_some_and(|found| has_stale(&owners(&found), &missing))
     })
 }
 
-/// Creates missing claims. An existing claim is used as it is.
+/// Creates missing claims. An existing claim is used as it is, unless it is being deleted.
 pub(super) fn create(world: &mut World, set: &Set<'_>, ordinal: i64) -> Result<(), String> {
     let Some(kind) = world.kind("PersistentVolumeClaim") else { return Ok(()) };
+    let mut failures = Vec::new();
     for (_, claim) in of(set, ordinal) {
         let name = claim["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        if world.store.get(kind.shelf, &(set.namespace.to_owned(), name)).is_none() {
-            world
-                .create(&kind, set.namespace, claim, &WriteOptions::default())
-                .map_err(|refusal| refusal.message)?;
+        match world.store.get(kind.shelf, &(set.namespace.to_owned(), name.clone())) {
+            None => {
+                let created = world.create(&kind, set.namespace, claim, &WriteOptions::default());
+                failures.extend(created.err().map(|refusal| refusal.message));
+            }
+            Some(found) if found.is_terminating() => failures.push(format!("pvc {name} is being deleted")),
+            Some(_) => {}
         }
     }
-    Ok(())
+    match failures.len() {
+        0 => Ok(()),
+        1 => Err(failures.swap_remove(0)),
+        _ => Err(format!("[{}]", failures.join(", "))),
+    }
 }
 
 /// Makes the set or a pod the owner of the pod's claims, or neither, as the claim retention says.

@@ -49,7 +49,8 @@ pub(crate) fn note_pod(world: &mut World, change: &Change) {
     }
 }
 
-/// Queues the sets that wait for a claim to go: their pods use it.
+/// Queues the sets that wait for a stale claim of their pods to go. That is no error, so they do not retry; the real
+/// controller, which watches no claims, waits for the next event. Other sets retry, also while a claim is being deleted.
 pub(crate) fn note_claim(world: &mut World, change: &Change) {
     if change.after.is_some() {
         return;
@@ -58,6 +59,7 @@ pub(crate) fn note_claim(world: &mut World, change: &Change) {
     let waiting: Vec<Key> = world
         .store
         .list(kind.shelf, &change.key.0)
+        .filter(|(_, set)| Set::of(set).deletes_claims("whenScaled"))
         .filter(|(key, set)| {
             set.value["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten().any(|template| {
                 let name = template["metadata"]["name"].as_str().unwrap_or_default();

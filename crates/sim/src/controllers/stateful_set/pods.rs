@@ -109,16 +109,14 @@ pub(super) fn create(
     ordinal: i64,
     pod: Value,
 ) -> Result<Arc<Object>, String> {
-    claims::create(world, set, ordinal)?;
+    let failed = |why: &str| {
+        format!("create Pod {} in StatefulSet {} failed error: {why}", set.pod_name(ordinal), set.name)
+    };
+    claims::create(world, set, ordinal).map_err(|why| failed(&why))?;
     let Some(kind) = world.kind("Pod") else { return Err(String::new()) };
-    let written = world.create(&kind, set.namespace, pod, &WriteOptions::default()).map_err(|refusal| {
-        format!(
-            "create Pod {} in StatefulSet {} failed error: {}",
-            set.pod_name(ordinal),
-            set.name,
-            refusal.message
-        )
-    })?;
+    let written = world
+        .create(&kind, set.namespace, pod, &WriteOptions::default())
+        .map_err(|refusal| failed(&refusal.message))?;
     claims::retain(world, set, ordinal, &written.object);
     Ok(written.object)
 }

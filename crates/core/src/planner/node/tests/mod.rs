@@ -76,6 +76,7 @@ fn node() -> NodeFacts {
         set: StatefulSetFact::Live(set("v1")),
         pod: Some(pod("v1")),
         refused: None,
+        awaits: None,
         previous: ran("v1"),
         terminating: false,
         suspended: false,

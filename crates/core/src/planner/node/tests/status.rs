@@ -461,6 +461,14 @@ fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
 }
 
 #[test]
+fn a_node_without_a_pod_says_what_its_pod_waits_for() {
+    let message = |facts: NodeFacts| look(facts).status().problem.map(|p| p.message).unwrap_or_default();
+    let waits = |facts| NodeFacts { awaits: Some("waiting for a claim".to_owned()), ..facts };
+    assert_eq!(message(node().without_pod()), "it has no pod");
+    assert_eq!(message(waits(node().without_pod())), "it has no pod: waiting for a claim");
+}
+
+#[test]
 fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_take_the_node_in() {
     let unreachable = || SidecarAnswer::Unreachable("connection refused".to_owned());
     let mark_next = |target: &str| {
