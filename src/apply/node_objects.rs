@@ -17,7 +17,7 @@ use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
+use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Selector, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
 use crate::observe::node_scope::{
@@ -421,14 +421,30 @@ pub async fn apply_to_claims(
         }
         let is_held = claim.meta.owners.iter().any(|owner| is_node_of_name(owner, &node.meta));
         let ops = match (spec.volume_claim_retention, is_held) {
-            (ClaimRetention::Delete, false) => vec![own_op(&claim.meta, &node.meta)],
+            (ClaimRetention::Delete, false) if is_there(scope, node).await? => {
+                vec![own_op(&claim.meta, &node.meta)]
+            }
             (ClaimRetention::Retain, true) => let_go_ops(&claim.meta, &node.meta),
-            (ClaimRetention::Delete, true) | (ClaimRetention::Retain, false) => continue,
+            (ClaimRetention::Delete, _) | (ClaimRetention::Retain, false) => continue,
         };
         let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
         scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;
     }
     Ok(shared)
+}
+
+/// True if the node still exists and is not being deleted, by the API server itself. What is known here may be from
+/// before: a node that is deleted with `--cascade=orphan` is to leave its claims behind, and one that becomes their owner
+/// again after the collector has removed it takes them along.
+async fn is_there(scope: &NodeScope, node: &ObservedNode) -> Result<bool, ReconcileError> {
+    let is_same = |meta: &Meta| meta.uid == node.meta.uid && !meta.terminating;
+    if !scope.node().is_some_and(|known| is_same(&known.meta)) {
+        return Ok(false);
+    }
+    // A list, since Windlass needs no right to get nodes.
+    let by_name = Selector::Fields(format!("metadata.name={}", node.meta.name));
+    let found = scope.cluster.selected(Kind::StatefulNode, &node.meta.namespace, by_name).await;
+    Ok(found.map_err(ReconcileError::Children)?.iter().any(|found| is_same(&Meta::read(found))))
 }
 
 /// The operation that makes a node an owner of a claim.

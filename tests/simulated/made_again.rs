@@ -1,8 +1,9 @@
 //! Nodes that are deleted and made again: what is to go with the earlier node goes, what is to stay stays, and what is
 //! waited for meanwhile is said.
 
+use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
-use windlass_sim::Pace;
+use windlass_sim::{EventInfo, FaultPlan, NoFaults, Pace, RequestInfo, WatchFate};
 
 use super::sets::world::{CLAIM, NODE, World, fleet, play, text};
 
@@ -121,5 +122,32 @@ fn a_pod_that_waits_for_its_claim_to_go_is_not_refused() {
         );
         w.merge(CLAIM, OF_DB_1, &json!({"metadata": {"finalizers": null}})).await;
         w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+    });
+}
+
+/// The operator hears nothing new of nodes.
+struct NoNodes;
+
+impl FaultPlan for NoNodes {
+    fn event(&mut self, watch: &RequestInfo, _: &EventInfo<'_>) -> WatchFate {
+        let is_of_nodes = watch.user_agent == "windlass" && watch.resource.starts_with("statefulnodes");
+        if is_of_nodes { WatchFate::Silent } else { WatchFate::Show }
+    }
+}
+
+#[test]
+fn a_claim_that_a_deleted_node_leaves_behind_stays_though_the_deletion_is_not_heard_of() {
+    play(|w| async move {
+        let (_, claim) = served(&w).await;
+        w.cluster.set_faults(Box::new(NoNodes));
+        let orphans =
+            DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
+        w.api(NODE).delete("db-1", &orphans).await.unwrap();
+        w.rest(20).await;
+        assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.rest(120).await;
+        w.until("three are ready", |s| s["readyReplicas"] == 3).await;
+        assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
     });
 }

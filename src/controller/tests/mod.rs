@@ -193,9 +193,12 @@ impl Cluster for Port {
         Ok(kept.objects.get(&(Kind::Pod.name(), name.to_owned())).map(LivePod::read))
     }
 
-    /// Unused: no test here has Jobs, whose pods and events this reads.
-    async fn selected(&self, _: Kind, _: &str, _: Selector) -> Result<Vec<Value>, ClusterError> {
-        Ok(Vec::new())
+    /// Only by name: no test here has Jobs, whose pods and events are read by other selectors.
+    async fn selected(&self, kind: Kind, _: &str, by: Selector) -> Result<Vec<Value>, ClusterError> {
+        let Selector::Fields(fields) = by else { return Ok(Vec::new()) };
+        let Some(name) = fields.strip_prefix("metadata.name=") else { return Ok(Vec::new()) };
+        let kept = self.kept.lock().unwrap();
+        Ok(kept.objects.get(&(kind.name(), name.to_owned())).cloned().into_iter().collect())
     }
 }
 
