@@ -266,24 +266,28 @@ impl Operator {
         }
         let fence = candidate.fence();
         // The caches are listed after the lease is acquired, so that they include the writes of the previous leader.
-        let result = tokio::select! {
+        let doubt = tokio::select! {
             biased;
-            () = self.act(&registry, &peers, &fence, shutdown) => Ok(()),
-            () = candidate.hold() => Err(OperatorError::LostLease(name)),
+            doubt = self.act(&registry, &peers, &fence, shutdown) => doubt,
+            () = candidate.hold() => return Err(OperatorError::LostLease(name)),
         };
-        if result.is_ok() {
-            candidate.release().await;
+        // Another replica takes a released Lease at once, and counts on what it lists then.
+        match doubt {
+            Some(doubt) => candidate.leave(doubt).await,
+            None => candidate.release().await,
         }
-        result
+        Ok(())
     }
 
+    /// Reconciles until the operator stops. Returns for how long a write with an unknown outcome may still be carried
+    /// out, if there is one.
     async fn act(
         &self,
         registry: &Arc<Registry>,
         peers: &Peers,
         fence: &Fence,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
-    ) {
+    ) -> Option<Duration> {
         let scopes = if self.namespaces.is_empty() {
             vec![Namespaces::All]
         } else {
@@ -300,7 +304,7 @@ impl Operator {
         let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone());
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
-        for (scope, view) in scopes.into_iter().zip(views) {
+        for (scope, view) in scopes.into_iter().zip(views.clone()) {
             let memory = Arc::new(Memory::default());
             let (fence, fence_of_hooks) = (fence.clone(), fence.clone());
             let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
@@ -345,6 +349,7 @@ impl Operator {
         let _ =
             tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
         tellers.shutdown().await;
+        views.iter().filter_map(|view| view.in_doubt_for()).max()
     }
 
     fn run_scope(

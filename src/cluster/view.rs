@@ -23,7 +23,7 @@ use super::{
 };
 
 /// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.
-const DOUBT: Duration = Duration::from_secs(75);
+pub const DOUBT: Duration = Duration::from_secs(75);
 
 /// The caches of every kind that is watched.
 #[derive(Default)]
@@ -162,6 +162,14 @@ impl View {
         // An API server that is well causes no more doubts, so nothing else would ever remove the last ones.
         doubts.prune();
         !doubts.open.is_empty()
+    }
+
+    /// For how long a write with an unknown outcome may still be carried out; `None` if there is no such write.
+    #[must_use]
+    pub fn in_doubt_for(&self) -> Option<Duration> {
+        let doubts = self.doubts();
+        let left = doubts.open.values().map(|(_, since)| DOUBT.saturating_sub(since.elapsed()));
+        left.max().filter(|left| !left.is_zero())
     }
 
     /// How many writes have ended with an unknown outcome.

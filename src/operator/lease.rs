@@ -1,13 +1,20 @@
 //! Leader election by a Lease: one replica acts, the others stand by.
 //!
-//! A leader may start writes for `LEASE` after it *sent* the last renewal that was answered; then its fence closes. A
-//! write ends, with or without success, within one request time-out. So no write of a leader is in flight any more when
-//! `QUIET` has passed since its last renewal, and no other replica acts before that:
+//! A leader may start writes for `LEASE` after it *sent* the last renewal that was answered; then its fence closes. It
+//! gives a write up after one request time-out, and no part of the write leaves the process or its host later. So no
+//! write of a leader is on its way any more when `QUIET` has passed since its last renewal, and no other replica acts
+//! before that:
 //!
 //! - A replica that takes over the Lease has seen it unchanged for that long, by its own clock and nobody else's.
 //! - A replica that creates the Lease, because there was none or somebody deleted it, waits for that long: the previous
 //!   leader may not have noticed yet.
 //! - Only a Lease that was released by a leader that had finished its work is taken at once.
+//!
+//! An API server that has taken in a write, and does not notice that the client gave it up, may carry it out for up to
+//! [`DOUBT`]. A leader that stops in good order knows whether there is such a write. If so, it does not release the
+//! Lease but leaves it, with a duration that covers the write, and whoever takes the Lease has seen it unchanged for
+//! that long. A leader that dies cannot leave word, and its successor does not wait for a write that hardly ever
+//! exists: it is guarded by the version of its object, and counts against the wave once it is carried out.
 //!
 //! A leader stops at once if its Lease is gone or has another holder. An identity belongs to one process: a process
 //! never takes the name on a Lease for its own from before. Every write of the Lease is guarded by its resourceVersion.
@@ -27,6 +34,7 @@ use tracing::{info, warn};
 use crate::api::names::MANAGER;
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::view::DOUBT;
 
 /// How long a leader may start writes after it sent a renewal.
 const LEASE: Duration = Duration::from_secs(15);
@@ -42,8 +50,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// The annotation of the Lease with the version of Windlass that holds it.
 pub const ANNOTATION_VERSION: &str = "windlass.dev/version";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The duration that is written into a released Lease, in seconds, as client-go does.
-const GIVEN_UP: u64 = 1;
+/// The duration that is written into a released Lease, as client-go does.
+const RELEASED: Duration = Duration::from_secs(1);
 
 /// Which Lease the replicas compete for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -264,10 +272,28 @@ impl Candidate {
             if holder(&lease) != self.election.identity {
                 return Ok(());
             }
-            self.write(&lease, "", false).await.map(drop)
+            self.write(&lease, "", RELEASED, false).await.map(drop)
         });
         if let Err(error) = released.await {
             warn!(%error, "the lease could not be released; it runs out by itself");
+        }
+    }
+
+    /// Stops without a release: a write of this replica may still be carried out for this long. The Lease keeps its
+    /// holder, and runs out when neither that write nor any other can be under way.
+    pub async fn leave(&self, doubt: Duration) {
+        self.fence.close();
+        let (lease, wait) = (&self.election.name, QUIET.max(whole_seconds(doubt)));
+        warn!(%lease, ?wait, "a write was not answered and may still be carried out: the lease is not released, it runs out");
+        let left = self.within(async {
+            let Some(lease) = self.leases.get_opt(&self.election.name).await? else { return Ok(()) };
+            if holder(&lease) != self.election.identity {
+                return Ok(());
+            }
+            self.write(&lease, &self.election.identity, wait, false).await.map(drop)
+        });
+        if let Err(error) = left.await {
+            warn!(%error, "the lease could not be written a last time; it runs out by itself");
         }
     }
 
@@ -294,11 +320,11 @@ impl Candidate {
             }
         };
         let given_up = is_given_up(&lease);
-        if !given_up && sent.duration_since(since) < QUIET {
+        if !given_up && sent.duration_since(since) < lapses_after(&lease) {
             return Ok(None);
         }
         let sent = monotonic();
-        standby.awaits(self.write(&lease, &self.election.identity, true)).await?;
+        standby.awaits(self.write(&lease, &self.election.identity, QUIET, true)).await?;
         // A leader that ended without a release may have left a request at a server that is slow to execute it.
         Ok(Some(Taken { sent, wait: if given_up { Duration::ZERO } else { REQUEST_TIMEOUT } }))
     }
@@ -314,7 +340,7 @@ impl Candidate {
             warn!(holder = holder(&lease), "another replica holds the lease");
             return Ok(None);
         }
-        self.write(&lease, &self.election.identity, false).await?;
+        self.write(&lease, &self.election.identity, QUIET, false).await?;
         Ok(Some(sent))
     }
 
@@ -340,13 +366,18 @@ impl Candidate {
         self.leases.create(&PostParams::default(), &lease).await
     }
 
-    async fn write(&self, lease: &Lease, holder: &str, acquire: bool) -> kube::Result<Lease> {
+    async fn write(
+        &self,
+        lease: &Lease,
+        holder: &str,
+        duration: Duration,
+        acquire: bool,
+    ) -> kube::Result<Lease> {
         let now = self.now();
-        let seconds = if holder.is_empty() { GIVEN_UP } else { QUIET.as_secs() };
         let mut ops = vec![
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": lease.resource_version()}),
             json!({"op": "add", "path": "/spec/holderIdentity", "value": holder}),
-            json!({"op": "add", "path": "/spec/leaseDurationSeconds", "value": seconds}),
+            json!({"op": "add", "path": "/spec/leaseDurationSeconds", "value": duration.as_secs()}),
             json!({"op": "add", "path": "/spec/renewTime", "value": now}),
         ];
         if acquire {
@@ -385,8 +416,23 @@ fn holder(lease: &Lease) -> &str {
 /// True if the last holder released the Lease in good order. A person who removes the holder's name leaves the duration
 /// as it was.
 fn is_given_up(lease: &Lease) -> bool {
-    let seconds = lease.spec.as_ref().and_then(|s| s.lease_duration_seconds);
-    holder(lease).is_empty() && seconds.is_some_and(|seconds| seconds <= GIVEN_UP as i32)
+    holder(lease).is_empty() && duration(lease).is_some_and(|duration| duration <= RELEASED)
+}
+
+fn duration(lease: &Lease) -> Option<Duration> {
+    let seconds = lease.spec.as_ref().and_then(|s| s.lease_duration_seconds)?;
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+}
+
+/// For how long a Lease has to be unchanged before another replica takes it. Its holder may have left it with a write
+/// that may still be carried out. No such write needs more than [`DOUBT`], whatever a person wrote into the Lease.
+fn lapses_after(lease: &Lease) -> Duration {
+    duration(lease).unwrap_or_default().clamp(QUIET, DOUBT)
+}
+
+/// The duration in whole seconds, rounded up.
+fn whole_seconds(duration: Duration) -> Duration {
+    Duration::from_secs(duration.as_secs() + u64::from(duration.subsec_nanos() > 0))
 }
 
 /// The API server's message, in one line. The `Display` of kube's error would contain the whole Status object.

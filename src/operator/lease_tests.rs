@@ -72,6 +72,29 @@ async fn a_lease_that_was_given_up_in_good_order_is_taken_at_once_and_one_whose_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_when_that_write_can_not_be_carried_out_any_more()
+{
+    for (doubt_ms, quiet) in [(500, QUIET.as_secs()), (60_500, 61), (75_000, 75)] {
+        let stage = Stage::new();
+        let first = stage.candidate("a");
+        first.lead().await;
+        first.leave(Duration::from_millis(doubt_ms)).await;
+        assert!(!first.fence().is_open());
+        let waited = leads_after(&stage.candidate("b")).await;
+        let least = quiet + REQUEST;
+        assert!((least..=least + PERIOD.as_secs() + 1).contains(&waited), "{doubt_ms} ms: {waited} s");
+        // Nobody waits for longer because somebody left the Lease so.
+        let lease = stage.leases().get("windlass").await.unwrap().spec.unwrap();
+        assert_eq!(lease.lease_duration_seconds, Some(QUIET.as_secs() as i32));
+    }
+    let stage = Stage::new();
+    stage.candidate("a").lead().await;
+    stage.change(json!({"leaseDurationSeconds": 3600})).await;
+    let waited = leads_after(&stage.candidate("b")).await;
+    assert!(waited <= DOUBT.as_secs() + REQUEST + PERIOD.as_secs() + 1, "an hour that a hand wrote: {waited} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_another_acts() {
     for (deleted, watched) in [(true, false), (true, true), (false, true)] {
         let stage = Stage::new();

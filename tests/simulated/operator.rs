@@ -5,7 +5,8 @@ use std::time::Duration;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use windlass::operator::Operator;
-use windlass_sim::{Cluster, Options};
+use windlass::operator::lease::Election;
+use windlass_sim::{After, Cluster, Failure, FaultPlan, Options, RequestInfo};
 
 use super::stage::{furnished, image, paused, pod};
 
@@ -150,6 +151,54 @@ fn a_service_that_somebody_else_put_in_a_serving_nodes_place_is_said_left_alone_
         stage.until("StatefulNode", "db-0", "the node has its Service again", healed).await;
         let made = services.get("db-0").await.unwrap();
         assert_eq!(json!(made)["metadata"]["ownerReferences"][0]["name"], "db-0");
+    });
+}
+
+/// The first write to a node is carried out, and its answer is a 504.
+struct OneLostAnswer(bool);
+
+impl FaultPlan for OneLostAnswer {
+    fn after(&mut self, request: &RequestInfo, _: u16) -> After {
+        let is_of_node = request.verb == "patch" && request.resource.starts_with("statefulnodes");
+        if self.0 || !is_of_node || !request.subresource.is_empty() {
+            return After::Pass;
+        }
+        self.0 = true;
+        After::Fail(Failure::ServerTimeout)
+    }
+}
+
+#[test]
+fn a_leader_that_stops_gives_its_lease_up_unless_a_write_of_it_may_still_be_carried_out() {
+    paused(async {
+        for (lost, rest_seconds, expected) in [(false, 5, ""), (true, 5, "a"), (true, 90, "")] {
+            let mut stage = Stage::with_fleet(9).await;
+            stage.stop().await;
+            let election =
+                Election { namespace: "test".into(), name: "windlass".into(), identity: "a".into() };
+            let operator = Operator::new(stage.cluster.client("windlass", "test"))
+                .clock(stage.cluster.clock())
+                .elect(election);
+            let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+            let running = tokio::spawn(operator.run(async { drop(stopped.await) }));
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            if lost {
+                stage.cluster.set_faults(Box::new(OneLostAnswer(false)));
+            }
+            let fleets = stage.api("windlass.dev", "v1alpha1", "NodeDeployment");
+            let change = json!({"spec": {"template": {"metadata": {"labels": {"team": "one"}}}}});
+            fleets.patch("db", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+            let is_labelled = |node: &Value| node["metadata"]["labels"]["team"] == "one";
+            for node in ["db-0", "db-1", "db-2"] {
+                stage.until("StatefulNode", node, "it is labelled", is_labelled).await;
+            }
+            tokio::time::sleep(Duration::from_secs(rest_seconds)).await;
+            stop.send(()).unwrap();
+            running.await.unwrap().unwrap();
+            let lease = stage.api("coordination.k8s.io", "v1", "Lease").get("windlass").await.unwrap();
+            let holder = lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default();
+            assert_eq!(holder, expected, "{lost} {rest_seconds} {}", lease.data["spec"]);
+        }
     });
 }
 
