@@ -1,4 +1,5 @@
-//! How stale the caches may be: how long ago the watch of each kind had its last sign of life from the API server.
+//! How stale the caches may be: how long ago each was known to be current, and how long ago its watch had its last sign
+//! of life from the API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,17 +78,24 @@ impl Freshness {
         }
     }
 
-    /// For each kind, the time since the last sign of life, refusals excluded.
+    /// For each kind, the time since its store was last known to be current. A page of a list makes no store current:
+    /// the list may fail at each attempt, and the store would be as old as its first failure.
     #[must_use]
     pub fn ages(&self) -> Vec<(Kind, Duration)> {
-        self.since(|last| last.news)
+        self.since(|last| last.current_at)
     }
 
-    /// The longest time, over all kinds, since a store was known to be current.
+    /// The longest of these times, over all kinds.
     #[cfg(feature = "cli")]
     #[must_use]
     pub fn outdated(&self) -> Duration {
-        self.since(|last| last.current_at).into_iter().map(|(_, age)| age).max().unwrap_or_default()
+        self.ages().into_iter().map(|(_, age)| age).max().unwrap_or_default()
+    }
+
+    /// For each kind, the time since the last sign of life, refusals excluded.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<(Kind, Duration)> {
+        self.since(|last| last.news)
     }
 
     /// For each kind, the time since the last response, refusals included.

@@ -198,8 +198,9 @@ impl Default for Metrics {
         );
         let cache_ages = register.add(
             "cache_age_seconds",
-            "For how long the watch cache of a kind has heard nothing of the API server but refusals, not even a bookmark; \
-             the oldest, where several namespaces are watched apart",
+            "For how long the watch cache of a kind has not been known to be current: nothing came but refusals, not even a \
+             bookmark, or all has to be listed again and no list was complete; the oldest, where several namespaces are \
+             watched apart",
             Family::default(),
         );
         Self(Arc::new(Counts {

@@ -15,8 +15,8 @@ use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
 use crate::metrics::{FleetSample, Format, Metrics};
 
-/// How long a cache may get nothing but refusals from the API server, or a standby replica may fail to read its Lease,
-/// before the replica is not ready. A watch is restarted more often than that.
+/// How long a cache may get nothing but refusals from the API server, or not be known to be current, or a standby
+/// replica may fail to read its Lease, before the replica is not ready. A watch is restarted more often than that.
 const FRESH: Duration = Duration::from_secs(30);
 /// How long a cache may get no response before the replica is unhealthy: reconnecting did not help.
 const ILL: Duration = Duration::from_mins(2);
@@ -67,7 +67,7 @@ impl Health {
             Doing::Acting(views) if !views.iter().all(|view| view.is_ready()) => {
                 Some("the caches are not filled yet".to_owned())
             }
-            Doing::Acting(views) => older_than(FRESH, ages(views)),
+            Doing::Acting(views) => unheard(FRESH, heard(views)).or_else(|| outdated(FRESH, ages(views))),
         }
     }
 
@@ -83,7 +83,7 @@ impl Health {
     #[must_use]
     pub fn ill(&self) -> Option<String> {
         match &*self.doing() {
-            Doing::Acting(views) => older_than(ILL, silences(views)),
+            Doing::Acting(views) => unheard(ILL, silences(views)),
             Doing::Starting | Doing::StandingBy(..) => None,
         }
     }
@@ -163,9 +163,14 @@ fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     }
 }
 
-/// For each kind, the maximum age over all separately watched namespaces. Refusals do not count as a sign.
+/// For each kind, the maximum age over all separately watched namespaces.
 fn ages(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
     oldest(views.iter().flat_map(|view| view.freshness.ages()))
+}
+
+/// For each kind, the maximum time without a response other than a refusal, over all separately watched namespaces.
+fn heard(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
+    oldest(views.iter().flat_map(|view| view.freshness.unheard()))
 }
 
 /// For each kind, the maximum time without any response, over all separately watched namespaces.
@@ -182,10 +187,20 @@ fn oldest(ages: impl Iterator<Item = (Kind, Duration)>) -> BTreeMap<Kind, Durati
     oldest
 }
 
-fn older_than(limit: Duration, ages: BTreeMap<Kind, Duration>) -> Option<String> {
-    let (kind, age) = ages.into_iter().max_by_key(|(_, age)| *age)?;
-    let (kind, seconds) = (kind.name(), age.as_secs());
-    (age > limit).then(|| format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
+fn unheard(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<String> {
+    let (kind, seconds) = longest_over(limit, times)?;
+    Some(format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
+}
+
+fn outdated(limit: Duration, ages: BTreeMap<Kind, Duration>) -> Option<String> {
+    let (kind, seconds) = longest_over(limit, ages)?;
+    Some(format!("the cache of {kind} is {seconds} s old: the API server answers, but not with a whole list"))
+}
+
+/// The longest of these times if it exceeds the limit, in seconds, with its kind.
+fn longest_over(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<(&'static str, u64)> {
+    let (kind, time) = times.into_iter().max_by_key(|(_, time)| *time)?;
+    (time > limit).then(|| (kind.name(), time.as_secs()))
 }
 
 #[cfg(test)]
@@ -240,6 +255,27 @@ mod tests {
             health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0")
         );
         view.freshness.heard(Kind::Pod, Sign::Progress);
+        assert_eq!((health.not_ready(), health.ill()), (None, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_never_ends_well_makes_the_replica_unready_and_one_that_takes_long_makes_it_never_ill() {
+        let (health, view) = acting();
+        view.freshness.lost(Kind::Pod);
+        for _ in 0..300 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            view.freshness.heard(Kind::Pod, Sign::Begun);
+            view.freshness.heard(Kind::Pod, Sign::Progress);
+            view.freshness.heard(Kind::StatefulNode, Sign::Progress);
+        }
+        assert_eq!(
+            health.not_ready().as_deref(),
+            Some("the cache of Pod is 300 s old: the API server answers, but not with a whole list")
+        );
+        let text = health.text(Format::Prometheus);
+        assert!(text.contains("windlass_cache_age_seconds{kind=\"Pod\"} 300.0"), "{text}");
+        assert_eq!(health.ill(), None, "the pages of a list of 10,000 nodes are answers");
+        view.freshness.found(Kind::Pod);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
     }
 

@@ -145,6 +145,37 @@ async fn what_is_refused_for_ever_is_asked_for_less_and_less() {
     }
 }
 
+/// A server whose lists have two pages, whose watches end at once because their resourceVersion is too old, and that
+/// fails to serve the second page from the second list on.
+fn second_page_lost() -> Client {
+    let whole = Arc::new(Mutex::new(false));
+    let server = service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let is_second = query.contains("continue=");
+        let mut whole = whole.lock().unwrap();
+        let (code, answer) = if query.contains("watch=true") {
+            (200, json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "no"}}))
+        } else if is_second && *whole {
+            (500, json!({"kind": "Status", "status": "Failure", "code": 500, "reason": "X", "message": "no"}))
+        } else {
+            *whole |= is_second;
+            let meta = json!({"resourceVersion": "7", "continue": if is_second { "" } else { "more" }});
+            (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": meta, "items": []}))
+        };
+        async move { Response::builder().status(code).body(Body::from(format!("{answer}\n").into_bytes())) }
+    });
+    Client::new(server, "shop")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_at_its_second_page_again_and_again_makes_no_cache_current() {
+    let view = watched(&second_page_lost(), Duration::from_mins(10)).await;
+    assert!(view.pods.is_ready(), "the first list was complete");
+    let longest = |times: Vec<(Kind, Duration)>| times[0].1;
+    assert!(longest(view.freshness.ages()) >= Duration::from_secs(590), "{:?}", view.freshness);
+    assert!(longest(view.freshness.unheard()) <= Duration::from_secs(31), "the first pages were answered");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
     const OUTAGE: Duration = Duration::from_mins(5);
