@@ -27,6 +27,8 @@ mod made_again;
 mod nonsense;
 #[path = "simulated/operator.rs"]
 mod operator;
+#[path = "simulated/overruled.rs"]
+mod overruled;
 #[path = "simulated/pace.rs"]
 mod pace;
 #[path = "simulated/platform.rs"]

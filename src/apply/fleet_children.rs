@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
-use super::patches::{metadata_change, metadata_ops};
+use super::overruled::{metadata_change_left, remember_overruled};
+use super::patches::metadata_ops;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
 use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
@@ -180,21 +181,30 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         fleet.memory.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
-    let change = |(target, ops)| async move {
+    let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
+        let own = own_labels(fleet, &target.name);
         match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Ok(answer) => {
+                let (answer, wanted) = (Meta::read(&answer), &fleet.spec.template.metadata);
+                remember_overruled(&fleet.memory, &answer, wanted, &own);
+                Ok(())
+            }
+            Err(ClusterError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
+/// Windlass's own labels of a node. The owner annotation is changed together with the owner reference.
+fn own_labels(fleet: &FleetScope, node: &str) -> TemplateMeta {
+    TemplateMeta { labels: fleet.own_metadata(node).labels, ..TemplateMeta::default() }
+}
+
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
-    let own = fleet.own_metadata(&node.meta.name);
-    // The owner annotation is changed together with the owner reference, below.
-    let own = TemplateMeta { labels: own.labels, ..TemplateMeta::default() };
-    let wanted = &fleet.spec.template.metadata;
-    let mut ops = metadata_ops(&node.meta, &metadata_change(&node.meta, wanted, &own));
+    let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
+    let left = metadata_change_left(&fleet.memory, &node.meta, wanted, &own);
+    let mut ops = metadata_ops(&node.meta, &left);
     ops.extend(ownership_ops(fleet, &node.meta));
     let Ok(live) = &node.spec else { return ops };
     let wanted = &fleet.spec.template.spec;

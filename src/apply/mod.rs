@@ -12,6 +12,7 @@ pub mod grants;
 pub mod many;
 pub mod node_objects;
 pub mod node_service;
+mod overruled;
 pub mod patches;
 pub mod traffic;
 

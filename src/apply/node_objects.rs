@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::node_service::NotApplied;
-use super::patches::{metadata_change, metadata_ops, retention_ops, set_target};
+use super::overruled::{metadata_change_left, remember_overruled};
+use super::patches::{metadata_ops, retention_ops, set_target};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
@@ -348,7 +349,8 @@ async fn apply_to_set(
     if let (Some(Template::At(hash)), None) = (template, set.stamp()) {
         own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string());
     }
-    let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
+    let left = metadata_change_left(&scope.memory, &set.meta, &identity.metadata, &own);
+    let mut ops = metadata_ops(&set.meta, &left);
     let replicas = i64::from(!spec.suspend);
     // A StatefulSet that deletes claims when it is scaled down is not scaled down.
     if set.replicas != replicas && (replicas > 0 || !deletes_claims(set, node)) {
@@ -379,6 +381,7 @@ async fn apply_to_set(
         scope.wrote_template(&answer, hash);
     }
     let written = ObservedStatefulSet::read(&answer);
+    remember_overruled(&scope.memory, &written.meta, &identity.metadata, &own);
     if !written.deletes_claims {
         scope.memory.put_back.take(&set.meta.uid);
     } else if is_due {

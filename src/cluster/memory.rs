@@ -333,6 +333,9 @@ pub struct Memory {
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By StatefulSet UID: when its claim retention was last set to Retain and admission did not let that be.
     pub put_back: Remembered<str, Instant>,
+    /// By UID of a node or a StatefulSet: a digest of the labels and annotations that were last written to it and that
+    /// admission did not let be.
+    pub overruled: Remembered<str, u64>,
     /// By node UID: since when it has been Ready, by a clock that is ahead of ours, and when that was first observed.
     pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
     /// By node UID: the missing pod, and why it is missing.

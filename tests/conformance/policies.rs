@@ -42,6 +42,11 @@ impl Ctx {
                 let came = self.post(&self.at("pods?dryRun=All"), body).await.body;
                 pod(&came["metadata"], &came["spec"])
             }
+            Target::MetadataOf(kind) => {
+                let path = format!("{}?dryRun=All", resources(kind));
+                let came = self.post(&self.at(&path), json!({"metadata": {"name": "tried"}})).await.body;
+                json!([came["metadata"]["labels"], came["metadata"]["annotations"]])
+            }
             Target::Templates | Target::StatefulSets => {
                 let spec = json!({"selector": {"matchLabels": {"app": "tried"}}, "template": template});
                 let body = json!({"metadata": {"name": "tried"}, "spec": spec});
@@ -79,6 +84,9 @@ fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
         Target::Pods => {
             json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})
         }
+        Target::MetadataOf(kind) => json!({
+            "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [resources(kind)],
+        }),
         Target::Templates | Target::StatefulSets => json!({
             "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["statefulsets"],
         }),
@@ -92,10 +100,15 @@ fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
     })
 }
 
-/// The mutation in CEL, of a pod, of a template in its set, or of a set.
+/// The name of a kind's resources.
+fn resources(kind: &str) -> String {
+    format!("{}s", kind.to_lowercase())
+}
+
+/// The mutation in CEL, of an object, or of a template in its set.
 fn mutation_of(target: Target, mutation: &Mutation) -> Value {
     let (at, path) = match target {
-        Target::Pods | Target::StatefulSets => ("", ""),
+        Target::Pods | Target::StatefulSets | Target::MetadataOf(_) => ("", ""),
         Target::Templates => (".spec.template", "/spec/template"),
     };
     let laid_over = |part: &str, value: String| {
@@ -112,6 +125,7 @@ fn mutation_of(target: Target, mutation: &Mutation) -> Value {
         Mutation::Annotation(key, value) => {
             laid_over("metadata", format!("annotations: {{{key:?}: {value:?}}}"))
         }
+        Mutation::Label(key, value) => laid_over("metadata", format!("labels: {{{key:?}: {value:?}}}")),
         Mutation::Digests => {
             images(&format!("c.image.contains('@') ? c.image : c.image + '@sha256:{}'", "0".repeat(64)))
         }

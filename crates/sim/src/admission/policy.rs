@@ -1,4 +1,4 @@
-//! Mutating admission of pods, of StatefulSets, and of their templates: the part of `MutatingAdmissionPolicy` objects
+//! Mutating admission of pods, of StatefulSets, of their templates, and of the metadata of any kind: the part of `MutatingAdmissionPolicy` objects
 //! and webhooks that operators meet.
 //!
 //! As on a real server, policies run after defaults and before validation, on every matching write, including patches
@@ -15,13 +15,17 @@ pub enum Target {
     Templates,
     /// StatefulSets beside their templates, when created and updated.
     StatefulSets,
+    /// The metadata of the objects of this kind, when created and updated.
+    MetadataOf(&'static str),
 }
 
-/// A mutation: of a pod or a template, or of a StatefulSet.
+/// A mutation: of a pod or a template, of a StatefulSet, or of metadata.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Mutation {
-    /// Adds an annotation to a pod or a template.
+    /// Sets an annotation of a pod, a template, or an object of which only the metadata is changed.
     Annotation(String, String),
+    /// Sets a label of an object of which only the metadata is changed.
+    Label(String, String),
     /// Pins every image of a pod or a template without a digest to a generated one.
     Digests,
     /// Replaces the registry of every image of a pod or a template.
@@ -73,6 +77,7 @@ impl Policy {
         let of_kind = match self.target {
             Target::Pods => kind == "Pod" && operation == Operation::Create,
             Target::Templates | Target::StatefulSets => kind == "StatefulSet",
+            Target::MetadataOf(of) => kind == of,
         };
         of_kind && self.namespace.as_deref().is_none_or(|only| only == namespace)
     }
@@ -85,7 +90,7 @@ pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, obje
     let mut any = false;
     for policy in matching {
         let mutated = match policy.target {
-            Target::Pods | Target::StatefulSets => &mut *object,
+            Target::Pods | Target::StatefulSets | Target::MetadataOf(_) => &mut *object,
             Target::Templates => &mut object["spec"]["template"],
         };
         policy.mutation.apply(mutated);
@@ -96,15 +101,20 @@ pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, obje
 
 impl Mutation {
     fn is_of(&self, target: Target) -> bool {
-        matches!(self, Self::ClaimRetention(_)) == (target == Target::StatefulSets)
+        match target {
+            Target::StatefulSets => matches!(self, Self::ClaimRetention(_)),
+            Target::MetadataOf(_) => matches!(self, Self::Annotation(..) | Self::Label(..)),
+            Target::Pods | Target::Templates => !matches!(self, Self::ClaimRetention(_) | Self::Label(..)),
+        }
     }
 
-    /// Applies it to a pod, a template or a StatefulSet. Idempotent.
+    /// Applies it to an object or a template. Idempotent.
     fn apply(&self, object: &mut Value) {
         match self {
             Self::Annotation(name, value) => {
                 object["metadata"]["annotations"][name.as_str()] = value.clone().into();
             }
+            Self::Label(name, value) => object["metadata"]["labels"][name.as_str()] = value.clone().into(),
             Self::Digests => images(object, pinned),
             Self::Mirror(registry) => images(object, |image| mirrored(image, registry)),
             Self::ClaimRetention(retention) => {
@@ -196,6 +206,17 @@ mod tests {
         assert_eq!(set["spec"]["persistentVolumeClaimRetentionPolicy"], retention);
         assert_eq!(set["spec"]["template"], before["spec"]["template"]);
         assert!(!mutate(&policies, "Pod", Operation::Create, &mut pod()));
+    }
+
+    #[test]
+    fn a_policy_for_metadata_is_for_its_kind_alone_and_overwrites_what_was_asked_for() {
+        let label = Mutation::Label("team".into(), "platform".into());
+        let policies = [Policy::new("p", Target::MetadataOf("ConfigMap"), label)];
+        let before = json!({"metadata": {"namespace": "ns", "labels": {"team": "one", "tier": "db"}}, "data": {}});
+        let mut map = before.clone();
+        assert!(mutate(&policies, "ConfigMap", Operation::Update, &mut map));
+        assert_eq!(map["metadata"]["labels"], json!({"team": "platform", "tier": "db"}));
+        assert!(!mutate(&policies, "Secret", Operation::Update, &mut before.clone()));
     }
 
     #[test]

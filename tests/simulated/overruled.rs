@@ -1,0 +1,69 @@
+//! Platform policies that overrule what Windlass writes: the write is not repeated at every look.
+
+use serde_json::{Value, json};
+use windlass_sim::{Mutation, Policy, Target};
+
+use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
+
+const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+const NODES: usize = 4;
+
+/// The patches of these resources since the audit was cleared that changed nothing.
+fn futile(w: &World, resource: &str) -> usize {
+    let audit = w.cluster.audit();
+    let patches = audit.iter().filter(|e| e.verb == "patch" && e.resource == resource && e.is_write());
+    patches.filter(|e| e.subresource.is_empty() && e.code == 200 && e.wrote.0 == e.wrote.1).count()
+}
+
+fn labels(w: &World, kind: (&str, &str)) -> Vec<Value> {
+    w.names(kind).into_iter().map(|name| w.get(kind, &name)["metadata"]["labels"].clone()).collect()
+}
+
+async fn until_labelled(w: &World, kind: (&str, &str), team: &str, tier: &str) {
+    for _ in 0..120 {
+        if labels(w, kind).iter().all(|labels| labels["team"] == team && labels["tier"] == tier) {
+            return;
+        }
+        w.rest(1).await;
+    }
+    panic!("{kind:?}: {:?}", labels(w, kind));
+}
+
+fn wish(team: &str, tier: &str) -> Value {
+    json!({"template": {"metadata": {"labels": {"team": team, "tier": tier}}}})
+}
+
+#[test]
+fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_when_another_is_wanted() {
+    for (kind, resource) in [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps")] {
+        play(|w| async move {
+            w.serve(fleet(NODES as i32, json!({"type": "InPlace"}))).await;
+            let label = Mutation::Label("team".to_owned(), "platform".to_owned());
+            w.cluster.admit(Policy::new("teams", Target::MetadataOf(kind.1), label));
+            w.change(wish("one", "db")).await;
+            until_labelled(&w, kind, "platform", "db").await;
+            w.rest(120).await;
+            w.cluster.clear_audit();
+            w.image("db:2").await;
+            w.until("it is rolled", |s| is_up_to_date(s) && s["updatedReplicas"] == NODES).await;
+            w.rest(600).await;
+            assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{:?}", w.images());
+            assert_eq!(futile(&w, resource), 0, "{resource}");
+
+            // Somebody else's change of a label that no policy is about is put back.
+            let hand = json!({"metadata": {"labels": {"tier": "by hand"}}});
+            w.merge(kind, "db-1", &hand).await;
+            until_labelled(&w, kind, "platform", "db").await;
+
+            // Another wish is sent, in vain, and arrives with the next one once the policy is gone.
+            w.cluster.clear_audit();
+            w.change(wish("two", "db")).await;
+            w.rest(120).await;
+            assert_eq!(futile(&w, resource), NODES, "{resource}");
+            w.cluster.withdraw("teams");
+            w.change(wish("three", "db")).await;
+            until_labelled(&w, kind, "three", "db").await;
+            w.is_at_rest().await;
+        });
+    }
+}
