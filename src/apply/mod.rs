@@ -13,6 +13,7 @@ pub mod many;
 pub mod node_objects;
 pub mod node_service;
 mod overruled;
+mod own_fields;
 pub mod patches;
 pub mod traffic;
 

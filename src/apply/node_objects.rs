@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::node_service::NotApplied;
 use super::overruled::{metadata_change_left, remember_overruled};
+use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
 use super::patches::{metadata_ops, retention_ops, set_target};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
@@ -38,8 +39,6 @@ const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
-/// How soon a claim retention that admission changed is set to Retain again.
-const PUT_BACK_AGAIN: Duration = Duration::from_mins(1);
 /// How long a node without a pod may have no PVCs.
 const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
@@ -334,7 +333,8 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<Applied
     }
 }
 
-/// Returns a sentence if the StatefulSet deletes the node's claims and that cannot be changed.
+/// Returns a sentence if admission changes fields of the StatefulSet that Windlass alone decides, or if the StatefulSet
+/// deletes the node's claims and that cannot be changed.
 async fn apply_to_set(
     scope: &NodeScope,
     node: &ObservedNode,
@@ -352,12 +352,10 @@ async fn apply_to_set(
     let left = metadata_change_left(&scope.memory, &set.meta, &identity.metadata, &own);
     let mut ops = metadata_ops(&set.meta, &left);
     let replicas = i64::from(!spec.suspend);
-    // A StatefulSet that deletes claims when it is scaled down is not scaled down.
-    if set.replicas != replicas && (replicas > 0 || !deletes_claims(set, node)) {
-        ops.push(PatchOp::set("/spec/replicas", json!(replicas)));
-    }
-    if set.update_strategy != "OnDelete" {
-        ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
+    let fields = OwnField::that_differ(set, node, replicas);
+    let is_kept = own_fields::are_kept(&scope.memory, set, replicas);
+    if !is_kept {
+        ops.extend(fields.iter().map(OwnField::op));
     }
     // What admission makes of our own write is kept: only later changes are reverted. But claims that would be deleted
     // are never left so, and the write is repeated now and then.
@@ -369,7 +367,7 @@ async fn apply_to_set(
         ops.extend(retention_ops(set));
     }
     if ops.is_empty() {
-        return Ok(deletes_claims(set, node).then(|| claims_would_go(&set.meta.name)));
+        return Ok(not_let_be(set, node, &fields));
     }
     // Admission may change the template with this write, and with it the revision.
     if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Some(Template::At(_)))) {
@@ -387,7 +385,20 @@ async fn apply_to_set(
     } else if is_due {
         scope.memory.put_back.put(&set.meta.uid, monotonic());
     }
-    Ok(deletes_claims(&written, node).then(|| claims_would_go(&set.meta.name)))
+    let fields = OwnField::that_differ(&written, node, replicas);
+    if !is_kept || fields.is_empty() {
+        own_fields::remember_kept(&scope.memory, &written, replicas, fields.is_empty());
+    }
+    Ok(not_let_be(&written, node, &fields))
+}
+
+/// What admission does not let be in a StatefulSet, in a sentence.
+fn not_let_be(set: &ObservedStatefulSet, node: &ObservedNode, fields: &[OwnField]) -> Option<String> {
+    let name = &set.meta.name;
+    if deletes_claims(set, node) {
+        return Some(claims_would_go(name));
+    }
+    OwnField::sentence(name, fields)
 }
 
 fn claims_would_go(set: &str) -> String {

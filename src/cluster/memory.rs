@@ -114,6 +114,19 @@ pub struct NoPod {
     pub taken: Option<String>,
 }
 
+/// What admission left of our last write of the fields of a StatefulSet that Windlass alone decides.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeptFields {
+    /// When they were written.
+    pub at: Instant,
+    /// `replicas` as it was written.
+    pub wanted_replicas: i64,
+    /// `replicas` as admission left it.
+    pub replicas: i64,
+    /// The type of `updateStrategy` as admission left it.
+    pub update_strategy: String,
+}
+
 /// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nameless {
@@ -333,6 +346,8 @@ pub struct Memory {
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By StatefulSet UID: when its claim retention was last set to Retain and admission did not let that be.
     pub put_back: Remembered<str, Instant>,
+    /// By StatefulSet UID: its fields that Windlass alone decides were last set, and admission did not let that be.
+    pub kept_fields: Remembered<str, KeptFields>,
     /// By UID of a node or a StatefulSet: a digest of the labels and annotations that were last written to it and that
     /// admission did not let be.
     pub overruled: Remembered<str, u64>,

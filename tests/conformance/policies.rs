@@ -52,7 +52,8 @@ impl Ctx {
                 let body = json!({"metadata": {"name": "tried"}, "spec": spec});
                 let came = self.post(&self.at("apps:statefulsets?dryRun=All"), body).await.body;
                 if target == Target::StatefulSets {
-                    return came["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
+                    let fields = ["persistentVolumeClaimRetentionPolicy", "updateStrategy", "replicas"];
+                    return fields.map(|field| came["spec"][field].clone()).into_iter().collect();
                 }
                 let template = &came["spec"]["template"];
                 pod(&template["metadata"], &template["spec"])
@@ -138,6 +139,16 @@ fn mutation_of(target: Target, mutation: &Mutation) -> Value {
             let value = format!("Object.spec.{field}{{whenDeleted: {deleted}, whenScaled: {scaled}}}");
             let add = format!("[JSONPatch{{op: 'add', path: '/spec/{field}', value: {value}}}]");
             json!({"patchType": "JSONPatch", "jsonPatch": {"expression": add}})
+        }
+        Mutation::UpdateStrategy(strategy) => {
+            let value = format!("Object.spec.updateStrategy{{type: {strategy:?}}}");
+            let add = format!("[JSONPatch{{op: 'add', path: '/spec/updateStrategy', value: {value}}}]");
+            json!({"patchType": "JSONPatch", "jsonPatch": {"expression": add}})
+        }
+        Mutation::MinReplicas(least) => {
+            let add = format!("JSONPatch{{op: 'add', path: '/spec/replicas', value: {least}}}");
+            let expression = format!("object.spec.replicas < {least} ? [{add}] : []");
+            json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
         }
         Mutation::Container { container, first } => {
             let (name, image) = (&container["name"], &container["image"]);

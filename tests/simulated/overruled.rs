@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target};
 
-use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
+use super::sets::world::{NODE, World, fleet, is_up_to_date, play, text};
 
 const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 const NODES: usize = 4;
@@ -63,6 +63,61 @@ fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_wh
             w.cluster.withdraw("teams");
             w.change(wish("three", "db")).await;
             until_labelled(&w, kind, "three", "db").await;
+            w.is_at_rest().await;
+        });
+    }
+}
+
+/// What keeps a node from what was asked of it.
+fn stalled(w: &World, node: &str) -> String {
+    let conditions = w.get(NODE, node)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|c| c["type"] == "Stalled" && c["status"] == "True");
+    found.map(|c| format!("{}: {}", text(c, "reason"), text(c, "message"))).unwrap_or_default()
+}
+
+#[test]
+fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute_until_the_policy_is_gone() {
+    let cases = [
+        (
+            Mutation::UpdateStrategy("RollingUpdate".to_owned()),
+            "updateStrategy is RollingUpdate instead of OnDelete",
+        ),
+        (Mutation::MinReplicas(2), "replicas is 2 instead of 1"),
+    ];
+    for (mutation, expected) in cases {
+        play(|w| async move {
+            w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+            w.cluster.admit(Policy::new("fields", Target::StatefulSets, mutation));
+            // A person's write brings the policy into the StatefulSet.
+            w.merge(SET, "db-1", &json!({"metadata": {"labels": {"team": "one"}}})).await;
+            w.rest(60).await;
+            let said = format!(
+                "InvalidSpec: StatefulSet db-1: {expected}, and setting it back has no effect: exempt the StatefulSets of \
+                 Windlass from the admission policy that changes it"
+            );
+            assert_eq!((stalled(&w, "db-1"), stalled(&w, "db-0")), (said.clone(), String::new()));
+            w.cluster.clear_audit();
+            let version = w.cluster.version();
+            for step in 0..300 {
+                w.merge(NODE, "db-1", &json!({"metadata": {"annotations": {"step": step.to_string()}}}))
+                    .await;
+                w.rest(2).await;
+                assert_eq!(stalled(&w, "db-1"), said);
+            }
+            let tried = futile(&w, "statefulsets.apps");
+            assert!((9..=11).contains(&tried), "{tried} times in ten minutes, whatever else happens");
+            assert_eq!(w.cluster.version(), version + 300, "nothing but the test's own writes");
+
+            // Another wish is tried at once, and the rest of the node's work goes on.
+            w.image("db:2").await;
+            w.rest(300).await;
+            assert!(w.images().contains(&"db-1-0 db:2".to_owned()), "{:?}", w.images());
+            w.cluster.withdraw("fields");
+            w.rest(120).await;
+            let spec = w.get(SET, "db-1")["spec"].clone();
+            assert_eq!((&spec["replicas"], &spec["updateStrategy"]["type"]), (&json!(1), &json!("OnDelete")));
+            assert_eq!(stalled(&w, "db-1"), "");
+            w.until("all is well", is_up_to_date).await;
             w.is_at_rest().await;
         });
     }

@@ -39,6 +39,10 @@ pub enum Mutation {
     },
     /// Sets the `persistentVolumeClaimRetentionPolicy` of a StatefulSet.
     ClaimRetention(Value),
+    /// Sets the type of the `updateStrategy` of a StatefulSet.
+    UpdateStrategy(String),
+    /// Raises the `replicas` of a StatefulSet to this number.
+    MinReplicas(i64),
 }
 
 /// An admission policy.
@@ -101,10 +105,15 @@ pub(crate) fn mutate(policies: &[Policy], kind: &str, operation: Operation, obje
 
 impl Mutation {
     fn is_of(&self, target: Target) -> bool {
-        match target {
-            Target::StatefulSets => matches!(self, Self::ClaimRetention(_)),
-            Target::MetadataOf(_) => matches!(self, Self::Annotation(..) | Self::Label(..)),
-            Target::Pods | Target::Templates => !matches!(self, Self::ClaimRetention(_) | Self::Label(..)),
+        match self {
+            Self::Digests | Self::Mirror(_) | Self::Container { .. } => {
+                matches!(target, Target::Pods | Target::Templates)
+            }
+            Self::Annotation(..) => target != Target::StatefulSets,
+            Self::Label(..) => matches!(target, Target::MetadataOf(_)),
+            Self::ClaimRetention(_) | Self::UpdateStrategy(_) | Self::MinReplicas(_) => {
+                target == Target::StatefulSets
+            }
         }
     }
 
@@ -119,6 +128,11 @@ impl Mutation {
             Self::Mirror(registry) => images(object, |image| mirrored(image, registry)),
             Self::ClaimRetention(retention) => {
                 object["spec"]["persistentVolumeClaimRetentionPolicy"] = retention.clone();
+            }
+            Self::UpdateStrategy(strategy) => object["spec"]["updateStrategy"] = json!({"type": strategy}),
+            Self::MinReplicas(least) => {
+                let replicas = object["spec"]["replicas"].as_i64().unwrap_or_default().max(*least);
+                object["spec"]["replicas"] = replicas.into();
             }
             Self::Container { container, first } => {
                 let Some(containers) = object["spec"]["containers"].as_array_mut() else { return };
@@ -209,10 +223,25 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_for_sets_sets_their_update_strategy_and_raises_their_replicas() {
+        let policy = |mutation| Policy::new("p", Target::StatefulSets, mutation);
+        let rolls = Mutation::UpdateStrategy("RollingUpdate".into());
+        let policies = [policy(Mutation::MinReplicas(2)), policy(rolls)];
+        for (replicas, expected) in [(0, 2), (1, 2), (3, 3)] {
+            let spec = json!({"replicas": replicas, "updateStrategy": {"type": "OnDelete"}});
+            let mut set = json!({"metadata": {"namespace": "ns"}, "spec": spec});
+            mutate(&policies, "StatefulSet", Operation::Update, &mut set);
+            let expected = json!({"replicas": expected, "updateStrategy": {"type": "RollingUpdate"}});
+            assert_eq!(set["spec"], expected);
+        }
+    }
+
+    #[test]
     fn a_policy_for_metadata_is_for_its_kind_alone_and_overwrites_what_was_asked_for() {
         let label = Mutation::Label("team".into(), "platform".into());
         let policies = [Policy::new("p", Target::MetadataOf("ConfigMap"), label)];
-        let before = json!({"metadata": {"namespace": "ns", "labels": {"team": "one", "tier": "db"}}, "data": {}});
+        let before =
+            json!({"metadata": {"namespace": "ns", "labels": {"team": "one", "tier": "db"}}, "data": {}});
         let mut map = before.clone();
         assert!(mutate(&policies, "ConfigMap", Operation::Update, &mut map));
         assert_eq!(map["metadata"]["labels"], json!({"team": "platform", "tier": "db"}));
