@@ -111,8 +111,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
     if known.asked.is_some() {
         let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
-        known.why =
-            told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
+        known.why = told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
     }
     memory.put(uid, known);
     Some(if left.is_zero() { ASK_WHY } else { left })

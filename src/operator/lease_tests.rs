@@ -72,8 +72,7 @@ async fn a_lease_that_was_given_up_in_good_order_is_taken_at_once_and_one_whose_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_can_land_no_more()
-{
+async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_can_land_no_more() {
     for (doubt_ms, quiet) in [(500, QUIET.as_secs()), (60_500, 61), (75_000, 75)] {
         let stage = Stage::new();
         let first = stage.candidate("a");
@@ -91,7 +90,10 @@ async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_ca
     stage.candidate("a").lead().await;
     stage.change(json!({"leaseDurationSeconds": 3600})).await;
     let waited = leads_after(&stage.candidate("b")).await;
-    assert!(waited <= DOUBT.as_secs() + REQUEST + PERIOD.as_secs() + 1, "an hour that a hand wrote: {waited} s");
+    assert!(
+        waited <= DOUBT.as_secs() + REQUEST + PERIOD.as_secs() + 1,
+        "an hour that a hand wrote: {waited} s"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,6 +138,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         },
         pod: is_there.then_some(pod),
         refused: None,
+        awaits: None,
         previous: Running {
             hash: PodTemplateHash::recorded(text(node.child.hash)),
             image: ran(IMAGES[node.child.hash as usize]),

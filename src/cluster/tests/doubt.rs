@@ -90,5 +90,8 @@ async fn it_ends_when_another_version_is_seen_and_when_the_server_has_given_up()
     tokio::time::advance(std::time::Duration::from_secs(20)).await;
     assert!(!view.is_in_doubt(Kind::StatefulNode, &at("5")));
     assert_eq!(view.in_doubt_for(), None);
-    assert!(!view.has_doubts(), "one write without an answer costs nothing for the rest of the process's life");
+    assert!(
+        !view.has_doubts(),
+        "one write without an answer costs nothing for the rest of the process's life"
+    );
 }

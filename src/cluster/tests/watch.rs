@@ -154,7 +154,10 @@ fn second_page_lost() -> Client {
         let is_second = query.contains("continue=");
         let mut whole = whole.lock().unwrap();
         let (code, answer) = if query.contains("watch=true") {
-            (200, json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "no"}}))
+            (
+                200,
+                json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "no"}}),
+            )
         } else if is_second && *whole {
             (500, json!({"kind": "Status", "status": "Failure", "code": 500, "reason": "X", "message": "no"}))
         } else {

@@ -77,6 +77,6 @@ async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
     let decision = decide(&state.facts, plan.as_ref(), &requests);
     match decision {
         Decision::Keep | Decision::Refuse { .. } => state.proceed(plan, decision, &requests).await,
-        decision => state.change(plan, decision, &requests).await,
+        decision => Box::pin(state.change(plan, decision, &requests)).await,
     }
 }

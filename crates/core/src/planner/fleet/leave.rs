@@ -137,7 +137,8 @@ fn until_they_are_gone(facts: &FleetFacts) -> Option<String> {
     let going = facts.children.iter().rev().filter(|c| c.surplus && c.terminating);
     let going: Vec<&str> = going.map(|c| c.name.as_str()).collect();
     let are = if going.len() == 1 { "is" } else { "are" };
-    (!going.is_empty()).then(|| format!("waiting for {}, which {are} being deleted, to be gone", some_of(&going)))
+    (!going.is_empty())
+        .then(|| format!("waiting for {}, which {are} being deleted, to be gone", some_of(&going)))
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {

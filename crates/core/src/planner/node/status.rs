@@ -213,19 +213,17 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     if ready {
         return None;
     }
-    match &facts.pod {
-        Some(pod) => match &pod.problem {
-            Some(problem) => Some(Problem { since, ..problem.clone() }),
-            None => Some(named(Reason::NotReady, "its pod is not ready".to_owned())),
-        },
-        None => {
-            let no_pod = || match &facts.awaits {
-                Some(awaits) => format!("it has no pod: {awaits}"),
-                None => "it has no pod".to_owned(),
-            };
-            Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(no_pod)))
-        }
+    if let Some(pod) = &facts.pod {
+        return Some(match &pod.problem {
+            Some(problem) => Problem { since, ..problem.clone() },
+            None => named(Reason::NotReady, "its pod is not ready".to_owned()),
+        });
     }
+    let no_pod = || match &facts.awaits {
+        Some(awaits) => format!("it has no pod: {awaits}"),
+        None => "it has no pod".to_owned(),
+    };
+    Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(no_pod)))
 }
 
 /// Since when the node does not serve. It is the same time for all reasons and pods of an outage, since a deadline is
