@@ -201,6 +201,42 @@ fn own_labels(fleet: &FleetScope, node: &str) -> TemplateMeta {
     TemplateMeta { labels: fleet.own_metadata(node).labels, ..TemplateMeta::default() }
 }
 
+/// Carries out `Retain` on the children of a fleet that is being deleted and that somebody's finalizer keeps: the
+/// garbage collector comes to them only once the fleet is gone. Nothing else is done to such a fleet, and nothing is
+/// made to go that was to stay.
+pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
+    let nodes = fleet.children();
+    let nodes = nodes.iter().filter(|node| !node.meta.terminating);
+    let mut changes: Vec<(Target, Vec<PatchOp>)> =
+        nodes.map(|node| (Target::of(Kind::StatefulNode, &node.meta), retain_ops(fleet, node))).collect();
+    let service = fleet.view.services.get(&fleet.fleet.meta.key());
+    if let Some(service) = service.filter(|s| fleet.owns(&s.meta) && !s.meta.terminating)
+        && !fleet.owns_by_reference()
+    {
+        changes.push((Target::of(Kind::Service, &service.meta), ownership_ops(fleet, &service.meta)));
+    }
+    changes.retain(|(_, ops)| !ops.is_empty());
+    let change = |(target, ops)| async move {
+        match fleet.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
+}
+
+fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
+    let mut ops = Vec::new();
+    if !fleet.owns_by_reference() {
+        ops.extend(ownership_ops(fleet, &node.meta));
+    }
+    let stay = fleet.claim_retention() == ClaimRetention::Retain;
+    if stay && node.spec.as_ref().is_ok_and(|live| live.volume_claim_retention != ClaimRetention::Retain) {
+        ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(ClaimRetention::Retain)));
+    }
+    ops
+}
+
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
     let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
     let left = metadata_change_left(&fleet.memory, &node.meta, wanted, &own);

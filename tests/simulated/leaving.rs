@@ -1,9 +1,10 @@
-//! Nodes that are to leave and cannot: the fleet names them.
+//! What is to go and is kept by somebody's finalizer: the fleet names such nodes, and may itself still be retained.
 
 use serde_json::{Value, json};
 
-use super::sets::world::{NODE, World, condition, fleet, is_up_to_date, play, text};
+use super::sets::world::{CLAIM, NODE, World, condition, fleet, is_up_to_date, play, text};
 
+const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
 const HELD: &str = "waiting for db-2, which is being deleted, to be gone";
 
 /// Scales a fleet of three in while somebody's finalizer keeps db-2.
@@ -45,4 +46,33 @@ fn a_rollout_does_not_wait_for_a_node_that_leaves_to_be_ready() {
         assert_eq!(text(&w.status()["rollout"], "message"), HELD, "it is said once");
         let_go(&w).await;
     });
+}
+
+#[test]
+fn a_fleet_that_is_being_deleted_and_held_by_a_finalizer_can_still_be_retained() {
+    for retention in ["Retain", "Delete"] {
+        play(|w| async move {
+            let mut fleet = fleet(3, json!({"type": "InPlace"}));
+            fleet["spec"]["template"]["spec"]["volumeClaimRetention"] = json!("Delete");
+            w.serve(fleet).await;
+            w.patch(&json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+            w.delete(FLEET, "db").await;
+            w.rest(10).await;
+            assert_eq!(w.status()["deletionPolicy"], "Delete");
+            let template = json!({"spec": {"volumeClaimRetention": retention}});
+            w.change(json!({"deletionPolicy": "Retain", "template": template})).await;
+            w.until("the nodes stay", |s| s["deletionPolicy"] == "Retain").await;
+            w.until("the claims do as they are to", |s| s["volumeClaimRetention"] == retention).await;
+            let (nodes, claims) = (w.names(NODE), w.names(CLAIM));
+            w.patch(&json!({"metadata": {"finalizers": null}})).await;
+            w.rest(60).await;
+            assert!(w.get(FLEET, "db").is_null());
+            assert_eq!((w.names(NODE), w.names(CLAIM)), (nodes, claims));
+            assert!(!w.get(("v1", "Service"), "db").is_null());
+            for claim in w.names(CLAIM) {
+                let is_owned = !w.get(CLAIM, &claim)["metadata"]["ownerReferences"].is_null();
+                assert_eq!(is_owned, retention == "Delete", "{claim}");
+            }
+        });
+    }
 }

@@ -147,6 +147,8 @@ fn a_claim_that_a_deleted_node_leaves_behind_stays_though_the_deletion_is_not_he
         assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
         w.cluster.set_faults(Box::new(NoFaults));
         w.rest(120).await;
+        // It was left behind as well, and belongs to nobody.
+        w.delete(SET, "db-1").await;
         w.until("three are ready", |s| s["readyReplicas"] == 3).await;
         assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
     });

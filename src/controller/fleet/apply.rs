@@ -68,7 +68,16 @@ impl<'a> Decided<'a> {
                 fleet.change_plan(&facts, plan, decision, entrant).await?
             }
             Action::StorePlan { plan, retried } => Some(fleet.store_plan(plan, retried)),
-            Action::Wait(stored) => Some(fleet.advanced(stored, &WAITING)?),
+            Action::Wait(stored) => {
+                let meta = &fleet.scope.fleet.meta;
+                if meta.terminating
+                    && !meta.collects_first
+                    && let Err(error) = fleet_children::retain_of_going(&fleet.scope).await
+                {
+                    fleet.note(error);
+                }
+                Some(fleet.advanced(stored, &WAITING)?)
+            }
             Action::CarryOut(stored) => {
                 fleet.apply_beside(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
                 Some(fleet.carry_out(stored).await?)

@@ -38,7 +38,8 @@ pub(super) enum Action {
         /// The hooks that are retried.
         retried: Option<HookRetry>,
     },
-    /// Does not act: the fleet is being deleted, or it is not known which set serves.
+    /// Does not act, except that it retains what is to stay: the fleet is being deleted, or it is not known which set
+    /// serves.
     Wait(Stored),
     /// Carries out the active plan, if there is one, and does what is independent of it.
     CarryOut(Stored),

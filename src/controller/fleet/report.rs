@@ -61,7 +61,8 @@ impl Fleet<'_> {
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.stored.status;
-        if !facts.terminating {
+        // What the collector is at already cannot be retained any more.
+        if !facts.terminating || !meta.collects_first {
             let release = self.scope.release();
             release::refresh(&mut status, &release);
             if release::can_wait(before, &status, &release) {

@@ -48,6 +48,8 @@ pub struct Meta {
     pub owners: Shared<Vec<Owner>>,
     /// True if it is being deleted.
     pub terminating: bool,
+    /// True if the garbage collector deletes or orphans its dependents before it is gone, as it is being deleted.
+    pub collects_first: bool,
     /// When it was created.
     pub created_at: Option<DateTime<Utc>>,
 }
@@ -82,6 +84,7 @@ impl Meta {
                 .collect::<Vec<_>>()
                 .into(),
             terminating: meta["deletionTimestamp"].is_string(),
+            collects_first: meta["finalizers"].as_array().is_some_and(|f| f.iter().any(is_of_collector)),
             created_at: time(&meta["creationTimestamp"]),
         }
     }
@@ -131,6 +134,11 @@ impl Meta {
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key)
     }
+}
+
+/// True if a finalizer is one of the garbage collector's.
+fn is_of_collector(finalizer: &Value) -> bool {
+    matches!(finalizer.as_str(), Some("foregroundDeletion" | "orphan"))
 }
 
 pub(super) fn text(value: &Value) -> String {
