@@ -277,7 +277,7 @@ impl Temporal for FakeTemporal {
             let version =
                 deployment.versions.get_mut(&start.build).ok_or_else(|| no_version(&start.build))?;
             state.starts += 1;
-            if now - version.created < unready || !version.queues.contains(&start.task_queue) {
+            if now - version.created < unready || state.unknown_queues.contains(&start.task_queue) {
                 let message = format!("version '{}' is not present in the task queue", start.build);
                 return Err(TemporalError::VersionNotReady { message });
             }

@@ -193,6 +193,11 @@ impl FakeTemporal {
         self.state().describes
     }
 
+    /// Refuses from now on to start gates on this task queue, as one on which no worker polls.
+    pub fn knows_no_queue(&self, queue: &str) {
+        self.state().unknown_queues.insert(queue.to_owned());
+    }
+
     /// The number of requests to start a gate, whatever the answer.
     #[must_use]
     pub fn asked_to_start(&self) -> u64 {

@@ -135,6 +135,7 @@ async fn a_gate_that_can_never_start_fails_with_what_temporal_says_after_its_tim
         let v1 = s.target().await;
         s.until_current(&v1).await;
         let before = (s.temporal.gates(), s.temporal.asked_to_start());
+        s.temporal.knows_no_queue("ordres");
         s.patch(json!({"spec": {"rollout": {"gate": {"taskQueues": ["ordres"]}}}})).await;
         s.set_image("v2").await;
         s.until("it says what keeps it", |s| s.message("UpToDate").contains("not present in the task queue"))
