@@ -36,10 +36,17 @@ fn lua(value: &Value) -> String {
     }
 }
 
+/// Lists the actions that are available, in a line.
+const AVAILABLE: &str = "local names = {}\nfor name, action in pairs(r) do if not action.disabled then table.insert(names, name) end end\n\
+                         table.sort(names)\nprint(table.concat(names, ' '))";
+
+/// The libraries that Argo CD does not open for a script.
+const CLOSED: &str = "local print, loadfile = print, loadfile\ngetmetatable('').__index = nil\nstring, math, utf8, io, coroutine, debug = nil";
+
 /// Runs a script of deploy/argocd on an object; `print` formats its result, in which it is `r`.
 fn run(program: &PathBuf, script: &str, object: &Value, print: &str) -> Vec<String> {
     let path = format!("{}/deploy/argocd/{script}.lua", env!("CARGO_MANIFEST_DIR"));
-    let text = format!("obj = {}\nlocal r = assert(loadfile({path:?}))()\n{print}\n", lua(object));
+    let text = format!("{CLOSED}\nobj = {}\nlocal r = assert(loadfile({path:?}))()\n{print}\n", lua(object));
     let mut child = Command::new(program)
         .arg("-")
         .stdin(Stdio::piped())
@@ -123,10 +130,8 @@ async fn argo_cd_and_kstatus_see_fleets_as_they_are() {
         assert_eq!(said[0], *health, "{:#}", object["status"]);
         assert!(said[1].contains(message), "{message:?} is not in {:?}", said[1]);
         if object["kind"] == "NodeDeployment" {
-            let print = "local names = {}\nfor name, action in pairs(r) do if not action.disabled then table.insert(names, name) end end\n\
-                         table.sort(names)\nprint(table.concat(names, ' '))";
             assert_eq!(
-                run(&program, "actions/discovery", object, print),
+                run(&program, "actions/discovery", object, AVAILABLE),
                 [*actions],
                 "{:#}",
                 object["status"]
@@ -143,4 +148,69 @@ async fn argo_cd_and_kstatus_see_fleets_as_they_are() {
     assert_eq!(run(&program, "actions/promote", &stalled, "print(r.spec.forcePromote)"), [hash]);
     let at = run(&program, "actions/restart", &stalled, &annotated("restartedAt")).remove(0);
     assert!(chrono::DateTime::parse_from_rfc3339(&at).is_ok(), "{at}");
+}
+
+/// A fleet of hand: its plan, the hooks of its status, and more of the status.
+fn at_hooks(plan: &Value, hooks: &Value, more: &Value) -> Value {
+    let mut object = json!({"metadata": {}, "spec": {}, "status": {"plan": plan, "hooks": hooks}});
+    json_patch::merge(&mut object["status"], more);
+    object
+}
+
+#[test]
+fn argo_cd_retries_hooks_and_takes_a_promotion_back_as_long_as_its_hooks_are_left() {
+    let Some(program) = debian::program("lua5.4", "usr/bin/lua5.4") else { return };
+    let available = |object: &Value| run(&program, "actions/discovery", object, AVAILABLE).remove(0);
+    let failed = json!([{"hook": "go", "taskID": "p-1", "state": "Failed"}]);
+    let plan = |recipe: &str, switched: &str, hook: &str| {
+        json!({"id": "p", "recipe": recipe, "state": "Active", "tasks": [
+            {"id": "p-0", "type": "switch-traffic", "state": switched},
+            {"id": "p-1", "type": "await-approval", "state": hook, "params": {"hook": "go", "at": "AfterPromotion"}},
+            {"id": "p-2", "type": "retire-incumbents", "state": "Pending"}]})
+    };
+    let promoting = json!({"rollout": {"stage": "Promoting"}});
+    for (plan, hooks, more, actions) in [
+        (json!({"id": "p", "state": "Active"}), failed.clone(), json!({}), "abort pause restart retry"),
+        (
+            json!({"id": "p", "state": "Active"}),
+            json!([{"hook": "go", "taskID": "p-1", "state": "AwaitingApproval"}]),
+            json!({}),
+            "abort pause restart",
+        ),
+        // The plan is a node's alone: only windlass retry finds it.
+        (Value::Null, failed.clone(), json!({}), "pause restart"),
+        (plan("BlueGreen", "Complete", "Running"), json!([]), promoting.clone(), "abort pause restart"),
+        (
+            plan("BlueGreen", "Complete", "Failed"),
+            failed.clone(),
+            promoting.clone(),
+            "abort pause restart retry",
+        ),
+        (plan("BlueGreen", "Running", "Pending"), json!([]), promoting.clone(), "pause restart"),
+        (plan("BlueGreen", "Complete", "Skipped"), json!([]), promoting.clone(), "pause restart"),
+        (plan("HardFork", "Complete", "Running"), json!([]), promoting.clone(), "pause restart"),
+        (plan("BlueGreenImmediate", "Complete", "Running"), json!([]), promoting, "pause restart"),
+    ] {
+        let object = at_hooks(&plan, &hooks, &more);
+        assert_eq!(available(&object), actions, "{:#}", object["status"]);
+    }
+    let print = "print(r.metadata.annotations['windlass.dev/retry'])";
+    let aborted = json!({"id": "q", "state": "Aborted"});
+    let rejected = json!({"rejected": {"planID": "q"}});
+    for (plan, hooks, more, asked, spent, expected) in [
+        (json!({"id": "p", "state": "Active"}), failed.clone(), rejected.clone(), None, None, "p"),
+        (aborted.clone(), json!([]), rejected.clone(), None, None, "q"),
+        (aborted.clone(), json!([]), rejected.clone(), Some("q"), None, "q"),
+        (aborted.clone(), json!([]), rejected.clone(), Some("q"), Some("q"), "q/2"),
+        (aborted.clone(), json!([]), rejected.clone(), Some("q/2"), Some("q"), "q/2"),
+        (aborted.clone(), json!([]), rejected.clone(), Some("q/9"), Some("q/9"), "q/10"),
+        (aborted, json!([]), rejected, Some("p"), Some("p"), "q"),
+    ] {
+        let mut object = at_hooks(&plan, &hooks, &more);
+        if let Some(asked) = asked {
+            object["metadata"]["annotations"] = json!({"windlass.dev/retry": asked});
+        }
+        object["status"]["hookRetry"] = json!({"asked": spent});
+        assert_eq!(run(&program, "actions/retry", &object, print), [expected], "{asked:?} after {spent:?}");
+    }
 }

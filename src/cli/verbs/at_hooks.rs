@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::change::{Change, Write, annotation};
+use super::change::{Change, Write, annotation, next_retry};
 use crate::api::RawPlan;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_RETRY};
 use crate::engine::Plan;
@@ -88,19 +88,8 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
     // Without a plan of the fleet, use the node's.
     let of_task = || text(hook, "taskID").rsplit_once('-').map_or("", |(plan, _)| plan);
     let plan = if plan.is_empty() { of_task() } else { plan };
-    let (asked, obeyed) =
-        (annotation(object, ANNOTATION_RETRY), object["status"]["hookRetry"]["asked"].as_str());
-    let is_named = |asked: &&str| asked.split('/').next() == Some(plan);
-    let value = match asked.filter(is_named) {
-        None => plan.to_owned(),
-        // Writing the same value again would change nothing.
-        Some(asked) if obeyed == Some(asked) => {
-            let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
-            format!("{plan}/{}", count.saturating_add(1))
-        }
-        Some(_) => {
-            return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
-        }
+    let Some(value) = next_retry(object, plan, object["status"]["hookRetry"]["asked"].as_str()) else {
+        return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
     };
     let message = format!("asked to try {} again", all_failed(object));
     Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), message))

@@ -219,11 +219,26 @@ fn retry_of(object: &Value, id: &str) -> Change {
         Some(active) => format!("; it begins when plan {active} has ended, or stalls"),
         None => String::new(),
     };
-    if annotation(object, ANNOTATION_RETRY) == Some(id) {
+    let Some(value) = next_retry(object, id, object["status"]["hookRetry"]["asked"].as_str()) else {
         return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
-    }
+    };
     let message = format!("asked to retry plan {id}{waits}");
-    Change::done("retry", Write::Annotation(ANNOTATION_RETRY, id.to_owned()), message)
+    Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), message)
+}
+
+/// The value of the annotation that asks for a retry of a plan: its ID, or, where the last request for this plan is
+/// used up, the ID with the next number, since the same value again would change nothing. `None` if the plan is named by
+/// a request that is not used up. `spent`: the request that was used up last.
+pub(super) fn next_retry(object: &Value, plan: &str, spent: Option<&str>) -> Option<String> {
+    let asked = annotation(object, ANNOTATION_RETRY).filter(|asked| asked.split('/').next() == Some(plan));
+    match asked {
+        None => Some(plan.to_owned()),
+        Some(asked) if spent == Some(asked) => {
+            let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
+            Some(format!("{plan}/{}", count.saturating_add(1)))
+        }
+        Some(_) => None,
+    }
 }
 
 fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {

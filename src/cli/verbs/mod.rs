@@ -6,6 +6,8 @@ mod carry;
 pub mod change;
 mod gitops;
 mod record;
+#[cfg(test)]
+mod request_tests;
 pub mod revisions;
 #[cfg(test)]
 mod tests;

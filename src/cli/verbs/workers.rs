@@ -62,15 +62,8 @@ fn retry(object: &Value) -> Result<Change, String> {
             );
         }
     };
-    let is_named = |asked: &&str| asked.split('/').next() == Some(id);
-    let value = match annotation(object, ANNOTATION_RETRY).filter(is_named) {
-        None => id.to_owned(),
-        // Writing the same value again would change nothing.
-        Some(asked) if object["status"]["spentRetry"] == asked => {
-            let count = asked.split_once('/').and_then(|(_, count)| count.parse::<u32>().ok()).unwrap_or(1);
-            format!("{id}/{}", count.saturating_add(1))
-        }
-        Some(_) => return Ok(Change::already("retry", format!("the retry of plan {id} was asked for"))),
+    let Some(value) = change::next_retry(object, id, object["status"]["spentRetry"].as_str()) else {
+        return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
     };
     Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), format!("asked to retry plan {id}")))
 }
