@@ -125,6 +125,41 @@ mod tests {
         assert!(checked > 10, "so few commands are in the documentation: {checked}");
     }
 
+    /// The commands of Windlass that reports offer, as their sources have them, with something in each placeholder.
+    fn offered() -> Vec<String> {
+        let mut found = Vec::new();
+        for (is_built, source) in [
+            (true, include_str!("../report/chain.rs")),
+            (true, include_str!("../report/fleet.rs")),
+            (cfg!(feature = "temporal"), include_str!("../report/chain/workers.rs")),
+        ] {
+            let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+            let target = if source.contains("wwd/{") { "wwd/orders -n shop" } else { "nd/db -n shop" };
+            for literal in code.split("format!(\"windlass ").skip(1).filter(|_| is_built) {
+                let words = literal.split('"').next().unwrap_or_default();
+                let mut command = format!("windlass {}", words.replace("{target}", target));
+                while let Some((start, end)) = command.find('{').zip(command.find('}')) {
+                    command.replace_range(start..=end, "x");
+                }
+                found.push(command);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn each_command_that_a_report_offers_is_one() {
+        let commands = offered();
+        for line in &commands {
+            let mut command = crate::cli::command();
+            let read = command.try_get_matches_from_mut(words(line));
+            let read = read.and_then(|matches| crate::cli::Arguments::from_arg_matches(&matches));
+            assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+        }
+        assert!(commands.len() > 15, "so few commands were found: {commands:?}");
+        assert!(commands.iter().any(|line| line.starts_with("windlass version ")), "{commands:?}");
+    }
+
     #[tokio::test]
     async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
         use crate::cli::{Command, Failure, explain, plan, status, verbs};

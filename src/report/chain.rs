@@ -245,7 +245,10 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     // Without the operator's observation, suggested actions would be based on old state.
     if unseen.is_some() {
         chain.remedies.clear();
-        chain.offer("see whether an operator runs", format!("windlass version -n {OPERATORS}"));
+        chain.offer(
+            "see whether an operator runs",
+            format!("windlass version --operator-namespace {OPERATORS}"),
+        );
         return chain.in_namespace(namespace);
     }
     let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);

@@ -3,8 +3,10 @@
 
 /// The programs of suggested commands: both take the connection's flags.
 const PROGRAMS: [&str; 2] = ["windlass ", "kubectl "];
-/// The place for the flags: a command that names an object has its namespace.
-const NAMESPACE: &str = " -n ";
+/// The place for the flags: after the namespace of the object that a command names, or that of the operator.
+const NAMESPACES: [&str; 2] = [" -n ", " --operator-namespace "];
+/// The command that names no object and asks a cluster all the same.
+const VERSION: &str = "version";
 
 /// How a user types commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,16 +44,24 @@ impl Typed {
         out + rest
     }
 
-    /// The words after the program, with the flags after the namespace.
+    /// The words after the program, with the flags in their place.
     fn flagged(&self, command: &str) -> String {
-        let Some(at) = command.find(NAMESPACE).filter(|_| !self.flags.is_empty()) else {
-            return command.to_owned();
-        };
-        let name = &command[at + NAMESPACE.len()..];
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let end = at + NAMESPACE.len() + name.find(|c| !is_part(c)).unwrap_or(name.len());
-        format!("{}{}{}", &command[..end], self.flags, &command[end..])
+        match place_for_flags(command) {
+            Some(end) => format!("{}{}{}", &command[..end], self.flags, &command[end..]),
+            None => command.to_owned(),
+        }
     }
+}
+
+/// The place for the flags; `None` if the command is only mentioned, without an object.
+fn place_for_flags(command: &str) -> Option<usize> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let named = NAMESPACES.iter().find_map(|flag| Some(command.find(flag)? + flag.len()));
+    if let Some(start) = named {
+        return Some(start + command[start..].find(|c| !is_part(c)).unwrap_or(command.len() - start));
+    }
+    let ends = |rest: &str| !rest.starts_with(is_part);
+    command.strip_prefix(VERSION).filter(|rest| ends(rest)).map(|_| VERSION.len())
 }
 
 /// The start of the next command, and its program.
@@ -103,6 +113,18 @@ mod tests {
                 "hook go failed: windlass retry nd/db -n shop, or windlass skip nd/db -n shop.",
                 "hook go failed: windlass retry nd/db -n shop --context staging, or windlass skip nd/db -n shop --context staging.",
                 "hook go failed: kubectl windlass retry nd/db -n shop, or kubectl windlass skip nd/db -n shop.",
+            ),
+            (
+                "windlass version --operator-namespace windlass-system",
+                "windlass version --operator-namespace windlass-system",
+                "windlass version --operator-namespace windlass-system --context staging",
+                "kubectl windlass version --operator-namespace windlass-system",
+            ),
+            (
+                "windlass version says whether one runs",
+                "windlass version says whether one runs",
+                "windlass version --context staging says whether one runs",
+                "kubectl windlass version says whether one runs",
             ),
             (
                 "see windlass history; windlass.dev/approve",

@@ -201,7 +201,7 @@ fn what_no_operator_has_seen_is_explained_by_that_first_and_ends_in_a_look_at_it
     assert!(chain.links[0].says.contains("has not seen what it asks for now (generation 4, seen: 3)"));
     assert!(chain.links.len() > 1, "what was so is told after it");
     let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
-    assert_eq!(commands, ["windlass version -n windlass-system"]);
+    assert_eq!(commands, ["windlass version --operator-namespace windlass-system"]);
 }
 
 #[test]
