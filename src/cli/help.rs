@@ -37,14 +37,14 @@ Without it: 0 where it was shown, 1 where something could not be read, 2 wrong u
 pub const OF_WAIT: &str = "\
 Exit codes, of several fleets the worst:
   0  up to date
-  1  stalled or refused, as soon as it is so; or failed
+  1  stalled or refused, as soon as it is so; or failed, or there is none
   2  wrong usage
   3  still on its way when --timeout is over";
 
 pub const OF_VERBS: &str = "\
 Exit codes:
   0  done, or it was so already
-  1  failed, or refused by one of the objects; the others were done
+  1  failed, or refused by one of the objects; the others were done; or there is none
   2  wrong usage: nothing was done";
 
 /// The objects of `explain`, which accepts nodes too.

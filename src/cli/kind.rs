@@ -41,6 +41,20 @@ impl Kind {
         }
     }
 
+    /// The message if no object of this kind exists in a namespace, or, without one, in any.
+    pub fn none_found(self, namespace: Option<&str>) -> String {
+        let what = match self {
+            Self::Fleet => "fleets",
+            Self::Node => "StatefulNodes",
+            #[cfg(feature = "temporal")]
+            Self::Workers => "WorkerDeployments",
+        };
+        match namespace {
+            None => format!("No {what} found in any namespace."),
+            Some(namespace) => format!("No {what} found in namespace {namespace}."),
+        }
+    }
+
     /// The kind with this short, singular or plural name.
     pub fn called(word: &str) -> Option<Self> {
         let word = word.to_lowercase();

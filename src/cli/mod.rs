@@ -6,6 +6,8 @@ mod dashboard;
 mod definitions;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(test)]
+mod empty_cluster;
 mod explain;
 mod help;
 mod kind;

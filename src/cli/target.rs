@@ -222,9 +222,16 @@ impl Named {
         matches!(&self.selector, ObjectSelector::These(targets) if targets.len() == 1)
     }
 
-    /// The objects with their namespaces. Lists from the API server only if all of a type are selected.
+    /// The objects with their namespaces. Lists from the API server only if all of a type are selected; an error if
+    /// there are none, since a verb that does nothing would seem to have been carried out.
     pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
-        self.selector.located(cluster).await
+        let located = self.selector.located(cluster).await?;
+        match &self.selector {
+            ObjectSelector::All(kind) if located.is_empty() => {
+                Err(kind.none_found(Some(&*cluster.namespace).filter(|_| !cluster.all_namespaces)))
+            }
+            _ => Ok(located),
+        }
     }
 }
 
@@ -300,6 +307,25 @@ read_by_clap!(Selected, SelectedWords);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::empty_cluster::without_objects;
+
+    #[tokio::test]
+    async fn a_verb_that_selects_nothing_says_so() {
+        for (kind, all_namespaces, expected) in [
+            (Kind::Fleet, false, "No fleets found in namespace typo."),
+            (Kind::Fleet, true, "No fleets found in any namespace."),
+            (Kind::Node, false, "No StatefulNodes found in namespace typo."),
+        ] {
+            let cluster = Cluster { client: without_objects(), namespace: "typo".to_owned(), all_namespaces };
+            let all = Named { selector: ObjectSelector::All(kind), flags: ClusterFlags::default() };
+            assert_eq!(all.located(&cluster).await, Err(expected.to_owned()));
+        }
+        let cluster =
+            Cluster { client: without_objects(), namespace: "shop".to_owned(), all_namespaces: false };
+        let one = ObjectSelector::read(&["nd/db".to_owned()]).unwrap();
+        let named = Named { selector: one, flags: ClusterFlags::default() };
+        assert_eq!(named.located(&cluster).await.unwrap().len(), 1, "what is named is asked for later");
+    }
 
     fn read(line: &str) -> Result<Vec<String>, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::process::Command;
 
+use crate::commands::windlass_plain;
 use crate::eyes::{Ran, windlass};
 use crate::kit::{World, condition, fleet};
 
@@ -129,4 +130,11 @@ async fn each_verdict_has_its_code() {
     // A missing one.
     let gone = windlass(&world, &["wait", "nd/none", "--timeout", "1s"]).await;
     assert_eq!((gone.code, gone.out.as_str()), (1, ""), "{}", gone.err);
+
+    // A namespace without fleets.
+    for words in [&["wait", "nd", "--timeout", "60s"][..], &["pause", "nd", "--all"]] {
+        let ran = windlass_plain(world.cp.kubeconfig(), &[words, &["-n", "nosuch"]].concat()).await;
+        let said = (ran.code, ran.out.as_str(), ran.err.as_str());
+        assert_eq!(said, (1, "", "windlass: No fleets found in namespace nosuch.\n"), "{words:?}");
+    }
 }

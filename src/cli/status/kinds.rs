@@ -183,10 +183,13 @@ impl Selection {
 
     /// The message if none exist.
     pub fn none_found(&self) -> String {
-        let what = if self.fleets.is_some() { "fleets" } else { "WorkerDeployments" };
+        #[cfg(feature = "temporal")]
+        let kind = if self.fleets.is_some() { Kind::Fleet } else { Kind::Workers };
+        #[cfg(not(feature = "temporal"))]
+        let kind = Kind::Fleet;
         match &self.scope {
-            Namespaces::All => format!("No {what} found in any namespace."),
-            Namespaces::Namespace(namespace) => format!("No {what} found in namespace {namespace}."),
+            Namespaces::All => kind.none_found(None),
+            Namespaces::Namespace(namespace) => kind.none_found(Some(namespace)),
         }
     }
 }
@@ -260,6 +263,17 @@ impl ObservedObjects {
     ) -> Result<Self, String> {
         let observed = Self::read(client, selection, kinds).await?;
         if observed.missing.is_empty() { Ok(observed) } else { Err(observed.missing.join("\nwindlass: ")) }
+    }
+
+    /// As `read_all`, with an error if nothing exists that was selected: a command that has nothing to do would seem to
+    /// have done it.
+    pub async fn read_some(
+        client: &Client,
+        selection: &Selection,
+        kinds: &[crate::cluster::Kind],
+    ) -> Result<Self, String> {
+        let observed = Self::read_all(client, selection, kinds).await?;
+        if observed.reports().is_empty() { Err(selection.none_found()) } else { Ok(observed) }
     }
 
     /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why a selected object may not
@@ -364,6 +378,18 @@ mod tests {
             Selection::of(&named, &cluster(true), "status")
                 .is_err_and(|named| named.contains("one namespace"))
         );
+    }
+
+    #[tokio::test]
+    async fn what_selects_nothing_has_nothing_to_wait_for() {
+        let client = crate::cli::empty_cluster::without_objects();
+        for (line, expected) in [("nd", "No fleets found in namespace shop."), ("nd/db", "db")] {
+            let read = ObservedObjects::read_some(&client, &selection(line).unwrap(), &[]).await;
+            let sentence = read.err().unwrap();
+            assert!(sentence.contains(expected), "{line}: {sentence}");
+        }
+        let read = ObservedObjects::read_all(&client, &selection("nd").unwrap(), &[]).await;
+        assert!(read.is_ok_and(|observed| observed.reports().is_empty()), "to show nothing is no error");
     }
 
     #[cfg(feature = "temporal")]

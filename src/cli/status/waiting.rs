@@ -49,7 +49,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(total)) }
 }
 
-/// Waits. Exit codes: 0 all are up to date, 1 one is stalled or refused, 3 the time is over, 2 no fleet is named.
+/// Waits. Exit codes: 0 all are up to date, 1 one is stalled or refused, or there is none, 3 the time is over, 2 no fleet
+/// is named.
 pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
         return Err(Failure::Usage("say for which fleet: nd/NAME, or nd for all of them".to_owned()));
@@ -59,7 +60,7 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     let selection = Selection::of(&arguments.selected.selector, &cluster, "wait").map_err(Failure::Usage)?;
     let client = cluster.client;
     // The verdict does not need the nodes.
-    let observed = ObservedObjects::read_all(&client, &selection, &[]).await?;
+    let observed = ObservedObjects::read_some(&client, &selection, &[]).await?;
     let mut observed = observed.following(&client, &selection).await?;
     let mut changes = observed.watch(&client);
     let over = tokio::time::sleep(arguments.timeout);
