@@ -1,11 +1,13 @@
 //! Decides what a verb changes in an object. Pure.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde_json::{Value, json};
 
 use super::at_hooks;
 use crate::api::TaskType;
-use crate::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use crate::api::names::{
+    ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP,
+};
 use crate::cli::target::Kind;
 use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
@@ -105,7 +107,7 @@ pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Re
     match verb {
         Verb::Pause => Ok(paused(object, true)),
         Verb::Resume => Ok(paused(object, false)),
-        Verb::Restart => Ok(restart(object, now)),
+        Verb::Restart => Ok(restart(object, is_of_fleet(kind, object), now)),
         Verb::Abort => abort(object),
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(kind, object, task.as_deref()),
@@ -131,22 +133,31 @@ pub(super) fn paused(object: &Value, wanted: bool) -> Change {
     Change::done(verb, Write::Field("/spec/paused", json!(wanted)), message)
 }
 
-pub(super) fn restart(object: &Value, now: DateTime<Utc>) -> Change {
+/// True if a fleet writes the object's annotations: those of its nodes, which it may create with a restart.
+fn is_of_fleet(kind: Kind, object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let is_controlled = owners.into_iter().flatten().any(|owner| owner["controller"] == true);
+    kind == Kind::Node && (is_controlled || annotation(object, ANNOTATION_OWNER_UID).is_some())
+}
+
+/// Restarts an object. A request from before the object was made is ignored by the operator, as meant for an earlier
+/// object of that name, unless the object is a fleet's node (`effective_restart`).
+pub(super) fn restart(object: &Value, is_of_fleet: bool, now: DateTime<Utc>) -> Change {
+    let made = object["metadata"]["creationTimestamp"].as_str().and_then(time).filter(|_| !is_of_fleet);
     let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(time);
     let obeyed = object["status"]["restartedAt"].as_str().and_then(time);
-    if let Some(asked) = asked.filter(|asked| obeyed.is_none_or(|obeyed| *asked > obeyed)) {
+    let is_open = |asked: &DateTime<Utc>| [obeyed, made].into_iter().flatten().all(|before| *asked > before);
+    if let Some(asked) = asked.filter(is_open) {
         let at = asked.to_rfc3339_opts(SecondsFormat::Secs, true);
         return Change::already("restart", format!("a restart asked for at {at} has not begun yet"));
     }
     if object["status"]["rollout"]["cause"] == "RestartRequested" {
         return Change::already("restart", "a restart is under way");
     }
-    let mut at = now;
-    if let Some(obeyed) = obeyed.filter(|obeyed| *obeyed >= now) {
-        // The last requester's clock was ahead: only a later time restarts.
-        at = obeyed + chrono::TimeDelta::seconds(1);
-    }
-    let at = at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    // Only a later time restarts, also where the clock of whoever asked last, or of the API server, is ahead; and the
+    // annotation has whole seconds.
+    let later = [obeyed, made].into_iter().flatten().map(|before| before + TimeDelta::seconds(1));
+    let at = later.fold(now, Ord::max).to_rfc3339_opts(SecondsFormat::Secs, true);
     Change::done("restart", Write::Annotation(ANNOTATION_RESTARTED_AT, at), "restarted")
 }
 

@@ -44,3 +44,41 @@ fn a_retry_that_was_used_up_for_a_hook_does_not_keep_the_plan_from_being_retried
         }
     }
 }
+
+#[test]
+fn a_restart_is_asked_for_at_a_time_that_the_operator_obeys() {
+    let made = "2030-01-01T12:00:00Z";
+    let owner = json!({"ownerReferences": [{"kind": "NodeDeployment", "controller": true}]});
+    let released = json!({"annotations": {"windlass.dev/owner-uid": "u"}});
+    let (before, open) = ("2029-12-31T00:00:00Z", "2030-01-01T12:00:01Z");
+    for (kind, meta, asked, obeyed, expected) in [
+        // The time of creation has whole seconds, and so has the annotation.
+        (Kind::Fleet, json!({}), None, "", Some("2030-01-01T12:00:01Z")),
+        (Kind::Fleet, json!({}), Some(before), "", Some("2030-01-01T12:00:01Z")),
+        (Kind::Fleet, json!({}), Some(made), "", Some("2030-01-01T12:00:01Z")),
+        (Kind::Fleet, json!({}), Some(open), "", None),
+        (Kind::Fleet, json!({}), Some(open), open, Some("2030-01-01T12:00:02Z")),
+        (Kind::Fleet, json!({}), Some("soon"), "", Some("2030-01-01T12:00:01Z")),
+        (
+            Kind::Fleet,
+            json!({"creationTimestamp": "2030-01-01T13:00:00Z"}),
+            None,
+            "",
+            Some("2030-01-01T13:00:01Z"),
+        ),
+        (Kind::Fleet, json!({"creationTimestamp": null}), Some(before), "", None),
+        (Kind::Fleet, json!({"creationTimestamp": null}), None, made, Some("2030-01-01T12:00:01Z")),
+        (Kind::Node, json!({}), Some(before), "", Some("2030-01-01T12:00:01Z")),
+        // A fleet creates its nodes with a restart of before.
+        (Kind::Node, owner, Some(before), "", None),
+        (Kind::Node, released, Some(before), "", None),
+    ] {
+        let mut object = json!({"metadata": {"creationTimestamp": made}, "status": {"restartedAt": obeyed}});
+        json_patch::merge(&mut object["metadata"], &meta);
+        if let Some(asked) = asked {
+            object["metadata"]["annotations"]["windlass.dev/restartedAt"] = json!(asked);
+        }
+        let change = of(&Verb::Restart, kind, &object).unwrap();
+        assert_eq!(annotated(&change), expected, "{:#}: {}", object, change.message);
+    }
+}

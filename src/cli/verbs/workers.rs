@@ -19,7 +19,7 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
         Verb::Resume => Ok(change::paused(object, false)),
-        Verb::Restart => Ok(change::restart(object, now)),
+        Verb::Restart => Ok(change::restart(object, false, now)),
         Verb::Abort => abort(object),
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(object, task.as_deref()),
