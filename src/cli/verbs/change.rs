@@ -265,6 +265,7 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
         if annotation(object, ANNOTATION_SKIP) == Some(id) {
             return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
         }
+        keep_skip(object, |task| may_be_skipped(kind, task))?;
         let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
         return Ok(Change::done("skip", write, format!("asked to skip task {id}")));
     }
@@ -295,9 +296,7 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     }
     let is_hook = task["params"]["hook"].is_string();
     let is_own = !is_hook && Registry::builtin_recipes().is_ok_and(|registry| !registry.is_builtin(type_));
-    let skippable = TaskType::of(type_).filter(|type_| SKIPPABLE.contains(type_));
-    let of_node = skippable == Some(TaskType::MarkReady);
-    if !is_own && !is_hook && (skippable.is_none() || of_node != (kind == Kind::Node)) {
+    if !is_own && !may_be_skipped(kind, task) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
              await-nodes-at-height can, and hooks"
@@ -306,9 +305,33 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
     if annotation(object, ANNOTATION_SKIP) == Some(&id) {
         return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
     }
+    keep_skip(object, |task| may_be_skipped(kind, task))?;
     let unless = if is_own { "; an event SkipRefused says if its type does not allow that" } else { "" };
     let message = format!("asked to skip task {id} ({type_}){unless}");
     Ok(Change::done("skip", Write::Annotation(ANNOTATION_SKIP, id), message))
+}
+
+/// True if the task is a hook's, or of a built-in type that may be skipped in an object of this kind.
+fn may_be_skipped(kind: Kind, task: &Value) -> bool {
+    let skippable = task["type"].as_str().and_then(TaskType::of).filter(|type_| SKIPPABLE.contains(type_));
+    let of_node = skippable == Some(TaskType::MarkReady);
+    task["params"]["hook"].is_string() || skippable.is_some() && of_node == (kind == Kind::Node)
+}
+
+/// Refuses to replace a skip that the operator has not obeyed yet: the annotation holds one task's ID. A task that the
+/// operator may refuse to skip, one of a custom type, is not waited for.
+pub(super) fn keep_skip(object: &Value, may_be_skipped: impl Fn(&Value) -> bool) -> Result<(), String> {
+    let Some(before) = annotation(object, ANNOTATION_SKIP) else { return Ok(()) };
+    let plan = &object["status"]["plan"];
+    let tasks = plan["tasks"].as_array().into_iter().flatten();
+    let is_left = |task: &Value| !matches!(task["state"].as_str(), Some("Complete" | "Skipped"));
+    let mut named = tasks.filter(|task| task["id"] == before && plan["state"] == "Active");
+    if !named.any(|task| is_left(task) && may_be_skipped(task)) && !at_hooks::is_task(object, before) {
+        return Ok(());
+    }
+    Err(format!(
+        "skipping task {before} was asked for and is not done yet: say it again once that has gone on, or it would be lost"
+    ))
 }
 
 fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {

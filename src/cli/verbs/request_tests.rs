@@ -82,3 +82,59 @@ fn a_restart_is_asked_for_at_a_time_that_the_operator_obeys() {
         assert_eq!(annotated(&change), expected, "{:#}: {}", object, change.message);
     }
 }
+
+#[test]
+fn a_skip_that_was_not_obeyed_yet_is_not_taken_back_by_the_next() {
+    let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
+    let hook = |task: &str| json!({"hook": "h", "taskID": task, "state": "Failed", "node": "db-0"});
+    let task = |id: &str, type_: &str, state: &str| json!({"id": id, "type": type_, "state": state});
+    let fleet = |asked: &str, hooks: Value, tasks: Value| {
+        json!({"metadata": {"annotations": {"windlass.dev/skip": asked}},
+            "status": {"hooks": hooks, "plan": {"id": "p", "state": "Active", "tasks": tasks}}})
+    };
+    let at_hook =
+        json!([task("p-0", "update-node-specs", "Running"), task("p-1", "await-caught-up", "Pending")]);
+    let waits =
+        json!([task("p-0", "await-caught-up", "Running"), task("p-1", "await-nodes-at-height", "Pending")]);
+    let done =
+        json!([task("p-0", "await-caught-up", "Skipped"), task("p-1", "await-nodes-at-height", "Running")]);
+    let own = json!([task("p-0", "await-backup", "Running"), task("p-1", "await-caught-up", "Pending")]);
+    for (asked, hooks, tasks, next, is_kept) in [
+        ("a-1", json!([hook("a-1"), hook("b-1")]), &at_hook, "b-1", true),
+        ("a-1", json!([hook("b-1")]), &at_hook, "b-1", false),
+        ("a-1", json!([hook("a-1")]), &at_hook, "p-1", true),
+        ("p-0", json!([]), &waits, "p-1", true),
+        ("p-0", json!([]), &done, "p-1", false),
+        // The operator has refused it, or may have.
+        ("p-0", json!([hook("b-1")]), &at_hook, "b-1", false),
+        ("p-0", json!([]), &own, "p-1", false),
+    ] {
+        let object = fleet(asked, hooks, tasks.clone());
+        let change = of(&skip(next), Kind::Fleet, &object);
+        match change {
+            Err(sentence) if is_kept => {
+                assert!(sentence.contains(&format!("skipping task {asked} was asked for")))
+            }
+            change => assert_eq!((annotated(&change.unwrap()), is_kept), (Some(next), false), "{object:#}"),
+        }
+        let again = of(&skip(asked), Kind::Fleet, &object);
+        assert!(
+            again.is_err() || annotated(&again.unwrap()).is_none(),
+            "asked twice is asked once: {object:#}"
+        );
+    }
+}
+
+#[cfg(feature = "temporal")]
+#[test]
+fn a_skip_of_a_gate_of_workers_is_not_taken_back_either() {
+    let tasks = json!([{"id": "p-0", "type": "run-gate", "state": "Failed"},
+        {"id": "p-1", "type": "await-approval", "state": "Pending", "params": {"hook": "h"}}]);
+    let mut object = json!({"metadata": {"annotations": {"windlass.dev/skip": "p-0"}},
+        "status": {"plan": {"id": "p", "state": "Active", "tasks": tasks}}});
+    let second = Verb::Skip { task: Some("p-1".to_owned()) };
+    let sentence = of(&second, Kind::Workers, &object).unwrap_err();
+    assert!(sentence.contains("skipping task p-0 was asked for"), "{sentence}");
+    object["status"]["plan"]["tasks"][0]["state"] = json!("Skipped");
+    assert_eq!(annotated(&of(&second, Kind::Workers, &object).unwrap()), Some("p-1"));
+}

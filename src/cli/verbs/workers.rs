@@ -84,7 +84,8 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     if is_over(&task) {
         return Ok(Change::already("skip", format!("task {id} ({type_}) is over")));
     }
-    if type_ != SKIPPABLE && !task["params"]["hook"].is_string() {
+    let may_be_skipped = |task: &Value| task["type"] == SKIPPABLE || task["params"]["hook"].is_string();
+    if !may_be_skipped(task) {
         return Err(format!(
             "task {id} ({type_}) cannot be skipped; only a gate ({SKIPPABLE}) and hooks can"
         ));
@@ -92,6 +93,7 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     if annotation(object, ANNOTATION_SKIP) == Some(id) {
         return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
     }
+    change::keep_skip(object, may_be_skipped)?;
     let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
     Ok(Change::done("skip", write, format!("asked to skip task {id} ({type_})")))
 }
