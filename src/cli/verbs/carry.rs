@@ -71,6 +71,9 @@ pub async fn carry(
     }
     for _ in 0..ATTEMPTS {
         let object = target.get(client, namespace).await.map_err(Refusal::Unread)?;
+        if let Some(sentence) = deletion(target.kind, &object) {
+            return Err(Refusal::Senseless(sentence));
+        }
         let stored = match needs {
             Needs::Revisions => {
                 revisions::stored(client, namespace, &object).await.map_err(Refusal::Unread)?
@@ -111,4 +114,26 @@ pub async fn carry(
         }
     }
     Err(Refusal::Failed("it changes faster than it can be patched; try again".to_owned()))
+}
+
+/// Why no verb has an effect on a fleet that is being deleted; `None` of any other object. The nodes of such a fleet go,
+/// or stay, as its `deletionPolicy` says, and no plan of it is carried out any more.
+fn deletion(kind: Kind, object: &Value) -> Option<String> {
+    let since = object["metadata"]["deletionTimestamp"].as_str().filter(|_| kind == Kind::Fleet)?;
+    Some(format!("it is being deleted since {since}; nothing begins any more, and this stops nothing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_asked_of_a_fleet_that_is_being_deleted() {
+        let mut object = json!({"metadata": {"name": "db"}});
+        assert_eq!(deletion(Kind::Fleet, &object), None);
+        object["metadata"]["deletionTimestamp"] = json!("2030-01-01T12:00:00Z");
+        let sentence = deletion(Kind::Fleet, &object).unwrap();
+        assert!(sentence.starts_with("it is being deleted since 2030-01-01T12:00:00Z; "), "{sentence}");
+        assert_eq!(deletion(Kind::Node, &object), None, "its fleet may still be asked");
+    }
 }
