@@ -176,6 +176,15 @@ fn the_operator_of_the_chart_is_restricted_spread_and_elected() {
 }
 
 #[test]
+fn an_operator_that_is_not_ready_holds_no_drain_up() {
+    for file in ["deploy/operator.yaml", "deploy/kustomize/base/windlass.yaml"] {
+        let all = objects(&std::fs::read_to_string(path(file)).unwrap());
+        let budget = &all[&("PodDisruptionBudget".into(), "windlass-system".into(), "windlass".into())];
+        assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{file}");
+    }
+}
+
+#[test]
 fn what_is_optional_is_there_when_it_is_asked_for() {
     if !is_there() {
         return;
