@@ -1,10 +1,9 @@
 //! Requested restarts, and retries.
 
-use chrono::{DateTime, Utc};
-
 use crate::api::RestartTime;
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
-use crate::cluster::observed::{Meta, ObservedNode};
+use crate::cluster::observed::ObservedNode;
+pub use crate::cluster::observed::{parse_time, restart_request, retried_plan};
 
 /// The latest restart that applies to a node. An abort takes back a restart that the status may record already: under
 /// its grant only the annotation counts. A request from before the node's creation was meant for an earlier node
@@ -35,37 +34,12 @@ pub fn later<'a>(left: Option<&'a RestartTime>, right: Option<&'a RestartTime>) 
     }
 }
 
-/// Parses an RFC 3339 time.
-#[must_use]
-pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
-}
-
 /// The message for a `windlass.dev/restartedAt` that cannot be parsed.
 #[must_use]
 pub fn unreadable_restart(text: &str) -> String {
     format!(
         "{ANNOTATION_RESTARTED_AT}: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
     )
-}
-
-/// The plan that a value of `windlass.dev/retry` names. What follows a slash only distinguishes one request from
-/// another.
-#[must_use]
-pub fn retried_plan(asked: &str) -> &str {
-    asked.split('/').next().unwrap_or_default()
-}
-
-/// A requested restart that has not been accepted yet. A request from before the fleet's creation was meant for an
-/// earlier fleet of that name and is ignored.
-pub(super) fn restart_request(meta: &Meta, obeyed: Option<&RestartTime>) -> Option<RestartTime> {
-    let asked = meta.annotation(ANNOTATION_RESTARTED_AT)?;
-    let asked_at = parse_time(asked)?;
-    if meta.created_at.is_some_and(|made| asked_at <= made) {
-        return None;
-    }
-    let obeyed_at = obeyed.and_then(|obeyed| parse_time(obeyed.as_str()));
-    RestartTime::recorded(asked).filter(|_| obeyed_at.is_none_or(|at| asked_at > at))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
+use super::asked::not_begun;
 use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds, tag};
@@ -57,6 +58,9 @@ impl Verdict {
             |c: &conditions::Condition| c.reason == Reason::InvalidSpec && c.status != Truth::Unknown;
         if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(refused) {
             return Self::Refused;
+        }
+        if not_begun(&seen.fleet).is_some() {
+            return Self::Progressing;
         }
         if conditions::is_true(&status.conditions, STALLED) {
             return Self::Stalled;
@@ -280,7 +284,7 @@ impl FleetReport {
         let verdict = Verdict::of(seen);
         let (waiting_for, waiting_since) = match verdict {
             Verdict::ScaledToZero => (NOTHING_RUNS.to_owned(), None),
-            _ => waiting_for(seen),
+            _ => waiting_for(seen, verdict),
         };
         let here = |sentence: &str| in_namespace(sentence, &meta.namespace);
         let hook = |hook: &HookStatus| HookStatus { message: here(&hook.message), ..hook.clone() };
@@ -435,11 +439,14 @@ pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
 }
 
 /// What a fleet waits for, and since when, if a node blocks it.
-fn waiting_for(seen: &Seen) -> (String, Option<DateTime<Utc>>) {
+fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>) {
     let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
     let condition = |type_: &str| conditions::find(&status.conditions, type_);
     if let Some(sentence) = not_seen(&seen.fleet) {
         return (sentence, None);
+    }
+    if let Some(sentence) = not_begun(&seen.fleet).filter(|_| verdict == Verdict::Progressing) {
+        return (sentence.to_owned(), None);
     }
     let Some(rollout) = &status.rollout else {
         let stalled = condition(STALLED).filter(|c| c.status == Truth::True);

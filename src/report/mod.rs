@@ -3,6 +3,7 @@
 //!
 //! The types are the output of `windlass status -o json` (docs/terminal.md): a field keeps its name and its meaning.
 
+mod asked;
 pub mod chain;
 pub mod chart;
 mod commands;

@@ -3,6 +3,7 @@
 mod key;
 mod meta;
 mod pod;
+mod requests;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::parts::Parts;
 pub use key::Key;
 pub use meta::{LAST_APPLIED, Meta, Owner};
 pub use pod::{ContainerState, ObservedPod, PodCondition};
+pub use requests::{parse_time, restart_request, retried_plan};
 
 use meta::text;
 use pod::{POD, images, read_pod};
