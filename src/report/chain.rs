@@ -245,11 +245,11 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     // Without the operator's observation, suggested actions would be based on old state.
     if unseen.is_some() {
         chain.remedies.clear();
-        chain.offer(
-            "see whether an operator runs",
-            format!("windlass version --operator-namespace {OPERATORS}"),
-        );
+        chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
         return chain.in_namespace(namespace);
+    }
+    if report.nodes.iter().any(|node| node.unseen) {
+        chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
     }
     let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
     if paused {
@@ -269,6 +269,13 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
         }
     }
     chain.in_namespace(namespace)
+}
+
+/// What the command of [`version_of_operator`] is for.
+const LOOK_FOR_OPERATOR: &str = "see whether an operator runs";
+
+fn version_of_operator() -> String {
+    format!("windlass version --operator-namespace {OPERATORS}")
 }
 
 /// The current task of a fleet's plan, with suggested actions.

@@ -281,9 +281,13 @@ impl FleetReport {
             status.plan.as_ref().and_then(PlanReport::of).map(|plan| plan.in_namespace(&meta.namespace));
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
         let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
-        let verdict = Verdict::of(seen);
-        let (waiting_for, waiting_since) = match verdict {
-            Verdict::ScaledToZero => (NOTHING_RUNS.to_owned(), None),
+        let stored = Verdict::of(seen);
+        // The status may be from before its pods went down.
+        let unseen = nodes.iter().find(|node| node.unseen).filter(|_| stored == Verdict::UpToDate);
+        let verdict = if unseen.is_some() { Verdict::Progressing } else { stored };
+        let (waiting_for, waiting_since) = match (verdict, unseen) {
+            (_, Some(node)) => (format!("{}: {}; {ASK_VERSION}", node.name, node.message), None),
+            (Verdict::ScaledToZero, _) => (NOTHING_RUNS.to_owned(), None),
             _ => waiting_for(seen, verdict),
         };
         let here = |sentence: &str| in_namespace(sentence, &meta.namespace);
@@ -349,6 +353,8 @@ impl FleetReport {
     }
 }
 
+/// What to do where the operator seems not to run.
+const ASK_VERSION: &str = "windlass version says whether one runs";
 /// The message of a fleet with 0 replicas whose target has not completed.
 const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scale-up";
 
@@ -435,7 +441,7 @@ pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
         0 => "has not looked at it yet".to_owned(),
         seen => format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation),
     };
-    Some(format!("waiting for the operator, which {known}; windlass version says whether one runs"))
+    Some(format!("waiting for the operator, which {known}; {ASK_VERSION}"))
 }
 
 /// What a fleet waits for, and since when, if a node blocks it.

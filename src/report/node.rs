@@ -63,6 +63,9 @@ pub struct NodeReport {
     /// The current task of its plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task: String,
+    /// True if its pod does not serve and its status has not said so for long: the operator does not look at it.
+    #[serde(skip)]
+    pub unseen: bool,
 }
 
 impl NodeReport {
@@ -111,6 +114,7 @@ impl NodeReport {
             message: unconverged.message.clone(),
             since: Some(unconverged.since),
             task: String::new(),
+            unseen: false,
         }
     }
 }
@@ -138,6 +142,17 @@ impl Goal {
     }
 }
 
+/// How long a pod may be not Ready until its node's status has to say so: the objects are read one after another, and
+/// the time is that of another machine.
+const SEEN_WITHIN: TimeDelta = TimeDelta::seconds(30);
+
+/// Since when a node's pod is not Ready, if the operator should have seen that by now. Of a pod that does not exist
+/// nobody knows since when; its StatefulSet makes another, also without the operator, which is not Ready at first.
+fn down_since(seen: &Seen, node: &ObservedNode, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let ready = seen.pod(&node.meta.name)?.ready.as_ref().filter(|ready| !ready.holds)?;
+    ready.since.filter(|since| now - *since > SEEN_WITHIN)
+}
+
 /// Reports on a node.
 pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTime<Utc>) -> NodeReport {
     let (meta, status) = (&node.meta, &node.status);
@@ -152,9 +167,13 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let serves = ready.is_some() && !meta.terminating && granted && !is_behind;
     let free_at = ready.map(|ready| ready.last_transition_time + goal.min_ready);
     let at_goal = spec.is_some_and(|spec| goal.is_met_by(node, spec));
+    let at_rest = serves && task.is_none_or(|task| TaskType::AwaitRemoval.is(task));
+    let down = down_since(seen, node, now).filter(|_| at_rest);
     let health = if status.phase == NodePhase::Failed || node.spec.is_err() {
         Health::Failed
-    } else if serves && task.is_none_or(|task| TaskType::AwaitRemoval.is(task)) {
+    } else if down.is_some() {
+        Health::Down
+    } else if at_rest {
         match free_at {
             Some(at) if at_goal && at > now => Health::Settling,
             _ if at_goal => Health::Serving,
@@ -165,6 +184,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     } else {
         Health::Down
     };
+    let unseen = down.is_some() && health == Health::Down;
     let problem = status.problem.as_ref().filter(|_| health.is_ill());
     let message = match (health, problem) {
         (Health::Settling, _) => {
@@ -174,6 +194,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         (Health::Moving, Some(problem)) if task.is_none_or(|task| task.message.is_empty()) => {
             problem.message.clone()
         }
+        (Health::Down, _) if unseen => POD_IS_DOWN.to_owned(),
         (Health::Failed | Health::Down, Some(problem)) => problem.message.clone(),
         (Health::Failed, None) => node.spec.as_ref().err().cloned().unwrap_or_default(),
         (Health::Moving, _) => moving(seen, node, task, now),
@@ -187,11 +208,14 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         target_image: spec.and_then(revision::main_image).unwrap_or_default().to_owned(),
         reason: problem.map(|problem| problem.reason.clone()).unwrap_or_default(),
         message: in_namespace(&message, &meta.namespace),
-        since: problem.map(|problem| problem.since),
+        since: problem.map(|problem| problem.since).or(down.filter(|_| unseen)),
         task: task.map(|task| task.type_.clone()).unwrap_or_default(),
+        unseen,
     }
 }
 
+/// The message of a node whose pod is not Ready although its status says that it is.
+const POD_IS_DOWN: &str = "its pod is not Ready; the operator has not seen that";
 /// The message of `replace-pod` while the old pod terminates.
 const POD_GOES: &str = "waiting for the old pod to terminate";
 /// The default grace period of pods, in seconds.

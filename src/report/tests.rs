@@ -492,3 +492,54 @@ fn among_those_on_their_way_one_that_does_not_serve_comes_first() {
     let names: Vec<&str> = reports.iter().map(|report| report.name.as_str()).collect();
     assert_eq!(names, ["b-out", "c-failed", "a-held"]);
 }
+
+#[test]
+fn a_node_whose_pod_is_down_does_not_serve_whatever_the_status_of_before_says() {
+    let well = json!({"spec": {"replicas": 1}, "status": {"replicas": 1, "rollout": null,
+        "conditions": conditions("True/Applied", "True", "False", "False")}});
+    let ready_node = node(0, "1.2", "1.2", Some("2026-01-01T03:00:00Z"));
+    let with_pod = |node: &Value, status: &str, since: Value| {
+        let pod = json!({"metadata": {"name": "db-0-0", "namespace": "prod"}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}]}});
+        let mut seen = seen(&merged(fleet(), well.clone()), std::slice::from_ref(node));
+        seen.pods.insert("db-0-0".into(), Arc::new(Observed::read(&pod)));
+        let report = FleetReport::of(&seen, now());
+        let offered = chain::of_fleet(&seen, &report, &[]).remedies;
+        (report, offered.iter().any(|remedy| remedy.command.starts_with("windlass version")))
+    };
+    let (report, offers) = with_pod(&ready_node, "False", json!("2026-01-01T04:10:00Z"));
+    assert_eq!((report.verdict, report.nodes[0].health, offers), (Verdict::Progressing, Health::Down, true));
+    assert_eq!(report.nodes[0].words(), "its pod is not Ready; the operator has not seen that");
+    assert_eq!(report.nodes[0].since, Some("2026-01-01T04:10:00Z".parse().unwrap()));
+    assert_eq!(
+        report.waiting_for,
+        "db-0: its pod is not Ready; the operator has not seen that; windlass version says whether one runs"
+    );
+    // The operator may be about to see it; and nobody knows since when a pod is gone.
+    for (status, since) in [
+        ("False", json!("2026-01-01T04:14:42Z")),
+        ("False", Value::Null),
+        ("True", json!("2026-01-01T04:10:00Z")),
+    ] {
+        let (report, offers) = with_pod(&ready_node, status, since);
+        assert_eq!(
+            (report.verdict, report.nodes[0].health, offers),
+            (Verdict::UpToDate, Health::Serving, false)
+        );
+    }
+    let gone =
+        FleetReport::of(&seen(&merged(fleet(), well.clone()), std::slice::from_ref(&ready_node)), now());
+    assert_eq!((gone.verdict, gone.nodes[0].health), (Verdict::UpToDate, Health::Serving));
+    // What the operator has seen is told in its words, and a task that it carries out, too.
+    let problem =
+        json!({"reason": "NotReady", "message": "readiness probe failed", "since": "2026-01-01T04:12:09Z"});
+    let known = merged(node(0, "1.2", "1.2", None), json!({"status": {"problem": problem}}));
+    let (report, offers) = with_pod(&known, "False", json!("2026-01-01T04:10:00Z"));
+    assert_eq!((report.nodes[0].words().as_str(), offers), ("NotReady: readiness probe failed", false));
+    let (moves, _) = with_pod(
+        &merged(ready_node, json!({"status": {"plan": nodes()[1]["status"]["plan"]}})),
+        "False",
+        json!("2026-01-01T04:10:00Z"),
+    );
+    assert_eq!(moves.nodes[0].health, Health::Moving);
+}
