@@ -125,13 +125,13 @@ fn a_pod_that_waits_for_its_claim_to_go_is_not_refused() {
     });
 }
 
-/// The operator hears nothing new of nodes.
-struct NoNodes;
+/// The operator hears nothing new but of claims.
+struct OnlyOfClaims;
 
-impl FaultPlan for NoNodes {
+impl FaultPlan for OnlyOfClaims {
     fn event(&mut self, watch: &RequestInfo, _: &EventInfo<'_>) -> WatchFate {
-        let is_of_nodes = watch.user_agent == "windlass" && watch.resource.starts_with("statefulnodes");
-        if is_of_nodes { WatchFate::Silent } else { WatchFate::Show }
+        let is_heard = watch.user_agent != "windlass" || watch.resource.starts_with("persistentvolumeclaims");
+        if is_heard { WatchFate::Show } else { WatchFate::Silent }
     }
 }
 
@@ -139,16 +139,20 @@ impl FaultPlan for NoNodes {
 fn a_claim_that_a_deleted_node_leaves_behind_stays_though_the_deletion_is_not_heard_of() {
     play(|w| async move {
         let (_, claim) = served(&w).await;
-        w.cluster.set_faults(Box::new(NoNodes));
+        w.cluster.set_faults(Box::new(OnlyOfClaims));
         let orphans =
             DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
         w.api(NODE).delete("db-1", &orphans).await.unwrap();
         w.rest(20).await;
-        assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
+        // The pod was left behind, too, so a claim that is deleted is still there.
+        let kept = w.get(CLAIM, OF_DB_1);
+        assert_eq!(uid(&kept), claim);
+        assert!(kept["metadata"]["deletionTimestamp"].is_null() && owners(&kept).is_empty(), "{kept:#}");
         w.cluster.set_faults(Box::new(NoFaults));
         w.rest(120).await;
-        // It was left behind as well, and belongs to nobody.
+        // They were left behind as well, and belong to nobody.
         w.delete(SET, "db-1").await;
+        w.delete(("v1", "Service"), "db-1").await;
         w.until("three are ready", |s| s["readyReplicas"] == 3).await;
         assert_eq!(uid(&w.get(CLAIM, OF_DB_1)), claim);
     });

@@ -234,7 +234,7 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
         ),
         (
             "one is being deleted",
-            shrunk().without(3).but(4, ChildFacts::terminating),
+            shrunk().but(4, ChildFacts::terminating).without(3),
             Some("waiting for db-4, which is being deleted, to be gone"),
         ),
         (
