@@ -384,11 +384,16 @@ async fn apply_to_set(
     } else if is_due {
         scope.memory.put_back.put(&set.meta.uid, monotonic());
     }
-    let fields = OwnField::that_differ(&written, node, replicas);
-    if !is_kept || fields.is_empty() {
-        own_fields::remember_kept(&scope.memory, &written, replicas, fields.is_empty());
+    let after = OwnField::that_differ(&written, node, replicas);
+    // A field may differ that was not written: now that no claims go, the StatefulSet may be scaled down.
+    let (left, unsent): (Vec<OwnField>, Vec<OwnField>) =
+        after.into_iter().partition(|field| field.is_among(&fields));
+    if left.is_empty() || !unsent.is_empty() {
+        scope.memory.kept_fields.take(&set.meta.uid);
+    } else if !is_kept {
+        own_fields::remember_kept(&scope.memory, &written, replicas);
     }
-    Ok(not_let_be(&written, node, &fields))
+    Ok(not_let_be(&written, node, &left))
 }
 
 /// What admission does not let be in a StatefulSet, in a sentence.

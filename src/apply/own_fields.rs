@@ -1,6 +1,7 @@
 //! The fields of a node's StatefulSet that Windlass alone decides: `replicas` and `updateStrategy`. Admission may change
 //! them in our own write. Then they are set again once in a while, and the node says which they are.
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use serde_json::json;
@@ -34,6 +35,11 @@ impl OwnField {
             fields.push(Self::UpdateStrategy { live: set.update_strategy.clone() });
         }
         fields
+    }
+
+    /// True if these are about the same field, among others.
+    pub(super) fn is_among(&self, others: &[Self]) -> bool {
+        others.iter().any(|other| discriminant(self) == discriminant(other))
     }
 
     /// The operation that sets the field.
@@ -71,18 +77,13 @@ pub(super) fn are_kept(memory: &Memory, set: &ObservedStatefulSet, replicas: i64
     })
 }
 
-/// Records the answer to a write of these fields: whether they are as they were written or as admission left them.
-pub(super) fn remember_kept(memory: &Memory, written: &ObservedStatefulSet, replicas: i64, is_obeyed: bool) {
-    let uid = &written.meta.uid;
-    if is_obeyed {
-        memory.kept_fields.take(uid);
-        return;
-    }
+/// Records the fields as admission left our write of them.
+pub(super) fn remember_kept(memory: &Memory, written: &ObservedStatefulSet, replicas: i64) {
     let kept = KeptFields {
         at: monotonic(),
         wanted_replicas: replicas,
         replicas: written.replicas,
         update_strategy: written.update_strategy.clone(),
     };
-    memory.kept_fields.put(uid, kept);
+    memory.kept_fields.put(&written.meta.uid, kept);
 }

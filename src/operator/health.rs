@@ -259,8 +259,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_never_ends_well_makes_the_replica_unready_and_one_that_takes_long_makes_it_never_ill()
-     {
+    async fn a_list_that_never_comes_to_its_end_makes_the_replica_unready_and_never_ill() {
         let (health, view) = acting();
         view.freshness.lost(Kind::Pod);
         for _ in 0..300 {

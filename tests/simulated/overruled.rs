@@ -51,7 +51,7 @@ fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_wh
             assert_eq!(futile(&w, resource), 0, "{resource}");
 
             // Somebody else's change of a label that no policy is about is put back.
-            let hand = json!({"metadata": {"labels": {"tier": "by hand"}}});
+            let hand = json!({"metadata": {"labels": {"tier": "by-hand"}}});
             w.merge(kind, "db-1", &hand).await;
             until_labelled(&w, kind, "platform", "db").await;
 
