@@ -26,6 +26,7 @@ use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHoo
 use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::GuardedClient;
+use crate::cluster::memory::Uids;
 use crate::cluster::watch::Namespaces;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
@@ -305,40 +306,9 @@ impl Operator {
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views.clone()) {
-            let memory = Arc::new(Memory::default());
-            let (fence, fence_of_hooks) = (fence.clone(), fence.clone());
-            let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
-            let cluster: Arc<dyn Cluster> = Arc::new(port);
-            let (events, send) = Events::new(
-                cluster.clone(),
-                view.clone(),
-                memory.clone(),
-                self.clock.clone(),
-                &self.instance,
-            );
-            tellers.spawn(send);
-            let (askers, lanes) = Askers::new(peers.sidecars.clone(), cluster.clone());
-            let may_ask = fence_of_hooks.clone();
-            let hooks = Arc::new(Fenced::new(peers.hooks.clone(), move || may_ask.is_open()));
-            let (hook_askers, hook_lanes) = HookAskers::new(hooks, cluster.clone(), self.clock.clone());
-            let context = Context {
-                view,
-                cluster,
-                memory,
-                registry: registry.clone(),
-                env: self.env.clone(),
-                options: Arc::new(self.options.clone()),
-                sidecars: peers.sidecars.clone(),
-                askers,
-                hook_rules: Arc::new(self.hook_rules.clone()),
-                hook_askers,
-                clock: self.clock.clone(),
-                events,
-                metrics: self.health.metrics.clone(),
-                traces: self.traces.clone(),
-            };
+            let (context, lanes) = self.context(view, &client, registry, peers, fence, &mut tellers);
             let shutdown = shutdown.clone();
-            running.push(self.run_scope(&scope, context, (lanes, hook_lanes), &mut helpers, shutdown));
+            running.push(self.run_scope(&scope, context, lanes, &mut helpers, shutdown));
         }
         for run in &self.extra_controllers {
             running.push(run(client.clone(), shutdown.clone().boxed()));
@@ -350,6 +320,45 @@ impl Operator {
             tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
         tellers.shutdown().await;
         views.iter().filter_map(|view| view.in_doubt_for()).max()
+    }
+
+    /// What the controllers of these caches need, and the requests that they want to be sent in the background.
+    fn context(
+        &self,
+        view: Arc<View>,
+        client: &Client,
+        registry: &Arc<Registry>,
+        peers: &Peers,
+        fence: &Fence,
+        tellers: &mut JoinSet<()>,
+    ) -> (Context, (Lanes, HookLanes)) {
+        let memory = Arc::new(Memory::default());
+        let (fence, may_ask) = (fence.clone(), fence.clone());
+        let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
+        let cluster: Arc<dyn Cluster> = Arc::new(port);
+        let (events, send) =
+            Events::new(cluster.clone(), view.clone(), memory.clone(), self.clock.clone(), &self.instance);
+        tellers.spawn(send);
+        let (askers, lanes) = Askers::new(peers.sidecars.clone(), cluster.clone());
+        let hooks = Arc::new(Fenced::new(peers.hooks.clone(), move || may_ask.is_open()));
+        let (hook_askers, hook_lanes) = HookAskers::new(hooks, cluster.clone(), self.clock.clone());
+        let context = Context {
+            view,
+            cluster,
+            memory,
+            registry: registry.clone(),
+            env: self.env.clone(),
+            options: Arc::new(self.options.clone()),
+            sidecars: peers.sidecars.clone(),
+            askers,
+            hook_rules: Arc::new(self.hook_rules.clone()),
+            hook_askers,
+            clock: self.clock.clone(),
+            events,
+            metrics: self.health.metrics.clone(),
+            traces: self.traces.clone(),
+        };
+        (context, (lanes, hook_lanes))
     }
 
     fn run_scope(
@@ -437,11 +446,17 @@ impl Reconciler {
     /// Reconciles an object within a tracing span. Returns the requeue delay; `None` if the object is gone.
     async fn reconcile_traced(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
-        let is_there = match self.kind {
-            Kind::NodeDeployment => view.fleets.get(&key).is_some(),
-            _ => view.nodes.get(&key).is_some(),
+        let uids = match self.kind {
+            Kind::NodeDeployment => {
+                view.fleets.get(&key).map(|fleet| Uids { own: fleet.meta.uid.clone(), stateful_set: None })
+            }
+            _ => view.nodes.get(&key).map(|node| {
+                let stateful_set = node.status.stateful_set.as_ref().map(|set| set.uid.clone());
+                Uids { own: node.meta.uid.clone(), stateful_set }
+            }),
         };
-        if !is_there {
+        let Some(uids) = uids else {
+            self.context.memory.part(self.kind, &key);
             let owner = if self.kind == Kind::NodeDeployment {
                 HookOwner::Fleet(key)
             } else {
@@ -450,7 +465,8 @@ impl Reconciler {
             };
             self.context.hook_askers.forget(&owner);
             return None;
-        }
+        };
+        self.context.memory.meet(self.kind, &key, uids);
         let (plan, task) = (field::Empty, field::Empty);
         let span = info_span!("reconciling", kind = self.kind.name(), object = %key, plan, task);
         Some(self.reconcile(&key).instrument(span).await)
@@ -491,3 +507,7 @@ impl Reconciler {
         error.retry_after().map_or(wait, |asked| asked.max(wait))
     }
 }
+
+#[cfg(test)]
+#[path = "operator/forgets_tests.rs"]
+mod forgets_tests;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::client::REQUEST_TIMEOUT;
 use super::observed::Meta;
-use super::remembered::Remembered;
+use super::remembered::{Remembered, Subject};
 use super::watch::PAGE;
 use super::{
     Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
@@ -30,6 +30,13 @@ const MAX_PAGES: usize = 1_000;
 /// If an object has to be created again within this time, its owner is read first. A watch rarely lags by more than
 /// this.
 const AGAIN: Duration = Duration::from_secs(30);
+
+/// The name of an object, whatever its UID.
+impl Subject for (Kind, Key) {
+    fn subject(&self) -> &str {
+        &self.1.name
+    }
+}
 
 /// The port to a real API server. Responses to writes are stored in the view at once.
 pub struct KubeCluster {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
-use super::remembered::Remembered;
+use super::remembered::{Remembered, Subject};
 use super::{Key, Kind};
 use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
@@ -254,11 +254,145 @@ impl Settled {
     }
 }
 
+/// The UIDs of an object that is reconciled, under which the memory has entries about it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Uids {
+    /// The UID of the fleet or the node.
+    pub own: String,
+    /// The UID of the node's StatefulSet, as far as the node's status has it.
+    pub stateful_set: Option<String>,
+}
+
+/// The content of a fleet's nodes, which is no object.
+impl Subject for (RolloutHash, Option<RestartTime>) {
+    fn subject(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
 impl Memory {
     /// The key of an object in [`Memory::failures`].
     #[must_use]
     pub fn failure_key(kind: Kind, key: &Key) -> String {
         format!("{} {key}", kind.name())
+    }
+
+    /// Records the UIDs of an object that is about to be reconciled. Forgets earlier objects of its name.
+    pub fn meet(&self, kind: Kind, key: &Key, uids: Uids) {
+        let id = Self::failure_key(kind, key);
+        let Some(known) = self.uids.get(&id) else { return self.uids.put(&id, Arc::new(uids)) };
+        // A status that lost the UID of the StatefulSet says nothing about it.
+        let stateful_set = uids.stateful_set.or_else(|| known.stateful_set.clone());
+        let uids = Uids { stateful_set, ..uids };
+        if *known == uids {
+            return;
+        }
+        if known.own != uids.own {
+            self.forget_uid(&known.own);
+        }
+        if let Some(set) = known.stateful_set.as_ref().filter(|set| Some(*set) != uids.stateful_set.as_ref())
+        {
+            self.forget_uid(set);
+        }
+        self.uids.put(&id, Arc::new(uids));
+    }
+
+    /// Forgets an object that is gone.
+    pub fn part(&self, kind: Kind, key: &Key) {
+        let id = Self::failure_key(kind, key);
+        self.failures.take(&id);
+        if let Some(known) = self.uids.take(&id) {
+            self.forget_uid(&known.own);
+            known.stateful_set.iter().for_each(|set| self.forget_uid(set));
+        }
+    }
+
+    /// The number of entries about objects, by the name of the map.
+    #[cfg(test)]
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("templates", self.templates.len()),
+            ("revisions", self.revisions.len()),
+            ("unknown_revisions", self.unknown_revisions.len()),
+            ("spec_hashes", self.spec_hashes.len()),
+            ("plans", self.plans.len()),
+            ("rendered", self.rendered.len()),
+            ("foreign", self.foreign.len()),
+            ("free", self.free.len()),
+            ("unseen_claims", self.unseen_claims.len()),
+            ("put_back", self.put_back.len()),
+            ("kept_fields", self.kept_fields.len()),
+            ("overruled", self.overruled.len()),
+            ("ready_ahead", self.ready_ahead.len()),
+            ("no_pod", self.no_pod.len()),
+            ("unsaved_since", self.unsaved_since.len()),
+            ("saved_at", self.saved_at.len()),
+            ("uids", self.uids.len()),
+            ("failures", self.failures.len()),
+            ("settled", self.settled.len()),
+            ("released", self.released.len()),
+            ("live_pods", self.live_pods.len()),
+            ("nameless", self.nameless.len()),
+            ("plans_told", self.plans_told.len()),
+        ]
+    }
+
+    /// Removes everything that is remembered about the object with this UID.
+    fn forget_uid(&self, uid: &str) {
+        let Self {
+            templates,
+            revisions,
+            spec_hashes,
+            plans,
+            rendered,
+            foreign,
+            free,
+            unseen_claims,
+            put_back,
+            kept_fields,
+            overruled,
+            ready_ahead,
+            no_pod,
+            unsaved_since,
+            saved_at,
+            settled,
+            released,
+            live_pods,
+            nameless,
+            plans_told,
+            // By name, and removed with the object's name.
+            uids: _,
+            failures: _,
+            // By UID of a pod, for a few seconds of a few pods' lives, and by name of an event.
+            unknown_revisions: _,
+            told: _,
+            // By content, which many objects share.
+            rollout_hashes: _,
+            template_hashes: _,
+            renderings: _,
+            verdicts: _,
+            turns: _,
+        } = self;
+        templates.forget(uid);
+        revisions.forget(uid);
+        spec_hashes.forget(uid);
+        plans.forget(uid);
+        rendered.forget(uid);
+        foreign.forget(uid);
+        free.forget(uid);
+        unseen_claims.forget(uid);
+        put_back.forget(uid);
+        kept_fields.forget(uid);
+        overruled.forget(uid);
+        ready_ahead.forget(uid);
+        no_pod.forget(uid);
+        unsaved_since.forget(uid);
+        saved_at.forget(uid);
+        settled.forget(uid);
+        released.forget(uid);
+        live_pods.forget(uid);
+        nameless.forget(uid);
+        plans_told.forget(uid);
     }
 
     /// True if an object's status was written within this time.
@@ -359,6 +493,8 @@ pub struct Memory {
     pub unsaved_since: Remembered<str, Unsaved>,
     /// By object UID: when its status was last written.
     pub saved_at: Remembered<str, Instant>,
+    /// By object key ([`Memory::failure_key`]): the UIDs of the object, while it is reconciled.
+    uids: Remembered<str, Arc<Uids>>,
     /// By object key ([`Memory::failure_key`]): the number of failed reconciles in a row.
     pub failures: Remembered<str, u32>,
     /// By fleet UID: the nodes that already have everything that applies at once, while the same set serves.
@@ -415,6 +551,38 @@ mod tests {
             (6, MAX_CONTENTS),
             "it is forgotten"
         );
+    }
+
+    #[test]
+    fn an_object_that_is_gone_and_one_that_another_of_its_name_replaced_are_forgotten() {
+        let memory = Memory::default();
+        let key = Key::new("shop", "db-0");
+        let met = |own: &str, set: Option<&str>| {
+            let uids = Uids { own: own.to_owned(), stateful_set: set.map(str::to_owned) };
+            memory.meet(Kind::StatefulNode, &key, uids);
+        };
+        let learn = |own: &str, set: &str| {
+            memory.plans.put(own, (String::new(), ReadPlan::default()));
+            memory.free.put(&(own.to_owned(), Kind::Service), monotonic());
+            memory.learn_revision(set, "db-0-1");
+        };
+        let sizes = || (memory.plans.len(), memory.free.len(), memory.revisions.len());
+        met("a", None);
+        learn("a", "set of a");
+        met("a", Some("set of a"));
+        met("a", None);
+        assert_eq!(sizes(), (1, 1, 1), "a status that lost its StatefulSet says nothing of it");
+        met("a", Some("another set of a"));
+        assert_eq!(sizes(), (1, 1, 0), "the StatefulSet was made again");
+        learn("a", "another set of a");
+        met("b", Some("set of b"));
+        assert_eq!(sizes(), (0, 0, 0), "the node was made again");
+        learn("b", "set of b");
+        memory.failures.put(&Memory::failure_key(Kind::StatefulNode, &key), 1);
+        memory.part(Kind::NodeDeployment, &key);
+        assert_eq!(sizes(), (1, 1, 1), "a fleet of this name");
+        memory.part(Kind::StatefulNode, &key);
+        assert_eq!((sizes(), memory.failures.len(), memory.uids.len()), ((0, 0, 0), 0, 0));
     }
 
     #[test]

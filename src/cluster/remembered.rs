@@ -1,6 +1,6 @@
 //! A bounded map that does not store its keys.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,32 @@ const MAX_ENTRIES: usize = 200_000;
 /// random, and not the key itself: most keys are UIDs of nodes, and there may be dozens of entries for each node.
 pub struct Remembered<K: ?Sized, V> {
     hashers: [RandomState; 2],
-    map: Mutex<HashMap<Digest, V>>,
+    map: Mutex<BTreeMap<Digest, V>>,
     key: PhantomData<fn(&K)>,
 }
 
-/// The two hashes of a key.
+/// The hash of a key's subject, and that of the whole key. The entries of a subject are next to each other.
 type Digest = (u64, u64);
+
+/// A key, whose entries can be removed together with all others of the same subject.
+pub trait Subject: Hash {
+    /// What the entry is about: the UID of an object, if the key has one.
+    fn subject(&self) -> &str;
+}
+
+/// A UID, or a UID and a part of the object with a slash between them. UIDs have no slash.
+impl Subject for str {
+    fn subject(&self) -> &str {
+        self.split_once('/').map_or(self, |(uid, _)| uid)
+    }
+}
+
+/// A UID and a part of the object.
+impl<T: Hash> Subject for (String, T) {
+    fn subject(&self) -> &str {
+        self.0.subject()
+    }
+}
 
 impl<K: ?Sized, V> Default for Remembered<K, V> {
     fn default() -> Self {
@@ -26,7 +46,7 @@ impl<K: ?Sized, V> Default for Remembered<K, V> {
     }
 }
 
-impl<K: Hash + ?Sized, V: Clone> Remembered<K, V> {
+impl<K: Subject + ?Sized, V: Clone> Remembered<K, V> {
     /// The value of a key.
     pub fn get(&self, key: &K) -> Option<V> {
         self.lock().get(&self.digest(key)).cloned()
@@ -47,12 +67,29 @@ impl<K: Hash + ?Sized, V: Clone> Remembered<K, V> {
         self.lock().remove(&self.digest(key))
     }
 
-    fn digest(&self, key: &K) -> Digest {
-        let [first, second] = &self.hashers;
-        (first.hash_one(key), second.hash_one(key))
+    /// Removes all entries about this subject.
+    pub fn forget(&self, subject: &str) {
+        let about = self.hashers[0].hash_one(subject);
+        let mut map = self.lock();
+        let range = map.range((about, u64::MIN)..=(about, u64::MAX));
+        let digests: Vec<Digest> = range.map(|(digest, _)| *digest).collect();
+        for digest in digests {
+            map.remove(&digest);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, V>> {
+    /// The number of entries.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn digest(&self, key: &K) -> Digest {
+        let [first, second] = &self.hashers;
+        (first.hash_one(key.subject()), second.hash_one(key))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, V>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,12 +109,29 @@ mod tests {
     }
 
     #[test]
-    fn a_full_map_is_emptied_before_one_more_is_taken_in() {
-        let known: Remembered<u64, u64> = Remembered::default();
-        let most = u64::try_from(MAX_ENTRIES).unwrap_or(u64::MAX);
-        for key in 0..=most {
-            known.put(&key, key);
+    fn what_is_about_an_object_is_forgotten_whatever_part_of_it_and_nothing_else_is() {
+        let known: Remembered<(String, u32), u32> = Remembered::default();
+        let key = |uid: &str, part| (uid.to_owned(), part);
+        for (value, key) in [key("a", 1), key("a", 2), key("a/revision", 1), key("b", 1)].iter().enumerate() {
+            known.put(key, value as u32);
         }
-        assert_eq!((known.get(&0), known.get(&most)), (None, Some(most)));
+        known.forget("a");
+        assert_eq!((known.get(&key("a", 1)), known.get(&key("b", 1)), known.len()), (None, Some(3), 1));
+        let known: Remembered<str, u32> = Remembered::default();
+        for key in ["a", "a/revision", "ab"] {
+            known.put(key, 0);
+        }
+        known.forget("a");
+        assert_eq!((known.get("ab"), known.len()), (Some(0), 1));
+    }
+
+    #[test]
+    fn a_full_map_is_emptied_before_one_more_is_taken_in() {
+        let known: Remembered<(String, usize), usize> = Remembered::default();
+        let key = |part| ("uid".to_owned(), part);
+        for part in 0..=MAX_ENTRIES {
+            known.put(&key(part), part);
+        }
+        assert_eq!((known.get(&key(0)), known.get(&key(MAX_ENTRIES))), (None, Some(MAX_ENTRIES)));
     }
 }

@@ -151,7 +151,8 @@ impl FleetScope {
         revision: &ObservedRevision,
         build_id: Option<&BuildId>,
     ) -> Option<RolloutHash> {
-        let key = (revision.meta.uid.clone(), build_id.cloned());
+        // Under the fleet's UID: it is forgotten with the fleet.
+        let key = (format!("{}/{}", self.fleet.meta.uid, revision.meta.uid), build_id.cloned());
         if let Some((_, hash)) = self.memory.spec_hashes.get(&key) {
             return Some(hash);
         }
