@@ -80,7 +80,7 @@ impl<K: Subject + ?Sized, V: Clone> Remembered<K, V> {
 
     /// The number of entries.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.lock().len()
     }
 
