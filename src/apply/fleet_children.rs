@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
@@ -183,17 +183,25 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     }
     let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
         let own = own_labels(fleet, &target.name);
-        match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(answer) => {
-                let (answer, wanted) = (Meta::read(&answer), &fleet.spec.template.metadata);
-                remember_overruled(&fleet.memory, &answer, wanted, &own);
-                Ok(())
-            }
-            Err(ClusterError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
+        if let Some(answer) = patch_child(fleet, target, ops).await? {
+            remember_overruled(&fleet.memory, &Meta::read(&answer), &fleet.spec.template.metadata, &own);
         }
+        Ok(())
     };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
+}
+
+/// Patches a child. `None` if it is gone.
+async fn patch_child(
+    fleet: &FleetScope,
+    target: Target,
+    ops: Vec<PatchOp>,
+) -> Result<Option<Value>, ClusterError> {
+    match fleet.cluster.patch(target, Part::Main, ops).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ClusterError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Windlass's own labels of a node. The owner annotation is changed together with the owner reference.
@@ -216,12 +224,7 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
         changes.push((Target::of(Kind::Service, &service.meta), ownership_ops(fleet, &service.meta)));
     }
     changes.retain(|(_, ops)| !ops.is_empty());
-    let change = |(target, ops)| async move {
-        match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    };
+    let change = |(target, ops)| async move { patch_child(fleet, target, ops).await.map(drop) };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 

@@ -255,12 +255,7 @@ impl FleetScope {
         if !matches!(by_set, Some(StrategyType::BlueGreen | StrategyType::HardFork)) {
             return None;
         }
-        let wanted = |node: &Arc<ObservedNode>| {
-            let place = place_of(&self.fleet.meta.name, &node.meta.name);
-            place.is_some_and(|(_, ordinal)| ordinal < self.spec.replicas)
-        };
-        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        nodes.retain(wanted);
+        let mut nodes = self.nodes_below(self.spec.replicas, set);
         let all = nodes.len();
         nodes.retain(|node| self.has_served(node));
         let long_enough = nodes.iter().all(|node| self.was_available(node));
@@ -296,18 +291,24 @@ impl FleetScope {
         if !is_lost || held == 0 {
             return None;
         }
-        let is_held = |node: &Arc<ObservedNode>| {
-            let place = place_of(&self.fleet.meta.name, &node.meta.name);
-            place.is_some_and(|(_, ordinal)| ordinal < held)
-        };
-        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
-        nodes.retain(is_held);
+        let nodes = self.nodes_below(held, set);
         let build_id = self.made_under(status, set, &nodes);
         let served = nodes.iter().all(|node| self.has_served(node));
         let mut hashes = nodes.iter().map(|node| self.spec_hash(node, build_id.as_ref()));
         let hash = hashes.next()??;
         let agree = hashes.all(|other| other.as_ref() == Some(&hash));
         (served && agree && hash != self.requested()).then_some((hash, build_id))
+    }
+
+    /// The nodes of a set whose ordinals are lower than this one.
+    fn nodes_below(&self, ordinal: i32, set: &SetName) -> Vec<Arc<ObservedNode>> {
+        let is_below = |node: &Arc<ObservedNode>| {
+            let place = place_of(&self.fleet.meta.name, &node.meta.name);
+            place.is_some_and(|(_, of_node)| of_node < ordinal)
+        };
+        let mut nodes = self.nodes_by_set().remove(set).unwrap_or_default();
+        nodes.retain(is_below);
+        nodes
     }
 
     /// True if a node has been available, which completes a first creation: Ready for `minReadySeconds`. Only a node

@@ -9,6 +9,7 @@ use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP,
 };
 use crate::cli::target::Kind;
+use crate::cluster::observed::parse_time;
 use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
 
@@ -143,9 +144,9 @@ fn is_of_fleet(kind: Kind, object: &Value) -> bool {
 /// Restarts an object. A request from before the object was made is ignored by the operator, as meant for an earlier
 /// object of that name, unless the object is a fleet's node (`effective_restart`).
 pub(super) fn restart(object: &Value, is_of_fleet: bool, now: DateTime<Utc>) -> Change {
-    let made = object["metadata"]["creationTimestamp"].as_str().and_then(time).filter(|_| !is_of_fleet);
-    let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(time);
-    let obeyed = object["status"]["restartedAt"].as_str().and_then(time);
+    let made = object["metadata"]["creationTimestamp"].as_str().and_then(parse_time).filter(|_| !is_of_fleet);
+    let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(parse_time);
+    let obeyed = object["status"]["restartedAt"].as_str().and_then(parse_time);
     let is_open = |asked: &DateTime<Utc>| [obeyed, made].into_iter().flatten().all(|before| *asked > before);
     if let Some(asked) = asked.filter(is_open) {
         let at = asked.to_rfc3339_opts(SecondsFormat::Secs, true);
@@ -390,8 +391,4 @@ fn promotes_nothing(object: &Value) -> Option<&'static str> {
 
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
-}
-
-fn time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|time| time.with_timezone(&Utc))
 }

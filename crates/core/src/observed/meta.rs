@@ -145,8 +145,14 @@ pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// Parses an RFC 3339 time.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
+    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
+}
+
 pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(value.as_str()?).ok().map(|t| t.with_timezone(&Utc))
+    value.as_str().and_then(parse_time)
 }
 
 fn texts(value: &Value) -> Shared<PackedTexts> {

@@ -20,9 +20,9 @@ use crate::api::{
 use crate::parts::Parts;
 
 pub use key::Key;
-pub use meta::{LAST_APPLIED, Meta, Owner};
+pub use meta::{LAST_APPLIED, Meta, Owner, parse_time};
 pub use pod::{ContainerState, ObservedPod, PodCondition};
-pub use requests::{parse_time, restart_request, retried_plan};
+pub use requests::{restart_request, retried_plan};
 
 use meta::text;
 use pod::{POD, images, read_pod};

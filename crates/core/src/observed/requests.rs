@@ -1,16 +1,8 @@
 //! Requests of people in annotations: which of them are new, and what they name. Pure.
 
-use chrono::{DateTime, Utc};
-
-use super::Meta;
+use super::meta::{Meta, parse_time};
 use crate::api::RestartTime;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
-
-/// Parses an RFC 3339 time.
-#[must_use]
-pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
-    DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
-}
 
 /// The plan that a value of `windlass.dev/retry` names. What follows a slash only distinguishes one request from
 /// another.

@@ -253,12 +253,19 @@ impl FleetFacts {
     /// True if every desired node exists, runs what it should run, and serves, and no surplus node is left.
     #[must_use]
     pub fn is_converged(&self, rollout_target: &RolloutTarget) -> bool {
+        self.is_converged_from(0, rollout_target)
+    }
+
+    /// As [`is_converged`](Self::is_converged), but nodes of lower ordinals may be missing or down: of these only what
+    /// they run counts.
+    #[must_use]
+    pub fn is_converged_from(&self, ordinal: i32, rollout_target: &RolloutTarget) -> bool {
         self.replicas > 0
-            && self.missing().is_empty()
-            && self.conflicts.is_empty()
-            && self
-                .children
-                .iter()
-                .all(|c| !c.surplus && self.is_updated(c, rollout_target) && !c.is_disrupted())
+            && self.missing().iter().all(|missing| *missing < ordinal)
+            && self.conflicts.iter().all(|conflict| conflict.ordinal < ordinal)
+            && self.children.iter().all(|c| {
+                let serves = c.ordinal < ordinal || !c.is_disrupted();
+                !c.surplus && self.is_updated(c, rollout_target) && serves
+            })
     }
 }

@@ -62,15 +62,8 @@ pub fn is_more(ready: Option<i32>, best: Option<i32>) -> bool {
 /// the partition that is missing or down is nothing that the rollout waits for.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
-    let held = facts.held_below();
     facts.revision_differs_below_partition(rollout_target)
-        && facts.replicas > 0
-        && facts.missing().iter().all(|ordinal| *ordinal < held)
-        && facts.conflicts.iter().all(|conflict| conflict.ordinal < held)
-        && facts.children.iter().all(|child| {
-            let is_held = child.ordinal < held;
-            !child.surplus && facts.is_updated(child, rollout_target) && (is_held || !child.is_disrupted())
-        })
+        && facts.is_converged_from(facts.held_below(), rollout_target)
 }
 
 /// The nodes that are listed, each with a rank: the lowest is the worst.
