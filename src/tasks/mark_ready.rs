@@ -82,10 +82,7 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     let marked = request_mark_ready(scope, &node, &cx.record.id)?;
     let again = marked.again;
     match (marked.said, pod.ready) {
-        (SidecarReadiness::Ready, true) => {
-            scope.askers.settle(&scope.key, &Wish::MarkReady { task_id: cx.record.id.clone() });
-            Ok(Outcome::Done)
-        }
+        (SidecarReadiness::Ready, true) => Ok(Outcome::Done),
         (SidecarReadiness::Unreachable(sentence), _) => {
             Ok(Outcome::recheck(format!("waiting for the sidecar to answer: {sentence}"), again))
         }

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 49] = [
+const KEPT: [(&str, &str); 50] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -191,6 +191,10 @@ const KEPT: [(&str, &str); 49] = [
     (
         "blue-green/image/7 F9-slew 78 seed=1",
         "a clock that was set back during the delay of a retiring set took back the requests to leave of nodes whose plans had begun",
+    ),
+    (
+        "hard-fork/template/7 F5-minute 126 seed=1",
+        "while the end of a node's plan conflicted its sidecar was asked, and the end written, ten times a second",
     ),
 ];
 

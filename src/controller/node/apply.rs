@@ -9,6 +9,7 @@ use super::plans::of_outcome;
 use crate::api::{ClaimRetention, Ending, TaskType};
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
+use crate::asking::Wish;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Advance, Plan, TaskState};
 use crate::planner::node::decide::recipes;
@@ -112,6 +113,8 @@ impl Node<'_> {
         skipped: bool,
     ) -> Result<StatusChange, ReconcileError> {
         let Some(mut plan) = plan.filter(Plan::is_active) else {
+            // Not before the end is stored: while that write conflicts, each attempt would ask the sidecar anew.
+            self.scope.askers.settle(&self.scope.key, &Wish::MarkReady { task_id: String::new() });
             return Ok(StatusChange::of(self.stored_plan().ok().flatten()));
         };
         let env = self.cx.env.layer().with(self.scope.clone());

@@ -931,6 +931,46 @@ async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
     assert_eq!(asked.lock().unwrap().first(), Some(&format!("{id}-mark")), "{:#}", stage.node());
 }
 
+#[tokio::test(start_paused = true)]
+async fn while_the_end_of_a_plan_conflicts_its_sidecar_is_not_asked_anew_at_each_attempt() {
+    let mut spec = template("v1");
+    spec["sidecar"] = json!({"image": "w:1"});
+    let mut sidecars = MockSidecarClient::new();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counts = asked.clone();
+    sidecars.expect_status().returning(move |_| {
+        counts.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(crate::sidecar::Status { ready: true, ..crate::sidecar::Status::default() })
+    });
+    let stage = Stage::with(sidecars);
+    stage.put(Kind::StatefulNode, "db-0", json!({"spec": spec}));
+    for _ in 0..20 {
+        stage.look_at_node().await.unwrap();
+        stage.play();
+        stage.sidecar_is(true);
+        stage.pass(2).await;
+    }
+    let tasks = stage.node()["status"]["plan"]["tasks"].clone();
+    assert_eq!(
+        (&tasks[4]["type"], &tasks[4]["state"]),
+        (&json!("mark-ready"), &json!("Running")),
+        "{tasks:#}"
+    );
+    let conflict = ClusterError::Conflict { object: "db-0".to_owned(), message: "it changed".to_owned() };
+    stage.fail("patch StatefulNode db-0 /status", conflict);
+    stage.cx.askers.answer_all().await;
+    for _ in 0..10 {
+        assert!(stage.look_at_node().await.unwrap_err().is_conflict());
+        stage.cx.askers.answer_all().await;
+    }
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
+    stage.mend();
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+    stage.look_at_node().await.unwrap();
+    assert_eq!(stage.cx.askers.known(), 0, "nothing more is wished of it");
+}
+
 impl Stage {
     /// The pod's sidecar runs, and is ready or not.
     fn sidecar_is(&self, ready: bool) {
