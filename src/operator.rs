@@ -56,6 +56,8 @@ pub const DEFAULT_CONCURRENCY: u16 = 32;
 /// many times.
 const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const CONFLICT_DOUBLINGS: u32 = 6;
+/// The longest time that a server's Retry-After is obeyed.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
 /// How long queued events are still sent when the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -500,14 +502,51 @@ impl Reconciler {
         let count = failures.get(&id).unwrap_or_default().saturating_add(1);
         failures.put(&id, count);
         if error.is_conflict() {
-            return AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS));
+            return after_failure(error, AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS)));
         }
         warn!(kind = self.kind.name(), object = %key, %error, count, "a reconcile failed and is tried again");
-        let wait = backoff(&id, count);
-        error.retry_after().map_or(wait, |asked| asked.max(wait))
+        after_failure(error, backoff(&id, count))
     }
+}
+
+/// The requeue delay after an error: the backoff, or what the server asked for. A plan that went on in spite of it keeps
+/// its own time, if that is sooner: its hooks are asked at their intervals, and its deadlines are kept.
+fn after_failure(error: &ReconcileError, backoff: Duration) -> Duration {
+    let wait = error.retry_after().map_or(backoff, |asked| asked.min(MAX_RETRY_AFTER).max(backoff));
+    error.next().map_or(wait, |next| next.min(wait))
 }
 
 #[cfg(test)]
 #[path = "operator/forgets_tests.rs"]
 mod forgets_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::ClusterError;
+
+    #[test]
+    fn after_a_failure_the_plan_keeps_its_time_and_the_server_is_obeyed_for_ten_minutes_at_most() {
+        let seconds = Duration::from_secs;
+        let busy = |retry_after: Option<u64>| {
+            let retry_after = retry_after.map(seconds);
+            ReconcileError::Children(ClusterError::Transient {
+                object: "it".to_owned(),
+                message: "busy".to_owned(),
+                retry_after,
+            })
+        };
+        for (error, expected) in [
+            (busy(None), 40),
+            (busy(Some(10)), 40),
+            (busy(Some(50)), 50),
+            (busy(Some(86_400)), 600),
+            (busy(None).beside(None), 40),
+            (busy(None).beside(Some(seconds(5))), 5),
+            (busy(Some(50)).beside(Some(seconds(5))), 5),
+            (busy(None).beside(Some(seconds(100))), 40),
+        ] {
+            assert_eq!(after_failure(&error, seconds(40)), seconds(expected), "{error:?}");
+        }
+    }
+}

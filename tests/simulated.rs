@@ -45,3 +45,5 @@ mod sets;
 mod sidecars;
 #[path = "simulated/stage.rs"]
 mod stage;
+#[path = "simulated/stale_patches.rs"]
+mod stale_patches;

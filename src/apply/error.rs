@@ -29,13 +29,39 @@ pub enum ReconcileError {
     /// Making a plan, or running a step outside of one.
     #[error("while planning: {0}")]
     Plan(String),
+    /// One of the others, in what does not hold up the plan. The plan went on.
+    #[error("{error}")]
+    Beside {
+        /// What failed.
+        error: Box<Self>,
+        /// When the plan wants to be reconciled next, if no event comes first.
+        next: Option<Duration>,
+    },
 }
 
 impl ReconcileError {
+    /// This error, of a reconcile whose plan went on and wants to be reconciled again then.
+    #[must_use]
+    pub fn beside(self, next: Option<Duration>) -> Self {
+        Self::Beside { error: Box::new(self), next }
+    }
+
     /// The failed step, as a metric label.
     #[must_use]
     pub fn step(&self) -> &'static str {
-        self.into()
+        match self {
+            Self::Beside { error, .. } => error.step(),
+            _ => self.into(),
+        }
+    }
+
+    /// When the plan wants to be reconciled next, although something else failed.
+    #[must_use]
+    pub fn next(&self) -> Option<Duration> {
+        match self {
+            Self::Beside { next, .. } => *next,
+            _ => None,
+        }
     }
 
     fn cluster(&self) -> Option<&ClusterError> {
@@ -43,6 +69,7 @@ impl ReconcileError {
             Self::Observe(e) | Self::Check(e) | Self::Revision(e) | Self::Children(e) | Self::Persist(e) => {
                 Some(e)
             }
+            Self::Beside { error, .. } => error.cluster(),
             Self::Plan(_) => None,
         }
     }
@@ -57,6 +84,12 @@ impl ReconcileError {
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         self.cluster().and_then(ClusterError::refusal)
+    }
+
+    /// A sentence, if the server refuses the content of a request permanently.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        self.cluster().filter(|error| error.refusal().is_some()).map(ToString::to_string)
     }
 
     /// A sentence, if the server refuses to delete an object.
@@ -116,6 +149,9 @@ mod tests {
                 (refused.refusal(), refused.denial(), refused.retry_after()),
                 (Some("no"), None, None)
             );
+            let sentence = "the API server refuses StatefulSet shop/db-0: no";
+            assert_eq!(refused.refused().as_deref(), Some(sentence));
+            assert_eq!(refused.beside(None).refused().as_deref(), Some(sentence), "beside a plan");
             let forbidden = wrap(ClusterError::Forbidden { object: object(), message: message() });
             let denial = forbidden.denial().unwrap_or_default();
             assert!(
@@ -123,6 +159,7 @@ mod tests {
                 "{denial}"
             );
             assert_eq!((forbidden.is_conflict(), forbidden.refusal()), (false, None));
+            assert_eq!((forbidden.refused(), conflict.refused()), (None, None));
             let retry_after = Some(Duration::from_secs(7));
             let busy = wrap(ClusterError::Transient { object: object(), message: message(), retry_after });
             assert_eq!((busy.retry_after(), busy.refusal(), busy.denial()), (retry_after, None, None));

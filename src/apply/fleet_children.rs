@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
-use super::overruled::{metadata_change_left, remember_overruled};
+use super::overruled::{is_overruled, metadata_change_left, remember_overruled};
 use super::patches::metadata_ops;
-use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, place_of};
+use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
 use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
 };
 use crate::cluster::memory::Settled;
-use crate::cluster::observed::{Meta, ObservedNode};
+use crate::cluster::observed::{Meta, ObservedNode, ObservedStatefulSet};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{FleetFacts, RolloutTarget, leave, pins};
-use crate::render;
+use crate::render::MetadataChange;
 
 /// How long the removal of a set may take before the status says what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);
@@ -94,24 +94,30 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
     Ok(removed)
 }
 
-/// Checks cached StatefulSets of sets that are being removed that no watch shows: a person removed the label of such a
-/// StatefulSet, and it was read by name. Returns true if any of them outlives its node and has to be checked again.
+/// Reads the cached objects that no watch shows, because a person or a policy gave their label another value or removed
+/// it: the fleet's Service, and StatefulSets of sets that are being removed that outlive their nodes. Those that are gone
+/// are removed from the cache. Returns true if any is left and has to be read again.
 pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
-    if facts.sets.is_empty() && !facts.active_set_goes() {
-        return Ok(false);
-    }
     let meta = &fleet.fleet.meta;
-    let mut unlabelled = fleet.view.stateful_sets.group(&meta.namespace, &meta.name);
-    unlabelled.retain(|set| {
-        set.meta.label(LABEL_MANAGED_BY).is_none() && fleet.view.nodes.get(&set.meta.key()).is_none()
-    });
+    let service = fleet.view.services.get(&meta.key());
+    let service = service.filter(|service| fleet.owns(&service.meta) && !service.meta.is_managed());
+    let mut unlabelled: Vec<(Kind, Meta)> =
+        service.iter().map(|service| (Kind::Service, service.meta.clone())).collect();
+    if !facts.sets.is_empty() || facts.active_set_goes() {
+        let outlives = |set: &&Arc<ObservedStatefulSet>| {
+            !set.meta.is_managed() && fleet.view.nodes.get(&set.meta.key()).is_none()
+        };
+        let sets = fleet.view.stateful_sets.group(&meta.namespace, &meta.name);
+        unlabelled.extend(sets.iter().filter(outlives).map(|set| (Kind::StatefulSet, set.meta.clone())));
+    }
     let mut left = false;
-    for set in unlabelled {
-        let found = fleet.cluster.get(Kind::StatefulSet, &meta.namespace, &set.meta.name).await;
-        if found.map_err(ReconcileError::Children)?.is_some() {
+    for (kind, known) in unlabelled {
+        let found = fleet.cluster.get(kind, &meta.namespace, &known.name).await;
+        if let Some(found) = found.map_err(ReconcileError::Children)? {
             left = true;
+            fleet.view.observe(kind, &found);
         } else {
-            fleet.view.vanished(Kind::StatefulSet, &set.meta);
+            fleet.view.vanished(kind, &known);
         }
     }
     Ok(left)
@@ -148,7 +154,7 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
         (true, Some(_)) | (false, None) => {}
     }
     let marked = child.annotation(ANNOTATION_OWNER_UID);
-    let mut change = render::MetadataChange::default();
+    let mut change = MetadataChange::default();
     if fleet.owns_by_reference() && marked.is_some() {
         change.annotations.insert(ANNOTATION_OWNER_UID.to_owned(), None);
     } else if !fleet.owns_by_reference() && marked != Some(uid) {
@@ -170,21 +176,27 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
     let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
         nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
-    let changes: Vec<(Target, Vec<PatchOp>)> = others
+    let changes: Vec<(Target, MetadataChange, Vec<PatchOp>)> = others
         .iter()
-        .map(|node| (Target::of(Kind::StatefulNode, &node.meta), at_once_ops(fleet, node, &serving)))
-        .filter(|(_, ops)| !ops.is_empty())
+        .map(|node| {
+            let (metadata, ops) = at_once_ops(fleet, node, &serving);
+            (Target::of(Kind::StatefulNode, &node.meta), metadata, ops)
+        })
+        .filter(|(_, _, ops)| !ops.is_empty())
         .collect();
     if changes.is_empty() {
-        let nodes = kept.into_iter().chain(others).collect();
+        // One whose labels admission overrules is checked again, since they are written again once in a while.
+        let is_done = |node: &Arc<ObservedNode>| !is_overruled(&fleet.memory, &node.meta.uid, &node.meta);
+        let nodes = kept.into_iter().chain(others.into_iter().filter(is_done)).collect();
         let settled = Settled::new(fleet.fleet.clone(), serving.into(), nodes);
         fleet.memory.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
-    let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
-        let own = own_labels(fleet, &target.name);
+    let change = |(target, sent, ops): (Target, MetadataChange, Vec<PatchOp>)| async move {
+        let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &target.name));
         if let Some(answer) = patch_child(fleet, target, ops).await? {
-            remember_overruled(&fleet.memory, &Meta::read(&answer), &fleet.spec.template.metadata, &own);
+            let answer = Meta::read(&answer);
+            remember_overruled(&fleet.memory, &answer.uid, &answer, wanted, &own, &sent);
         }
         Ok(())
     };
@@ -240,12 +252,13 @@ fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     ops
 }
 
-fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
+/// The operations that apply to a node what needs no rollout, and the change of its metadata that is among them.
+fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> (MetadataChange, Vec<PatchOp>) {
     let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
-    let left = metadata_change_left(&fleet.memory, &node.meta, wanted, &own);
+    let left = metadata_change_left(&fleet.memory, &node.meta.uid, &node.meta, wanted, &own);
     let mut ops = metadata_ops(&node.meta, &left);
     ops.extend(ownership_ops(fleet, &node.meta));
-    let Ok(live) = &node.spec else { return ops };
+    let Ok(live) = &node.spec else { return (left, ops) };
     let wanted = &fleet.spec.template.spec;
     let kept = fleet.keeps_claims(&node.meta.name);
     let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
@@ -259,7 +272,7 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Ve
         ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
     }
     ops.extend(unhalt_ops(fleet, node, live, serving));
-    ops
+    (left, ops)
 }
 
 /// The operations that withdraw the request to halt from a node that serves or is to serve.

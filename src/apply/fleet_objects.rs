@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::patches::{metadata_change, metadata_ops, service_ops};
+use super::overruled::{metadata_change_left, remember_overruled, service_of};
+use super::patches::{metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
@@ -336,14 +337,17 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     }
     let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set.into()));
     let own = TemplateMeta { labels: identity(fleet).labels(), annotations: switched.into_iter().collect() };
-    let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
-    let mut ops = metadata_ops(&service.meta, &change);
+    let (users, id) = (TemplateMeta::default(), service_of(&meta.uid));
+    let left = metadata_change_left(&fleet.memory, &id, &service.meta, &users, &own);
+    let mut ops = metadata_ops(&service.meta, &left);
     ops.extend(service_ops(&service, &manifest));
     ops.extend(super::fleet_children::ownership_ops(fleet, &service.meta));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
         match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(_) => {}
+            Ok(answer) => {
+                remember_overruled(&fleet.memory, &id, &Meta::read(&answer), &users, &own, &left);
+            }
             Err(ClusterError::Refused { message, .. }) => {
                 return Ok(Some(format!("service: the API server refuses it: {message}")));
             }
@@ -373,13 +377,25 @@ pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
 /// The sentence for the name of the fleet's Service, if it is known to belong to something else. Asks nobody.
 #[must_use]
 pub fn taken_service(fleet: &FleetScope) -> Option<String> {
+    service_of_another(fleet, ASK_FOR_NAME)
+}
+
+/// As [`taken_service`], but what no watch shows counts however long ago it was asked: for a reconcile that does not ask
+/// again, and says what the one before it said.
+#[must_use]
+pub fn last_taken_service(fleet: &FleetScope) -> Option<String> {
+    service_of_another(fleet, Duration::MAX)
+}
+
+fn service_of_another(fleet: &FleetScope, within: Duration) -> Option<String> {
     let meta = &fleet.fleet.meta;
     fleet.spec.service.as_ref()?;
-    match fleet.view.services.get(&meta.key()) {
-        Some(service) if fleet.owns(&service.meta) || service.meta.terminating => None,
-        Some(service) => Some(foreign_service(fleet, &service.meta)),
-        None => fleet.memory.foreign.get(&meta.uid).map(|(_, sentence)| sentence),
+    if let Some(service) = fleet.view.services.get(&meta.key()) {
+        let is_anothers = !fleet.owns(&service.meta) && !service.meta.terminating;
+        return is_anothers.then(|| foreign_service(fleet, &service.meta));
     }
+    let (asked, sentence) = fleet.memory.foreign.get(&meta.uid)?;
+    (monotonic().duration_since(asked) < within).then_some(sentence)
 }
 
 /// The sentence that says who owns the object of a name, if that was asked recently. Watches show only Windlass's own

@@ -12,6 +12,7 @@ use crate::observe::FleetScope;
 use crate::observe::restart::{effective_restart, later};
 use crate::planner::fleet::Grant;
 use crate::render::MetadataChange;
+use crate::revision::are_same_claims;
 
 impl FleetScope {
     /// Writes these grants, several at the same time. Each is a separate patch, and none depends on another. If one
@@ -39,6 +40,10 @@ impl FleetScope {
             spec.watch_sidecar = live.watch_sidecar;
             spec.removal_id.clone_from(&live.removal_id);
             spec.volume_claim_retention = live.volume_claim_retention;
+            // A node's claims cannot be changed, not even in how they are written.
+            if are_same_claims(&live.volume_claim_templates, &spec.volume_claim_templates) {
+                spec.volume_claim_templates.clone_from(&live.volume_claim_templates);
+            }
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let own = effective_restart(&node);

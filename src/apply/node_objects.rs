@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::node_service::NotApplied;
-use super::overruled::{metadata_change_left, remember_overruled};
+use super::overruled::{self, metadata_change_left, remember_overruled};
 use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
 use super::patches::{metadata_ops, retention_ops, set_target};
 use super::{Admission, ReconcileError};
-use crate::api::names::{LABEL_MANAGED_BY, LABEL_NODE, pod_name};
+use crate::api::names::{LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
@@ -25,7 +25,7 @@ use crate::observe::NodeScope;
 use crate::observe::node_scope::{
     Belongs, belongs, belongs_by_name, claim_names, deletes_claims, is_node_of_name,
 };
-use crate::planner::node::{NodeFacts, Template};
+use crate::planner::node::{LiveStatefulSet, NodeFacts, Template};
 use crate::render::{self, MetadataChange};
 
 /// How long a node may have no pod before the cause is looked up: a replaced pod is back by then.
@@ -35,8 +35,10 @@ const ASK_WHY: Duration = Duration::from_secs(15);
 /// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are
 /// created at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
-/// How soon a terminating object without our label is read again.
+/// How soon an object without our label is read again that goes, or that its controller has not observed.
 const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
+/// How soon any other object without our label is read again: a person may change or delete it.
+const ASK_AGAIN_FOR_UNLABELLED: Duration = Duration::from_secs(30);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod may have no PVCs.
@@ -173,22 +175,18 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     }
 }
 
-/// The cached StatefulSet and Service with the node's name that lack our label, and that terminate or belong to an
-/// earlier node of this name. They are in the cache because they were read by name. Watches select by the label, so no
-/// event will report that they are gone.
-fn unlabelled(scope: &NodeScope, node: &ObservedNode) -> Vec<(Kind, Meta)> {
+/// The cached StatefulSet and Service with the node's name that lack our label, or have another value of it: a person or a
+/// policy changed it. They are in the cache because they were written or read by name. Watches select by the label, so no
+/// event will report that they change or are gone.
+fn unlabelled(scope: &NodeScope) -> impl Iterator<Item = (Kind, Meta)> {
     // Every reconcile calls this, and hardly any node has unlabelled objects.
-    let unlabelled = known_children(scope, |meta| meta.label(LABEL_MANAGED_BY).is_none());
-    let goes = |kind: Kind, meta: &Meta| {
-        meta.terminating || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
-    };
-    let unlabelled = unlabelled.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)));
-    unlabelled.filter(|(kind, meta)| goes(*kind, meta)).collect()
+    let unlabelled = known_children(scope, |meta| !meta.is_managed());
+    unlabelled.into_iter().filter_map(|(kind, meta)| Some((kind, meta?)))
 }
 
 /// Reads each unlabelled object again, and removes it from the cache if it is gone.
-pub async fn forget_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
-    for (kind, meta) in unlabelled(scope, node) {
+pub async fn forget_unlabelled(scope: &NodeScope) -> Result<(), ReconcileError> {
+    for (kind, meta) in unlabelled(scope) {
         let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
         match found.map_err(ReconcileError::Observe)? {
             Some(found) => scope.view.observe(kind, &found),
@@ -201,7 +199,16 @@ pub async fn forget_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Result
 /// When to read unlabelled objects again; `None` if there are none.
 #[must_use]
 pub fn await_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
-    (!unlabelled(scope, node).is_empty()).then_some(ASK_FOR_UNLABELLED)
+    let is_unobserved = || scope.set().is_some_and(|set| !set.is_observed());
+    let changes_soon = |kind: Kind, meta: &Meta| {
+        meta.terminating
+            || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
+            || (kind == Kind::StatefulSet && is_unobserved())
+    };
+    let wait = |(kind, meta): (Kind, Meta)| {
+        if changes_soon(kind, &meta) { ASK_FOR_UNLABELLED } else { ASK_AGAIN_FOR_UNLABELLED }
+    };
+    unlabelled(scope).map(wait).min()
 }
 
 /// True if the name was found free within the last [`ASK_FOR_NAME`]. If something took it since, the create is refused.
@@ -289,10 +296,34 @@ fn is_of_another(claim: &str, other: &str) -> String {
 /// The result of applying what applies at once.
 #[derive(Default)]
 pub struct AppliedAtOnce {
-    /// Why the Service or a claim cannot match the spec, in a sentence.
+    /// Why the StatefulSet, the Service or a claim cannot match the spec, in a sentence.
     pub refused: Option<String>,
     /// When to retry what could not be applied yet, if no event comes first.
     pub again: Option<Duration>,
+    /// The first error. It kept nothing else from being applied.
+    pub error: Option<ReconcileError>,
+}
+
+impl AppliedAtOnce {
+    /// Adds the result of what was applied after this.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            refused: self.refused.or(later.refused),
+            again: self.again.into_iter().chain(later.again).min(),
+            error: self.error.or(later.error),
+        }
+    }
+}
+
+/// Of what results in a sentence if it cannot match the spec.
+impl From<Result<Option<String>, ReconcileError>> for AppliedAtOnce {
+    fn from(applied: Result<Option<String>, ReconcileError>) -> Self {
+        match applied {
+            Ok(refused) => Self { refused, ..Self::default() },
+            Err(error) => Self { error: Some(error), ..Self::default() },
+        }
+    }
 }
 
 /// Applies changes that need no rollout to the node's StatefulSet and Service.
@@ -301,55 +332,69 @@ pub async fn apply_at_once(
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
     facts: &NodeFacts,
-) -> Result<AppliedAtOnce, ReconcileError> {
-    let mut applied = AppliedAtOnce::default();
-    if let Some(set) = scope.set().filter(|_| facts.live().is_some()) {
-        let claims_go = apply_to_set(scope, node, spec, facts, &set).await?;
-        applied = apply_service(scope, node).await?;
-        applied.refused = claims_go.or(applied.refused);
-    }
-    Ok(applied)
+) -> AppliedAtOnce {
+    let (Some(set), Some(live)) = (scope.set(), facts.live()) else { return AppliedAtOnce::default() };
+    let to_set = if (&live.uid, live.generation) == (&set.meta.uid, set.meta.generation) {
+        AppliedAtOnce::from(apply_to_set(scope, node, spec, live, &set).await)
+    } else {
+        // Somebody changed it after the facts were gathered. With a write of ours on top, and what the facts say of its
+        // template, that change would count as our own.
+        AppliedAtOnce { again: Some(Duration::ZERO), ..AppliedAtOnce::default() }
+    };
+    let node_label = || overruled::sentence(&scope.memory, &node.meta.uid, Kind::StatefulNode, &node.meta);
+    let applied = to_set.and(apply_service(scope, node).await);
+    AppliedAtOnce { refused: applied.refused.or_else(node_label), ..applied }
 }
 
-async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> Result<AppliedAtOnce, ReconcileError> {
-    let refused = |sentence| AppliedAtOnce { refused: Some(sentence), again: None };
+async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> AppliedAtOnce {
+    let refused = |sentence| AppliedAtOnce { refused: Some(sentence), ..AppliedAtOnce::default() };
+    let failed = |error| AppliedAtOnce { error: Some(error), ..AppliedAtOnce::default() };
     if let Some(known) = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid)
         && scope.service().is_none()
     {
-        return Ok(refused(known));
+        return refused(known);
     }
-    match super::node_service::apply(scope, node).await {
+    let error = match super::node_service::apply(scope, node).await {
         Ok(Outcome::Waiting { recheck_after, .. }) => {
-            Ok(AppliedAtOnce { refused: None, again: recheck_after })
+            return AppliedAtOnce { again: recheck_after, ..AppliedAtOnce::default() };
         }
-        Ok(_) => Ok(AppliedAtOnce::default()),
-        Err(NotApplied::Conflict(error)) => Err(ReconcileError::Children(error)),
-        Err(NotApplied::Failed(TaskError::Terminal { message })) => {
+        Ok(_) => {
+            let refused = super::node_service::not_let_be(scope, node);
+            return AppliedAtOnce { refused, ..AppliedAtOnce::default() };
+        }
+        Err(NotApplied::Failed(error)) if error.refusal().is_some() => TaskError::from(error),
+        Err(NotApplied::Conflict(error) | NotApplied::Failed(error)) => {
+            return failed(ReconcileError::Children(error));
+        }
+        Err(NotApplied::Other(error)) => error,
+    };
+    match error {
+        TaskError::Terminal { message } => {
             scope.memory.foreign.put(&node.meta.uid, (monotonic(), message.clone()));
-            Ok(refused(message))
+            refused(message)
         }
-        Err(NotApplied::Failed(error)) => Err(ReconcileError::Plan(error.to_string())),
+        TaskError::Transient { message, .. } => failed(ReconcileError::Plan(message)),
     }
 }
 
-/// Returns a sentence if admission changes fields of the StatefulSet that Windlass alone decides, or if the StatefulSet
-/// deletes the node's claims and that cannot be changed.
+/// Returns a sentence if admission changes what Windlass alone decides of the StatefulSet, or if the StatefulSet deletes
+/// the node's claims and that cannot be changed.
 async fn apply_to_set(
     scope: &NodeScope,
     node: &ObservedNode,
     spec: &StatefulNodeSpec,
-    facts: &NodeFacts,
+    live: &LiveStatefulSet,
     set: &ObservedStatefulSet,
 ) -> Result<Option<String>, ReconcileError> {
     let identity = scope.identity(node);
-    let template = facts.live().map(|live| &live.template);
+    let template = &live.template;
     let mut own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
     // A StatefulSet without a recorded hash gets the hash that its template was found to have.
-    if let (Some(Template::At(hash)), None) = (template, set.stamp()) {
+    if let (Template::At(hash), None) = (template, set.stamp()) {
         own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string());
     }
-    let left = metadata_change_left(&scope.memory, &set.meta, &identity.metadata, &own);
-    let mut ops = metadata_ops(&set.meta, &left);
+    let metadata = metadata_change_left(&scope.memory, &set.meta.uid, &set.meta, &identity.metadata, &own);
+    let mut ops = metadata_ops(&set.meta, &metadata);
     let replicas = i64::from(!spec.suspend);
     let fields = OwnField::that_differ(set, node, replicas);
     let is_kept = own_fields::are_kept(&scope.memory, set, replicas);
@@ -366,19 +411,20 @@ async fn apply_to_set(
         ops.extend(retention_ops(set));
     }
     if ops.is_empty() {
-        return Ok(not_let_be(set, node, &fields));
+        return Ok(not_let_be(scope, set, node, &fields));
     }
     // Admission may change the template with this write, and with it the revision.
-    if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Some(Template::At(_)))) {
+    if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Template::At(_))) {
         scope.memory.learn_revision(&set.meta.uid, revision);
     }
     let answer =
         scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;
-    if let Some(Template::At(hash)) = template {
+    if let Template::At(hash) = template {
         scope.wrote_template(&answer, hash);
     }
     let written = ObservedStatefulSet::read(&answer);
-    remember_overruled(&scope.memory, &written.meta, &identity.metadata, &own);
+    let uid = &written.meta.uid;
+    remember_overruled(&scope.memory, uid, &written.meta, &identity.metadata, &own, &metadata);
     if !written.deletes_claims {
         scope.memory.put_back.take(&set.meta.uid);
     } else if is_due {
@@ -393,16 +439,22 @@ async fn apply_to_set(
     } else if !is_kept {
         own_fields::remember_kept(&scope.memory, &written, replicas);
     }
-    Ok(not_let_be(&written, node, &left))
+    Ok(not_let_be(scope, &written, node, &left))
 }
 
 /// What admission does not let be in a StatefulSet, in a sentence.
-fn not_let_be(set: &ObservedStatefulSet, node: &ObservedNode, fields: &[OwnField]) -> Option<String> {
+fn not_let_be(
+    scope: &NodeScope,
+    set: &ObservedStatefulSet,
+    node: &ObservedNode,
+    fields: &[OwnField],
+) -> Option<String> {
     let name = &set.meta.name;
     if deletes_claims(set, node) {
         return Some(claims_would_go(name));
     }
-    OwnField::sentence(name, fields)
+    let of_metadata = || overruled::sentence(&scope.memory, &set.meta.uid, Kind::StatefulSet, &set.meta);
+    OwnField::sentence(name, fields).or_else(of_metadata)
 }
 
 fn claims_would_go(set: &str) -> String {

@@ -1,8 +1,9 @@
 //! Creates and updates a node's headless Service.
 
-use super::patches::{metadata_change, metadata_ops, service_ops};
+use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
+use super::patches::{metadata_ops, service_ops};
 use crate::api::TemplateMeta;
-use crate::cluster::observed::ObservedNode;
+use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{ClusterError, Kind, Part, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::node_scope::{Belongs, NodeScope, belongs, spec_of};
@@ -14,19 +15,21 @@ pub enum NotApplied {
     /// The Service has changed since it was read. In a plan the task waits with a requeue; without a plan the reconcile
     /// is retried.
     Conflict(ClusterError),
+    /// The API server did not carry out another request.
+    Failed(ClusterError),
     /// Anything else.
-    Failed(TaskError),
+    Other(TaskError),
 }
 
 impl From<TaskError> for NotApplied {
     fn from(error: TaskError) -> Self {
-        Self::Failed(error)
+        Self::Other(error)
     }
 }
 
 impl From<ClusterError> for NotApplied {
     fn from(error: ClusterError) -> Self {
-        Self::Failed(error.into())
+        Self::Failed(error)
     }
 }
 
@@ -55,17 +58,26 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
     }
     let own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
     let users = render::headless_service_metadata(&identity, spec);
-    let mut ops = metadata_ops(&service.meta, &metadata_change(&service.meta, &users, &own));
+    let id = service_of(&node.meta.uid);
+    let left = metadata_change_left(&scope.memory, &id, &service.meta, &users, &own);
+    let mut ops = metadata_ops(&service.meta, &left);
     ops.extend(service_ops(&service, &wanted));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
         match scope.cluster.patch(target, Part::Main, ops).await {
-            Ok(_) => {}
+            Ok(answer) => remember_overruled(&scope.memory, &id, &Meta::read(&answer), &users, &own, &left),
             Err(error) if error.is_conflict() => return Err(NotApplied::Conflict(error)),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Says which of Windlass's own labels of the node's Service admission does not let be, if there are any.
+#[must_use]
+pub fn not_let_be(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
+    let service = scope.service()?;
+    overruled::sentence(&scope.memory, &service_of(&node.meta.uid), Kind::Service, &service.meta)
 }
 
 fn leaving() -> Outcome {

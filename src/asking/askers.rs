@@ -3,11 +3,16 @@
 //! There are three lanes. A question starts in the prompt lane, where a sidecar has a moment to answer; slow ones
 //! move to a second lane, and those that failed or never answered to a third. So sidecars that hang only delay each
 //! other, not those that answer, however slowly.
+//!
+//! Each question has a lane and a backoff of its own. A sidecar may answer one and fail another, as it does where it is
+//! given a wrong token: what it answers says nothing about when to repeat what it fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 
@@ -16,6 +21,7 @@ use super::question::{Peer, Question, SidecarReport, Wish};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, Key};
 use crate::engine::backoff;
+use crate::engine::sentence::of_panic;
 use crate::sidecar::SidecarClient;
 
 /// The most concurrent requests in each lane.
@@ -30,13 +36,13 @@ const WHILE_ASKED: Duration = Duration::from_secs(30);
 const DOUBLINGS: u32 = 6;
 
 /// A lane of the prober.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Lane {
-    /// For sidecars that are expected to answer at once.
+    /// For questions that are expected to be answered at once.
     Prompt,
-    /// For sidecars that answered last time, but slowly.
+    /// For questions that were answered last time, but slowly.
     Slow,
-    /// For sidecars that did not answer last time.
+    /// For questions that were not answered last time.
     Patient,
 }
 
@@ -76,18 +82,10 @@ pub struct Askers {
 struct Node {
     peer: Peer,
     slots: [Option<Slot>; Wish::KINDS],
-    /// True if it is in a queue.
-    listed: bool,
+    /// The lanes in whose queues it is.
+    listed: BTreeSet<Lane>,
     /// True while it is being asked: one question at a time.
     asking: bool,
-    /// The number of failures in a row.
-    failures: u32,
-    /// The end of its backoff.
-    not_before: Option<Instant>,
-    /// True if it is too slow for the prompt lane.
-    slow: bool,
-    /// True if it answered last time.
-    answered: bool,
 }
 
 #[derive(Debug)]
@@ -98,9 +96,23 @@ struct Slot {
     wanted: bool,
     /// True while it is being asked.
     under_way: bool,
+    pace: Pace,
 }
 
-impl Node {
+/// When a question may be asked again, and in which lane, by how it was answered so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// The number of failures in a row.
+    failures: u32,
+    /// The end of its backoff.
+    not_before: Option<Instant>,
+    /// True if the answer takes too long for the prompt lane.
+    slow: bool,
+    /// True if it was answered last time.
+    answered: bool,
+}
+
+impl Pace {
     fn lane(&self) -> Lane {
         match (self.slow, self.answered) {
             _ if self.failures > 0 => Lane::Patient,
@@ -110,8 +122,49 @@ impl Node {
         }
     }
 
+    /// Takes an answer into account; `None`: it was too slow for the prompt lane.
+    fn note(
+        &mut self,
+        key: &Key,
+        (began, now): (Instant, Instant),
+        answer: Option<&Result<SidecarReport, String>>,
+    ) {
+        self.answered = matches!(answer, Some(Ok(_)));
+        self.slow = answer.is_none() || now.duration_since(began) > PROMPT;
+        match answer {
+            Some(Ok(_)) => (self.failures, self.not_before) = (0, None),
+            Some(Err(_)) => {
+                self.failures = (self.failures + 1).min(DOUBLINGS);
+                self.not_before = Some(now + backoff(&key.to_string(), self.failures));
+            }
+            None => {}
+        }
+    }
+}
+
+impl Node {
+    /// The pace at which a new question of this kind begins: that of the question before it, or else of another one. So
+    /// a sidecar that does not answer is not asked more often because it is asked something else.
+    fn pace_of_new(&self, kind: usize) -> Pace {
+        let known = self.slots[kind].as_ref().or_else(|| self.slots.iter().flatten().next());
+        known.map(|slot| slot.pace).unwrap_or_default()
+    }
+
+    /// The question that a request of this lane is for: the first that belongs there, or else one of a faster lane. One
+    /// of a slower lane would hold up this one.
+    fn next_in(&mut self, lane: Lane) -> Option<&mut Slot> {
+        let wanted = self.slots.iter_mut().flatten().filter(|slot| slot.wanted && slot.pace.lane() <= lane);
+        // Of several that are alike `max_by_key` takes the last.
+        wanted.rev().max_by_key(|slot| slot.pace.lane())
+    }
+
     fn is_wanted(&self) -> bool {
         self.slots.iter().flatten().any(|slot| slot.wanted)
+    }
+
+    /// True if there is nothing to remember.
+    fn is_idle(&self) -> bool {
+        self.slots.iter().all(Option::is_none) && !self.asking && self.listed.is_empty()
     }
 }
 
@@ -132,19 +185,21 @@ impl Askers {
         let node = nodes.entry(key.clone()).or_default();
         if node.peer != question.peer {
             // For another sidecar nothing is known; an answer under way is not for it and will be dropped.
-            let (listed, asking) = (node.listed, node.asking);
+            let (listed, asking) = (std::mem::take(&mut node.listed), node.asking);
             *node = Node { peer: question.peer.clone(), listed, asking, ..Node::default() };
         }
-        let slot = &mut node.slots[question.wish.kind()];
+        let kind = question.wish.kind();
+        let pace = node.pace_of_new(kind);
+        let slot = &mut node.slots[kind];
         let slot = match slot {
             Some(slot) if slot.question == question => slot,
-            slot => slot.insert(Slot { question, answer: None, wanted: false, under_way: false }),
+            slot => slot.insert(Slot { question, answer: None, wanted: false, under_way: false, pace }),
         };
         let due = match &slot.answer {
             Some((at, Ok(_))) => Some(*at + ASK_AGAIN),
             Some((_, Err(_))) | None => None,
         };
-        let due = due.max(node.not_before).unwrap_or(now);
+        let due = due.max(slot.pace.not_before).unwrap_or(now);
         let is_fresh = now < due && slot.answer.is_some();
         let last = slot.answer.as_ref().map(|(_, answer)| answer.clone());
         if now < due {
@@ -162,7 +217,7 @@ impl Askers {
         let mut nodes = self.nodes();
         let Some(node) = nodes.get_mut(key) else { return };
         node.slots[wish.kind()] = None;
-        if node.slots.iter().all(Option::is_none) && !node.asking && !node.listed {
+        if node.is_idle() {
             nodes.remove(key);
         }
     }
@@ -174,7 +229,7 @@ impl Askers {
 
     /// Asks a node's sidecar its questions. True if there is a new answer.
     pub async fn answer(&self, key: &Key, lane: Lane) -> bool {
-        let Some(question) = self.take(key) else { return false };
+        let Some(question) = self.take(key, lane) else { return false };
         let connection = SidecarConnection {
             sidecars: &*self.sidecars,
             cluster: &*self.cluster,
@@ -182,26 +237,39 @@ impl Askers {
             peer: &question.peer,
         };
         let began = monotonic();
+        // A panic of a client of an embedder's own: without an answer the sidecar would never be asked again.
+        let asked = AssertUnwindSafe(connection.ask(&question)).catch_unwind();
+        let asked = asked.map(|asked| {
+            asked.unwrap_or_else(|panic| Err(of_panic("the request to the sidecar panicked", &*panic)))
+        });
         let answer = match lane {
-            Lane::Prompt => timeout(PROMPT, connection.ask(&question)).await.ok(),
-            Lane::Slow | Lane::Patient => Some(connection.ask(&question).await),
+            Lane::Prompt => timeout(PROMPT, asked).await.ok(),
+            Lane::Slow | Lane::Patient => Some(asked.await),
         };
         self.keep(key, &question, began, answer)
     }
 
-    fn take(&self, key: &Key) -> Option<Question> {
+    /// The question to ask now in this lane.
+    fn take(&self, key: &Key, lane: Lane) -> Option<Question> {
         let mut nodes = self.nodes();
         let node = nodes.get_mut(key)?;
-        node.listed = false;
-        if !node.is_wanted() {
-            if node.slots.iter().all(Option::is_none) && !node.asking {
+        node.listed.remove(&lane);
+        if node.asking {
+            // The end of that request queues what is still wanted.
+            return None;
+        }
+        let Some(slot) = node.next_in(lane) else {
+            if node.is_wanted() {
+                self.list(key, node);
+            } else if node.is_idle() {
                 nodes.remove(key);
             }
             return None;
-        }
-        let slot = node.slots.iter_mut().flatten().find(|slot| slot.wanted)?;
-        (slot.wanted, slot.under_way, node.asking) = (false, true, true);
-        Some(slot.question.clone())
+        };
+        (slot.wanted, slot.under_way) = (false, true);
+        let question = slot.question.clone();
+        node.asking = true;
+        Some(question)
     }
 
     /// Stores an answer; `None`: it was too slow for the prompt lane.
@@ -217,19 +285,12 @@ impl Askers {
         let Some(node) = nodes.get_mut(key) else { return false };
         node.asking = false;
         let mut is_news = false;
-        if node.peer == question.peer {
-            node.answered = matches!(answer, Some(Ok(_)));
-            node.slow = answer.is_none() || now.duration_since(began) > PROMPT;
-            match &answer {
-                Some(Ok(_)) => (node.failures, node.not_before) = (0, None),
-                Some(Err(_)) => {
-                    node.failures = (node.failures + 1).min(DOUBLINGS);
-                    node.not_before = Some(now + backoff(&key.to_string(), node.failures));
-                }
-                None => {}
-            }
-            let slot = node.slots[question.wish.kind()].as_mut().filter(|slot| slot.question == *question);
-            if let Some(slot) = slot {
+        if node.peer == question.peer
+            && let Some(slot) = &mut node.slots[question.wish.kind()]
+        {
+            // Also if another question of this kind has replaced it, which goes to the same sidecar.
+            slot.pace.note(key, (began, now), answer.as_ref());
+            if slot.question == *question {
                 slot.under_way = false;
                 match answer {
                     Some(answer) => {
@@ -242,24 +303,30 @@ impl Askers {
         }
         if node.is_wanted() {
             self.list(key, node);
-        } else if node.slots.iter().all(Option::is_none) {
+        } else if node.is_idle() {
             nodes.remove(key);
         }
         is_news
     }
 
+    /// Queues a node in the lanes of what is wanted of its sidecar.
     fn list(&self, key: &Key, node: &mut Node) {
-        if node.listed || node.asking {
+        if node.asking {
             return;
         }
-        node.listed = true;
-        let lane = match node.lane() {
-            Lane::Prompt => &self.prompt,
-            Lane::Slow => &self.slow,
-            Lane::Patient => &self.patient,
-        };
-        // The receivers are dropped only when the operator stops.
-        let _ = lane.send(key.clone());
+        for slot in node.slots.iter().flatten().filter(|slot| slot.wanted) {
+            let lane = slot.pace.lane();
+            if !node.listed.insert(lane) {
+                continue;
+            }
+            let queue = match lane {
+                Lane::Prompt => &self.prompt,
+                Lane::Slow => &self.slow,
+                Lane::Patient => &self.patient,
+            };
+            // The receivers are dropped only when the operator stops.
+            let _ = queue.send(key.clone());
+        }
     }
 
     /// Never held across an await.
@@ -271,12 +338,8 @@ impl Askers {
     #[cfg(test)]
     pub async fn answer_all(&self) {
         loop {
-            let listed = |(_, node): &(&Key, &Node)| node.listed;
-            let Some((key, lane)) =
-                self.nodes().iter().find(listed).map(|(key, node)| (key.clone(), node.lane()))
-            else {
-                return;
-            };
+            let listed = |(key, node): (&Key, &Node)| Some((key.clone(), *node.listed.first()?));
+            let Some((key, lane)) = self.nodes().iter().find_map(listed) else { return };
             self.answer(&key, lane).await;
         }
     }

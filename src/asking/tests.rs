@@ -22,6 +22,10 @@ struct Played {
     asked: Mutex<BTreeMap<String, Vec<f64>>>,
     /// The tasks that each was given.
     tasks: Mutex<Vec<(String, String)>>,
+    /// True if they refuse tasks, as they do without their token.
+    refuses: Mutex<bool>,
+    /// The times at which a task was refused.
+    refused: Mutex<Vec<f64>>,
     at_once: Mutex<(usize, usize)>,
     began: Mutex<Option<tokio::time::Instant>>,
 }
@@ -35,9 +39,13 @@ impl Played {
         self.asked.lock().unwrap().get(url).cloned().unwrap_or_default()
     }
 
-    async fn pause(&self, url: &str) -> Result<(), SidecarError> {
+    fn now(&self) -> f64 {
         let began = *self.began.lock().unwrap().get_or_insert_with(monotonic);
-        let at = monotonic().duration_since(began).as_secs_f64();
+        monotonic().duration_since(began).as_secs_f64()
+    }
+
+    async fn pause(&self, url: &str) -> Result<(), SidecarError> {
+        let at = self.now();
         self.asked.lock().unwrap().entry(url.to_owned()).or_default().push(at);
         let takes = self.takes.lock().unwrap().get(url).copied();
         {
@@ -75,6 +83,11 @@ impl SidecarClient for Played {
         request: &TaskRequest,
         _token: Option<&'a str>,
     ) -> Result<(), SidecarError> {
+        if *self.refuses.lock().unwrap() {
+            let at = self.now();
+            self.refused.lock().unwrap().push(at);
+            return Err(SidecarError::Refused { status: 401, message: format!("{url} wants its token") });
+        }
         let mut tasks = self.tasks.lock().unwrap();
         let task = (url.to_owned(), request.id.clone());
         if !tasks.contains(&task) {
@@ -209,6 +222,74 @@ async fn one_that_does_not_answer_is_asked_less_and_less_and_heard_when_it_does(
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_fails_is_asked_less_and_less_though_something_else_is_answered() {
+    let (played, askers, _lanes) = askers();
+    *played.refuses.lock().unwrap() = true;
+    for _ in 0..600 * 4 {
+        askers.ask(&key("a"), mark("http://a"));
+        askers.ask(&key("a"), watch("http://a"));
+        askers.answer_all().await;
+        sleep(Duration::from_millis(250)).await;
+    }
+    let refused = played.refused.lock().unwrap().clone();
+    let waits: Vec<f64> = refused.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.len() > 15 && waits[0] < 1.5 && waits[3] > 3.5, "{waits:?}");
+    assert!(waits[5..].iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
+    // Before it is told to mark the node, it is asked whether it has. All other requests are to watch it.
+    let asked = played.asked("http://a");
+    let watched = asked.len() - refused.len();
+    assert!((100..=121).contains(&watched), "{watched} in ten minutes");
+    assert!(asked.windows(2).all(|pair| pair[1] - pair[0] < 5.5), "{asked:?}");
+    assert!(askers.ask(&key("a"), watch("http://a")).last.unwrap().is_ok());
+    let heard = askers.ask(&key("a"), mark("http://a"));
+    assert_eq!(heard.last, Some(Err("http://a wants its token".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_answer_is_asked_no_more_often_because_it_is_asked_something_else() {
+    let (played, askers, _lanes) = askers();
+    played.takes("http://a", None);
+    let task = |n: usize| question("http://a", Wish::MarkReady { task_id: format!("plan-{n}") });
+    for n in 0..600 * 4 {
+        // Something else is first asked of it after a minute, and something new with each request from then on.
+        if n > 60 * 4 {
+            askers.ask(&key("a"), task(played.asked("http://a").len()));
+        }
+        askers.ask(&key("a"), watch("http://a"));
+        askers.answer_all().await;
+        sleep(Duration::from_millis(250)).await;
+    }
+    let asked = played.asked("http://a");
+    let later = asked.iter().filter(|at| **at > 60.0).count();
+    // Two questions, each of them every 16 s at most.
+    let seconds = (played.now() - 60.0) as usize;
+    assert!((seconds / 20 - 2..=seconds / 8 + 2).contains(&later), "{later} in {seconds} s: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_does_not_hold_up_what_is_answered_nor_those_that_answer_at_once() {
+    let (played, askers, mut lanes) = askers();
+    *played.refuses.lock().unwrap() = true;
+    askers.ask(&key("a"), mark("http://a"));
+    askers.ask(&key("a"), watch("http://a"));
+    askers.answer_all().await;
+    while lanes.prompt.try_recv().is_ok() {}
+    sleep(ASK_AGAIN).await;
+    askers.ask(&key("a"), mark("http://a"));
+    askers.ask(&key("a"), watch("http://a"));
+    assert_eq!(lanes.prompt.try_recv().unwrap(), key("a"));
+    assert_eq!(lanes.patient.try_recv().unwrap(), key("a"));
+    // The patient lane may be long, and the prompt one is not for what fails.
+    assert!(askers.answer(&key("a"), Lane::Prompt).await);
+    assert!(askers.ask(&key("a"), watch("http://a")).is_fresh);
+    assert_eq!(played.refused.lock().unwrap().len(), 1);
+    assert!(!askers.answer(&key("a"), Lane::Prompt).await);
+    assert_eq!(played.refused.lock().unwrap().len(), 1);
+    assert!(askers.answer(&key("a"), Lane::Patient).await);
+    assert_eq!(played.refused.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_takes_long_is_waited_for_where_it_holds_up_nobody_who_does_not() {
     let (played, askers, mut lanes) = askers();
     played.takes("http://a", Some(Duration::from_millis(900)));
@@ -278,4 +359,36 @@ async fn nothing_is_remembered_of_a_node_that_is_gone_or_of_which_nothing_is_wis
     askers.answer_all().await;
     assert_eq!(askers.known(), 0);
     assert_eq!(askers.ask(&key("a"), watch("http://a")).last, None);
+}
+
+/// A client with a bug.
+struct Panics;
+
+#[async_trait]
+impl SidecarClient for Panics {
+    async fn status(&self, _: &str) -> Result<Status, SidecarError> {
+        panic!("a bug of the client")
+    }
+
+    async fn submit<'a>(&self, _: &str, _: &TaskRequest, _: Option<&'a str>) -> Result<(), SidecarError> {
+        Ok(())
+    }
+
+    async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_asked_again() {
+    let (askers, _lanes) = Askers::new(Arc::new(Panics), Arc::new(MockCluster::new()));
+    for _ in 0..2 {
+        askers.ask(&key("a"), watch("http://a"));
+        assert!(
+            askers.answer(&key("a"), Lane::Prompt).await || askers.answer(&key("a"), Lane::Patient).await
+        );
+        let said = askers.ask(&key("a"), watch("http://a")).last.unwrap().unwrap_err();
+        assert_eq!(said, "the request to the sidecar panicked: a bug of the client");
+        sleep(Duration::from_mins(1)).await;
+    }
 }

@@ -6,11 +6,16 @@ use thiserror::Error;
 
 use crate::engine::TaskError;
 
+/// What the API server says of a JSON patch that it cannot apply to the stored object: an operation removes what is not
+/// there, or adds to what is not there. Every patch of Windlass can be applied to the object that it was decided on. Other
+/// refusals with 422 name the object, and what is wrong with it.
+const DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
+
 /// A request to the API server that failed.
 #[derive(Clone, Debug, Error)]
 pub enum ClusterError {
-    /// The object has changed since it was observed, or is another object now (409, or a failed precondition). The
-    /// remedy is always to observe and decide again.
+    /// The object has changed since it was observed, or is another object now (409, a failed precondition, or 422 for a
+    /// JSON patch that cannot be applied to the stored object). The remedy is always to observe and decide again.
     #[error("{object} changed since it was read: {message}")]
     Conflict {
         /// The object.
@@ -85,10 +90,9 @@ impl ClusterError {
             404 if names_an_object(&status) => Self::NotFound { object },
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { object },
             409 => Self::Conflict { object, message },
-            // A failed test of a JSON patch: the patch was decided on an outdated state.
-            422 if message.contains("testing value") || message.contains("test failed") => {
-                Self::Conflict { object, message }
-            }
+            // The server applies a patch before it compares the resourceVersion. So a patch that was decided on an
+            // outdated state, and removes what is gone by now, is not answered with 409.
+            422 if does_not_apply(&status) => Self::Conflict { object, message },
             400 | 413 | 422 => Self::Refused { object, message },
             500 if message.contains("failed to create typed patch object") => {
                 Self::Refused { object, message }
@@ -134,6 +138,12 @@ impl ClusterError {
 /// True if a 404 is about an object, and not about a path that is not served at the moment.
 fn names_an_object(status: &kube::core::Status) -> bool {
     status.reason == "NotFound" && status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+}
+
+/// True if a 422 is about a JSON patch that does not fit the stored object, and not about the content of the object.
+fn does_not_apply(status: &kube::core::Status) -> bool {
+    let names_a_field = status.details.as_ref().is_some_and(|details| !details.causes.is_empty());
+    status.message == DOES_NOT_APPLY && !names_a_field
 }
 
 impl From<ClusterError> for TaskError {

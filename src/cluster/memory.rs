@@ -127,6 +127,28 @@ pub struct KeptFields {
     pub update_strategy: String,
 }
 
+/// One of Windlass's own labels or annotations that admission did not let be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OverruledKey {
+    /// `label` or `annotation`.
+    pub field: &'static str,
+    /// The key.
+    pub key: String,
+    /// The value that was written; `None` if the key was removed.
+    pub wanted: Option<String>,
+    /// The value that admission left; `None` if there is none.
+    pub live: Option<String>,
+}
+
+/// What admission left of our last write of Windlass's own labels and annotations of an object.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OverruledKeys {
+    /// When they were written.
+    pub at: Instant,
+    /// Those that have other values than were written.
+    pub keys: Vec<OverruledKey>,
+}
+
 /// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nameless {
@@ -254,6 +276,25 @@ impl Settled {
     }
 }
 
+/// The Jobs of hooks that this process deleted because a plan was about to end, or to go on without them. If that is not
+/// stored after all and the plan goes on as before, such a Job is made anew. One that somebody else deleted is not, and
+/// that includes an earlier process: after a crash just then, a person has to retry the hook.
+#[derive(Default)]
+pub struct DeletedJobs(Remembered<(String, String), ()>);
+
+impl DeletedJobs {
+    /// Remembers a deleted Job until its owner is forgotten.
+    pub fn put(&self, owner_uid: &str, job_uid: &str) {
+        self.0.put(&(owner_uid.to_owned(), job_uid.to_owned()), ());
+    }
+
+    /// True if this process deleted the Job.
+    #[must_use]
+    pub fn has(&self, owner_uid: &str, job_uid: &str) -> bool {
+        self.0.get(&(owner_uid.to_owned(), job_uid.to_owned())).is_some()
+    }
+}
+
 /// The UIDs of an object that is reconciled, under which the memory has entries about it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Uids {
@@ -323,6 +364,7 @@ impl Memory {
             ("put_back", self.put_back.len()),
             ("kept_fields", self.kept_fields.len()),
             ("overruled", self.overruled.len()),
+            ("overruled_own", self.overruled_own.len()),
             ("ready_ahead", self.ready_ahead.len()),
             ("no_pod", self.no_pod.len()),
             ("unsaved_since", self.unsaved_since.len()),
@@ -334,6 +376,7 @@ impl Memory {
             ("live_pods", self.live_pods.len()),
             ("nameless", self.nameless.len()),
             ("plans_told", self.plans_told.len()),
+            ("deleted_jobs", self.deleted_jobs.0.len()),
         ]
     }
 
@@ -351,6 +394,7 @@ impl Memory {
             put_back,
             kept_fields,
             overruled,
+            overruled_own,
             ready_ahead,
             no_pod,
             unsaved_since,
@@ -360,6 +404,7 @@ impl Memory {
             live_pods,
             nameless,
             plans_told,
+            deleted_jobs,
             // By name, and removed with the object's name.
             uids: _,
             failures: _,
@@ -384,6 +429,7 @@ impl Memory {
         put_back.forget(uid);
         kept_fields.forget(uid);
         overruled.forget(uid);
+        overruled_own.forget(uid);
         ready_ahead.forget(uid);
         no_pod.forget(uid);
         unsaved_since.forget(uid);
@@ -393,6 +439,7 @@ impl Memory {
         live_pods.forget(uid);
         nameless.forget(uid);
         plans_told.forget(uid);
+        deleted_jobs.0.forget(uid);
     }
 
     /// True if an object's status was written within this time.
@@ -482,9 +529,11 @@ pub struct Memory {
     pub put_back: Remembered<str, Instant>,
     /// By StatefulSet UID: its fields that Windlass alone decides were last set, and admission did not let that be.
     pub kept_fields: Remembered<str, KeptFields>,
-    /// By UID of a node or a StatefulSet: a digest of the labels and annotations that were last written to it and that
-    /// admission did not let be.
+    /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: a digest of the
+    /// user's labels and annotations that were last written to it and that admission did not let be.
     pub overruled: Remembered<str, u64>,
+    /// By the same: Windlass's own labels and annotations that were last written to it and that admission did not let be.
+    pub overruled_own: Remembered<str, OverruledKeys>,
     /// By node UID: since when it has been Ready, by a clock that is ahead of ours, and when that was first observed.
     pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
     /// By node UID: the missing pod, and why it is missing.
@@ -511,6 +560,8 @@ pub struct Memory {
     pub told: Remembered<str, bool>,
     /// By fleet UID: when the full burst of plan events is available again.
     pub plans_told: Remembered<str, Instant>,
+    /// By UID of a fleet or a node and by its own: the Jobs that this process deleted. The tasks of hooks share it.
+    pub deleted_jobs: Arc<DeletedJobs>,
 }
 
 #[cfg(test)]
@@ -564,9 +615,13 @@ mod tests {
         let learn = |own: &str, set: &str| {
             memory.plans.put(own, (String::new(), ReadPlan::default()));
             memory.free.put(&(own.to_owned(), Kind::Service), monotonic());
+            memory.deleted_jobs.put(own, "a Job");
             memory.learn_revision(set, "db-0-1");
         };
-        let sizes = || (memory.plans.len(), memory.free.len(), memory.revisions.len());
+        let sizes = || {
+            assert_eq!(memory.deleted_jobs.0.len(), memory.free.len());
+            (memory.plans.len(), memory.free.len(), memory.revisions.len())
+        };
         met("a", None);
         learn("a", "set of a");
         met("a", Some("set of a"));

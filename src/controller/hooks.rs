@@ -77,11 +77,12 @@ pub(super) fn has_hooks(plan: &Plan) -> bool {
     plan.tasks.iter().any(|task| hook_of(task).is_some())
 }
 
-/// The `onFailure` policy of the failed hook that the plan is held by; Hold if the hook is no longer in the list.
+/// The `onFailure` policy of the failed hook that the plan is held by; Continue if the hook is no longer in the list:
+/// whoever takes it out of the list wants the plan to go on without it.
 pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
     let task = held_by(plan)?;
     let hook = hooks.iter().find(|hook| Some(hook.name.as_str()) == hook_of(task));
-    Some(hook.map(Hook::on_failure).unwrap_or_default())
+    Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
 }
 
 /// Skips the failed hook that the plan is held by, if the hook's policy is Continue. Returns the event to record on the
@@ -99,9 +100,11 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
 }
 
 /// True if the state of the plan's current hook differs from the persisted plan: it has begun, or its progress has
-/// changed. Such a change is written at once, because the hook's deadline and its peers depend on it.
+/// changed. Such a change is written at once, because the hook's deadline and its peers depend on it. So is the progress
+/// of an embedder's own task: its next run begins with what is persisted.
 pub(super) fn has_moved(plan: &Plan, stored: Option<&RawPlan>) -> bool {
-    let Some(task) = plan.current_task().filter(|task| hook_of(task).is_some()) else { return false };
+    let is_kept = |task: &&TaskRecord| hook_of(task).is_some() || !task.progress.is_null();
+    let Some(task) = plan.current_task().filter(is_kept) else { return false };
     let said = |task: &TaskRecord| {
         (task.id.clone(), task.state, task.attempt, task.progress.clone(), task.deadline.is_some())
     };

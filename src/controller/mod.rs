@@ -53,6 +53,12 @@ impl Next {
         self.within_some(other.0)
     }
 
+    /// The time that was asked for, if one was.
+    #[must_use]
+    pub fn asked(self) -> Option<Duration> {
+        self.0
+    }
+
     /// At this time, if it is in the future: an overdue deadline has just been handled.
     #[must_use]
     pub fn at(self, time: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Self {

@@ -35,7 +35,7 @@ struct OfKind {
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct Reconciled {
     kind: &'static str,
-    /// `done`, `conflict`, or the step that failed.
+    /// `done`, `conflict`, the step that failed, or `panic`.
     outcome: &'static str,
 }
 

@@ -23,6 +23,7 @@ use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, RolloutSets, Seen, serving};
 use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
+use crate::revision::ClaimsComparison;
 
 /// A StatefulSet or a pod of a set of nodes.
 struct Remnant {
@@ -98,6 +99,7 @@ impl FleetScope {
             waits_for: None,
             undecided,
             selected: self.selected_set(),
+            lacks_service: self.lacks_service(),
             conflicts: self.conflicts(&active, &children),
             shutting_down: self.shutting_down(&active, spec.replicas),
             strategy: self.strategy(),
@@ -211,6 +213,13 @@ impl FleetScope {
         service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).and_then(SetName::recorded)
     }
 
+    /// True if the spec has a `service`, and the fleet has none of its own, or only one that is being deleted.
+    fn lacks_service(&self) -> bool {
+        let service = self.view.services.get(&self.fleet.meta.key());
+        self.spec.service.is_some()
+            && service.is_none_or(|service| !self.owns(&service.meta) || service.meta.terminating)
+    }
+
     /// The fleet's nodes, grouped by the set in their names.
     #[must_use]
     pub fn nodes_by_set(&self) -> BTreeMap<SetName, Vec<Arc<ObservedNode>>> {
@@ -232,10 +241,11 @@ impl FleetScope {
         for name in retiring.chain(entrant.clone()).filter(|name| name != active) {
             nodes.entry(name).or_default();
         }
-        let claims = &self.spec.template.spec.volume_claim_templates;
+        let mut claims = ClaimsComparison::with(&self.spec.template.spec.volume_claim_templates);
         let of = |(name, nodes): (SetName, Vec<Arc<ObservedNode>>)| {
-            let other =
-                |n: &Arc<ObservedNode>| n.spec.as_ref().is_ok_and(|s| s.volume_claim_templates != *claims);
+            let has_others = |n: &Arc<ObservedNode>| {
+                n.spec.as_ref().is_ok_and(|s| claims.is_other(&s.volume_claim_templates))
+            };
             let is_entrant = entrant == name;
             let children = self.children_of(&name, &nodes);
             let set = SetFacts {
@@ -244,7 +254,7 @@ impl FleetScope {
                 remains: 0,
                 shutting_down: self.shutting_down(&name, self.spec.replicas),
                 retiring: status.retiring.iter().find(|r| name == *r.set).cloned(),
-                claims_differ: nodes.iter().any(other),
+                claims_differ: nodes.iter().any(has_others),
             };
             (name, set)
         };

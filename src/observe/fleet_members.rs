@@ -11,6 +11,7 @@ use crate::api::{SetName, Stage, TaskType, TemplateMeta};
 use crate::cluster::Key;
 use crate::cluster::observed::Meta;
 use crate::planner::fleet::{ChildFacts, SetRollout, Strategy};
+use crate::revision::ClaimsComparison;
 
 impl FleetScope {
     /// Windlass's own labels and annotations for a node.
@@ -43,12 +44,13 @@ impl FleetScope {
             return None;
         }
         let claims = &self.spec.template.spec.volume_claim_templates;
+        let mut wanted = ClaimsComparison::with(claims);
         let meta = &self.fleet.meta;
         let differs = |child: &&ChildFacts| {
             let node = self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));
             let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
             child.spec_hash != facts.requested
-                && spec.is_some_and(|spec| spec.volume_claim_templates != *claims)
+                && spec.is_some_and(|spec| wanted.is_other(&spec.volume_claim_templates))
         };
         let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
         let yet =

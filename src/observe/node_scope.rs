@@ -226,6 +226,7 @@ impl NodeScope {
             generation: set.meta.generation,
             template: self.template(node, set).unwrap_or(Template::Unknown),
             observed: set.is_observed(),
+            replicas: set.replicas,
             update_revision: set.update_revision.clone(),
             known_revisions,
             made_for: set.made_for.as_deref().map(|made_for| MadeFor {

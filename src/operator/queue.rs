@@ -3,17 +3,25 @@
 //! deterministic (the controller of kube-rs polls in the order of a random hash), so that a run can be replayed.
 
 use std::collections::BTreeMap;
-use std::panic::resume_unwind;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::error;
 
 use crate::clock::monotonic;
 use crate::cluster::Key;
+use crate::engine::sentence::of_panic;
 use crate::metrics::Metrics;
+
+/// The requeue delay after a panic. It doubles with each panic in a row.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+/// The longest requeue delay after a panic.
+const AFTER_PANIC_MAX: Duration = Duration::from_mins(1);
 
 /// A request to reconcile an object.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,6 +55,8 @@ struct Queue {
     taken: BTreeMap<Key, Option<Instant>>,
     /// Objects that were reconciled recently, and until when each is not reconciled again.
     resting: BTreeMap<Key, Instant>,
+    /// Objects whose last reconcile panicked, and the number of panics in a row.
+    panics: BTreeMap<Key, u32>,
     /// The number of entries so far. It orders objects that are due at the same time.
     listed: u64,
 }
@@ -99,6 +109,13 @@ impl Queue {
             self.add(key, at);
         }
     }
+
+    /// Counts a panic of an object's reconcile. Returns the requeue delay.
+    fn panicked(&mut self, key: &Key) -> Duration {
+        let count = self.panics.entry(key.clone()).or_default();
+        *count = count.saturating_add(1);
+        (AFTER_PANIC * (1 << (*count - 1).min(6))).min(AFTER_PANIC_MAX)
+    }
 }
 
 /// The metrics that count a queue, and the kind that labels them.
@@ -140,6 +157,25 @@ impl Counting {
         }
         Some(key)
     }
+
+    fn panicked(&self, took: Duration) {
+        if let Some(Counted { metrics, kind }) = &self.0 {
+            metrics.reconciled(kind, "panic", took);
+            metrics.retried(kind);
+        }
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        self.0.as_ref().map(|counted| counted.kind)
+    }
+}
+
+/// A reconcile that has ended.
+struct Ended {
+    key: Key,
+    /// What it returned, or what it panicked with.
+    again: std::thread::Result<Option<Duration>>,
+    took: Duration,
 }
 
 /// Reconciles each requested object, at most `concurrency` of them at the same time, until `shutdown` resolves.
@@ -148,6 +184,9 @@ impl Counting {
 /// `reconcile` returns the requeue delay; `None` if the object is not reconciled again until it is requested. `rest`
 /// returns how long the object is not reconciled after that, whatever is requested: one reconcile serves all requests
 /// of that time.
+///
+/// A panic is a bug in the reconcile of one object. It is logged with the object, which is reconciled again after a
+/// backoff; the others go on. If it ended the process, the next one would read the same objects and panic again.
 pub async fn run_workqueue<F>(
     mut requests: UnboundedReceiver<impl Into<Request>>,
     concurrency: u16,
@@ -171,7 +210,11 @@ pub async fn run_workqueue<F>(
             && let Some(key) = counted.take(&queue)
         {
             let looked = reconcile(key.clone());
-            running.spawn(async move { (key, looked.await) });
+            running.spawn(async move {
+                let began = monotonic();
+                let again = AssertUnwindSafe(looked).catch_unwind().await;
+                Ended { key, again, took: monotonic().duration_since(began) }
+            });
         }
         let is_full = running.len() >= usize::from(concurrency);
         let due = lock(&queue).next_due().filter(|_| !is_full);
@@ -203,34 +246,44 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-fn end(
-    queue: &Shared,
-    ended: Result<(Key, Option<Duration>), JoinError>,
-    rest: impl Fn(&Key) -> Duration,
-    counted: &Counting,
-) {
-    match ended {
-        Ok((key, again)) => {
+fn end(queue: &Shared, ended: Result<Ended, JoinError>, rest: impl Fn(&Key) -> Duration, counted: &Counting) {
+    // An error is of a reconcile that was aborted: its own panics are caught.
+    let Ok(Ended { key, again, took }) = ended else { return };
+    match again {
+        Ok(again) => {
             let rest = rest(&key);
             let mut queue = lock(queue);
+            queue.panics.remove(&key);
             let until = again.filter(|_| !rest.is_zero()).map(|_| monotonic() + rest);
             if let Some(after) = again {
                 counted.add(&mut queue, key.clone(), monotonic() + after);
             }
             queue.done(key, until);
         }
-        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-        Err(_) => {}
+        Err(panic) => {
+            counted.panicked(took);
+            let mut queue = lock(queue);
+            let wait = queue.panicked(&key);
+            let why = of_panic("it panicked", &*panic);
+            error!(kind = counted.kind(), object = %key, why, ?wait, "a reconcile panicked and is tried again");
+            // It rests as well: the events of a busy object must not turn the backoff into a hot loop.
+            let until = monotonic() + wait;
+            counted.add(&mut queue, key.clone(), until);
+            queue.done(key, Some(until));
+        }
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use tokio::sync::mpsc::unbounded_channel;
     use tokio::time::sleep;
 
     use super::*;
+    use crate::metrics::Format;
 
     fn take(queue: &mut Queue, now: Instant) -> Option<Key> {
         queue.take(now).map(|(key, _)| key)
@@ -347,6 +400,56 @@ mod tests {
         };
         run_workqueue(told, 2, reconcile, |_| Duration::ZERO, None, sleep(Duration::from_secs(15))).await;
         assert_eq!(*log.lock().unwrap(), (0, 2, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_that_panics_is_tried_again_later_and_later_and_the_other_objects_go_on() {
+        let (tell, told) = unbounded_channel::<Key>();
+        let began = monotonic();
+        let times: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
+        let is_well = Arc::new(AtomicBool::new(false));
+        let reconcile = |key: Key| {
+            let (times, is_well) = (times.clone(), is_well.clone());
+            async move {
+                times.lock().unwrap().push((key.name.clone(), monotonic().duration_since(began).as_secs()));
+                assert!(key.name == "b" || is_well.load(Ordering::SeqCst), "a bug in {}", key.name);
+                None
+            }
+        };
+        let telling = async {
+            let both = || {
+                for name in ["a", "b"] {
+                    tell.send(key(name)).unwrap();
+                }
+            };
+            both();
+            sleep(Duration::from_secs(5)).await;
+            // An event does not shorten the backoff.
+            both();
+            sleep(Duration::from_secs(145)).await;
+            is_well.store(true, Ordering::SeqCst);
+            sleep(Duration::from_secs(50)).await;
+            // A reconcile without a panic ends the row.
+            is_well.store(false, Ordering::SeqCst);
+            tell.send(key("a")).unwrap();
+            sleep(Duration::from_secs(2)).await;
+        };
+        let metrics = Metrics::default();
+        let counted = Some(Counted { metrics: metrics.clone(), kind: "StatefulNode" });
+        run_workqueue(told, 4, reconcile, |_| Duration::ZERO, counted, telling).await;
+        let times = times.lock().unwrap().clone();
+        let of =
+            |name: &str| times.iter().filter(|(of, _)| of == name).map(|(_, at)| *at).collect::<Vec<_>>();
+        assert_eq!(of("b"), [0, 5]);
+        assert_eq!(of("a"), [0, 1, 3, 7, 15, 31, 63, 123, 183, 200, 201]);
+        let text = metrics.text(Format::Prometheus, true, &[]);
+        for line in [
+            "windlass_reconcile_total{kind=\"StatefulNode\",outcome=\"panic\"} 10",
+            "windlass_reconcile_errors_total{kind=\"StatefulNode\"} 10",
+            "windlass_workqueue_retries_total{name=\"statefulnode\"} 10",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,15 +171,17 @@ impl Tell {
             && (is_granted || node.status.plan.as_ref().is_some_and(RawPlan::may_be_active))
     }
 
-    /// Requeues the nodes of a fleet that have an active plan, if the fleet has hooks of nodes: the nodes read them
-    /// from the fleet.
+    /// Requeues the nodes of a fleet that have an active plan, if the fleet has hooks of nodes or the plan has some: the
+    /// nodes read them from the fleet.
     fn nodes_at_hooks(&self, fleet: &Key) {
         let Some(fleet) = self.view.fleets.get(fleet) else { return };
         let Ok(spec) = &fleet.spec else { return };
         let has_any = spec.update_strategy.hooks.iter().any(|hook| hook.at.is_of_node());
         let nodes = self.view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
-        for node in nodes.iter().filter(|_| has_any) {
-            if node.status.plan.as_ref().is_some_and(RawPlan::may_be_active) {
+        // A plan may have a hook that was taken out of the list.
+        let may_have = |plan: &RawPlan| plan.may_be_active() && (has_any || plan.mentions("\"hook\""));
+        for node in &nodes {
+            if node.status.plan.as_ref().is_some_and(may_have) {
                 let _ = self.nodes.send(node.meta.key().into());
             }
         }

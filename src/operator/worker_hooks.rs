@@ -14,6 +14,7 @@ use super::queue::Request;
 use crate::api::Hook;
 use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::clock::{SharedClock, monotonic};
+use crate::cluster::memory::DeletedJobs;
 use crate::cluster::remembered::Remembered;
 use crate::cluster::{Cluster, Key, Kind};
 use crate::engine::{Env, Plan};
@@ -29,6 +30,7 @@ pub struct WorkerHooks {
     cluster: Arc<dyn Cluster>,
     askers: Arc<HookAskers>,
     checked: Remembered<str, Verdict>,
+    deleted: Arc<DeletedJobs>,
     told: Mutex<Vec<UnboundedSender<(String, String)>>>,
 }
 
@@ -55,8 +57,8 @@ impl WorkerHooks {
         clock: SharedClock,
     ) -> (Arc<Self>, HookLanes) {
         let (askers, lanes) = HookAskers::new(client, cluster.clone(), clock);
-        let (checked, told) = (Remembered::default(), Mutex::default());
-        (Arc::new(Self { rules: Arc::new(rules), cluster, askers, checked, told }), lanes)
+        let (checked, deleted, told) = (Remembered::default(), Arc::default(), Mutex::default());
+        (Arc::new(Self { rules: Arc::new(rules), cluster, askers, checked, deleted, told }), lanes)
     }
 
     /// Sends requests to the peers of hooks forever, and reports the objects that got a new answer.
@@ -121,7 +123,7 @@ impl Hooks for WorkerHooks {
             set: Some(turn.build),
             ..Values::default()
         };
-        env.with(HookScope {
+        env.with(self.deleted.clone()).with(HookScope {
             hooks: HookList::These(turn.hooks),
             owner: owner(&turn.of),
             values,
@@ -136,7 +138,7 @@ impl Hooks for WorkerHooks {
     }
 
     async fn end(&self, of: &HookedObject, plan: &Plan) -> Result<(), String> {
-        let deleted = delete_jobs(self.cluster.as_ref(), &owner(of), plan).await;
+        let deleted = delete_jobs(self.cluster.as_ref(), &owner(of), plan, &self.deleted).await;
         deleted.map_err(|error| format!("the Jobs of its hooks are not deleted yet: {error}"))
     }
 

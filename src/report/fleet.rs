@@ -464,9 +464,12 @@ fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>)
         return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
     };
     let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True);
+    // All new nodes were ready once. As long as the clock runs, those that are not any more are waited for, and nobody is
+    // asked to promote.
+    let has_fallen_back = rollout.stage == Stage::AwaitingPromotion && !rollout.clock_stopped;
     let ill = |reason: &str| match Reason::of(reason) {
         Some(Reason::WaitingForWave) => false,
-        Some(Reason::NotReady | Reason::Missing | Reason::Terminating) => is_stalled,
+        Some(Reason::NotReady | Reason::Missing | Reason::Terminating) => is_stalled || has_fallen_back,
         _ => true,
     };
     let worst =

@@ -234,6 +234,27 @@ fn who_is_to_promote_is_told_the_command() {
 }
 
 #[test]
+fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to_promote() {
+    let asks = "the new nodes are ready: windlass promote nd/db -n prod moves traffic to them";
+    for (up_to_date, clock_stopped, reason, expected) in [
+        ("Applying", false, "NotReady", "waiting for db-28c42-1: NotReady for 1m00s (stalls in 6m58s)"),
+        ("Applying", false, "Missing", "waiting for db-28c42-1: Missing for 1m00s (stalls in 6m58s)"),
+        ("Applying", true, "NotReady", "waiting for the fleet to be resumed"),
+        // Somebody has skipped the wait for them.
+        ("ReadyToPromote", true, "NotReady", asks),
+    ] {
+        let named =
+            json!([{"name": "db-28c42-1", "reason": reason, "message": "", "since": "2026-01-01T04:14:11Z"}]);
+        let status = json!({
+            "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "clockStopped": clock_stopped,
+                "unconverged": named, "message": "waiting for the fleet to be resumed"},
+            "conditions": conditions(&format!("Unknown/{up_to_date}"), "True", "False", "True"),
+        });
+        assert_eq!(report(json!({"status": status})).waiting(now()), expected, "{up_to_date} {reason}");
+    }
+}
+
+#[test]
 fn a_clock_that_stands_is_not_said_to_run_out() {
     let stopped = report(json!({"status": {"rollout": {"clockStopped": true}}}));
     assert_eq!(stopped.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s");

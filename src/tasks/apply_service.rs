@@ -21,7 +21,8 @@ impl Task for ApplyService {
         match apply(scope, &node).await {
             Ok(outcome) => Ok(outcome),
             Err(NotApplied::Conflict(error)) => not_written(error),
-            Err(NotApplied::Failed(error)) => Err(error),
+            Err(NotApplied::Failed(error)) => Err(error.into()),
+            Err(NotApplied::Other(error)) => Err(error),
         }
     }
 

@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::FleetScope;
 use crate::api::{SetName, Stage};
+use crate::apply::fleet_objects;
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
+use crate::planner::fleet::sets::stage::has_switched;
 
 /// Waits until the incumbents are gone. If the strategy removes them before their successors are created, this task
 /// removes them.
@@ -33,6 +35,15 @@ impl Task for RetireIncumbents {
         }
         if facts.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
+        }
+        if rollout.stage != Stage::Retiring {
+            // The delay of the old set begins with the status that records that traffic has moved.
+            if has_switched(cx.plan) {
+                return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
+            }
+            if let Some(sentence) = why_traffic_stays(fleet) {
+                return Ok(Outcome::waiting(sentence));
+            }
         }
         if rollout.stage == Stage::Promoting {
             let children = if *set == facts.set { Some(&facts.children) } else { None };
@@ -67,6 +78,17 @@ impl Task for RetireIncumbents {
             None => Outcome::waiting(still_there(set, &left())),
         })
     }
+}
+
+/// Why traffic could not be moved to the new set, if so: nobody would serve if the old nodes went before that ends.
+fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
+    if let Some(sentence) = fleet_objects::taken_service(fleet) {
+        return Some(format!("waiting for the fleet's Service: {sentence}"));
+    }
+    if let Some(invalid) = &fleet.invalid {
+        return Some(format!("waiting: {}", invalid.sentence));
+    }
+    fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
 }
 
 /// An object that is not removed blocks the rollout, so the message names it.

@@ -93,6 +93,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         generation: 1,
         template: if is_known { Template::At(text(node.template).into()) } else { Template::Unknown },
         observed: node.observed,
+        replicas: 1,
         update_revision: revision_name(node.update_revision, node.moved),
         known_revisions: known_revisions(node.child.knows | node.seen),
         made_for: made_for(world, node.template),

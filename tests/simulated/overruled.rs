@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target};
 
-use super::sets::world::{NODE, World, fleet, is_up_to_date, play, text};
+use super::sets::world::{NODE, World, blue_green, fleet, is_up_to_date, play, text};
 
 const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+const SERVICE: (&str, &str) = ("v1", "Service");
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const NODES: usize = 4;
 
 /// The patches of these resources since the audit was cleared that changed nothing.
@@ -15,8 +17,10 @@ fn futile(w: &World, resource: &str) -> usize {
     patches.filter(|e| e.subresource.is_empty() && e.code == 200 && e.wrote.0 == e.wrote.1).count()
 }
 
+/// The labels of the nodes' objects of a kind. The fleet's own Service is none.
 fn labels(w: &World, kind: (&str, &str)) -> Vec<Value> {
-    w.names(kind).into_iter().map(|name| w.get(kind, &name)["metadata"]["labels"].clone()).collect()
+    let all = w.names(kind).into_iter().map(|name| w.get(kind, &name)["metadata"]["labels"].clone());
+    all.filter(|labels| labels["windlass.dev/node"].is_string()).collect()
 }
 
 async fn until_labelled(w: &World, kind: (&str, &str), team: &str, tier: &str) {
@@ -35,7 +39,9 @@ fn wish(team: &str, tier: &str) -> Value {
 
 #[test]
 fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_when_another_is_wanted() {
-    for (kind, resource) in [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps")] {
+    for (kind, resource) in
+        [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps"), (SERVICE, "services")]
+    {
         play(|w| async move {
             w.serve(fleet(NODES as i32, json!({"type": "InPlace"}))).await;
             let label = Mutation::Label("team".to_owned(), "platform".to_owned());
@@ -118,6 +124,58 @@ fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute
             assert_eq!((&spec["replicas"], &spec["updateStrategy"]["type"]), (&json!(1), &json!("OnDelete")));
             assert_eq!(stalled(&w, "db-1"), "");
             w.until("all is well", is_up_to_date).await;
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nodes_say_so() {
+    for (kind, resource) in
+        [(SET, "statefulsets.apps"), (SERVICE, "services"), (NODE, "statefulnodes.windlass.dev")]
+    {
+        play(|w| async move {
+            // No watch shows such a StatefulSet or Service, nor that it is gone.
+            let label = Mutation::Label(MANAGED_BY.to_owned(), "platform".to_owned());
+            w.cluster.admit(Policy::new("managers", Target::MetadataOf(kind.1), label));
+            w.serve(blue_green(3, json!({"promotion": "WhenReady", "retireDelaySeconds": 5}))).await;
+            w.change(json!({"replicas": 2})).await;
+            w.until("one has left", |s| s["readyReplicas"] == 2 && w.names(SET).len() == 2).await;
+            w.rest(60).await;
+            w.change(json!({"replicas": 3})).await;
+            w.until("it is there again", |s| s["readyReplicas"] == 3 && is_up_to_date(s)).await;
+            w.image("db:2").await;
+            let is_rolled = |s: &Value| {
+                let images = w.images();
+                images.len() == 3 && images.iter().all(|image| image.ends_with("db:2")) && is_up_to_date(s)
+            };
+            w.until("another set has taken over", is_rolled).await;
+            assert_eq!(w.names(SET).len(), 3, "{:?}", w.names(SET));
+
+            // At rest nothing is written but what changes nothing, once a minute at most.
+            w.rest(120).await;
+            w.cluster.clear_audit();
+            let version = w.cluster.version();
+            w.rest(900).await;
+            assert_eq!(w.cluster.version(), version, "{resource}");
+            let (tried, objects) = (futile(&w, resource), w.names(kind).len());
+            assert!((1..=16 * objects).contains(&tried), "{tried} in 15 minutes, {objects} {resource}");
+            for node in w.names(NODE) {
+                let said = format!(
+                    "InvalidSpec: {0} {node}: label {MANAGED_BY} is platform instead of windlass, and setting it back has no \
+                     effect: exempt the {0}s of Windlass from the admission policy that changes it",
+                    kind.1
+                );
+                assert_eq!(stalled(&w, &node), said);
+            }
+
+            // Once the policy is gone, the labels are put back.
+            w.cluster.withdraw("managers");
+            w.rest(900).await;
+            for name in w.names(kind) {
+                assert_eq!(w.get(kind, &name)["metadata"]["labels"][MANAGED_BY], "windlass", "{name}");
+            }
+            assert!(w.names(NODE).iter().all(|node| stalled(&w, node).is_empty()));
             w.is_at_rest().await;
         });
     }

@@ -1,5 +1,8 @@
 //! A furnished cluster for tests.
 
+#[path = "../catalogue/oracles/panics.rs"]
+mod panics;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -11,11 +14,14 @@ use serde_json::{Value, json};
 use windlass_sim::kubelet::Kubelet;
 use windlass_sim::{Cluster, Options};
 
-/// Runs a test in a runtime with paused time.
+/// Runs a test in a runtime with paused time. Nothing may panic, not even the operator, which goes on after it.
 pub fn paused<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(test)
+    panics::clear();
+    let ended = runtime.block_on(test);
+    assert_eq!(panics::take(), [""; 0]);
+    ended
 }
 
 /// A cluster with a node, a namespace and a simulated kubelet. Call it within a runtime.

@@ -1,17 +1,19 @@
 //! Executes a plan: runs its tasks in order until one has to wait. It changes only the plan in memory; the caller
 //! persists it.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
 
 use super::env::Env;
 use super::error::TaskError;
 use super::id::{jitter, task_id};
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
-use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
-use super::task::{Due, Outcome, TaskContext};
+use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut, of_panic};
+use super::task::{Due, Outcome, Task, TaskContext};
 
 /// The shortest backoff, in milliseconds.
 const BACKOFF_MIN_MS: u64 = 500;
@@ -113,7 +115,7 @@ async fn step(
         Due::Never => None,
     };
     begin(&mut plan.tasks[index], now, due);
-    let answer = task.run(&TaskContext::new(env, now, plan, &plan.tasks[index])).await;
+    let answer = run(task.as_ref(), &TaskContext::new(env, now, plan, &plan.tasks[index])).await;
     let record = &mut plan.tasks[index];
     match answer {
         Ok(Outcome::Done) => {
@@ -156,6 +158,22 @@ async fn step(
             Step::Stop(Advance::Waiting { recheck_after: Some(wait) })
         }
     }
+}
+
+/// Runs a task. A panic in it is a transient error. Otherwise one task would end the process and with it all other plans,
+/// and so would the next process, which reads the same plan. The plan is as it was: it changes only by what tasks answer.
+async fn run(task: &dyn Task, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+    AssertUnwindSafe(task.run(cx)).catch_unwind().await.unwrap_or_else(|panic| {
+        let why = of_panic("the task panicked", &*panic);
+        tracing::error!(
+            plan = cx.plan.id.as_str(),
+            task = cx.record.id,
+            type_ = cx.record.type_,
+            why,
+            "a task panicked and is tried again"
+        );
+        Err(TaskError::transient(why))
+    })
 }
 
 fn wait(record: &mut TaskRecord, message: &str, recheck_after: Option<Duration>) -> Step {

@@ -249,3 +249,30 @@ async fn an_answer_belongs_to_the_question_that_it_was_given_to() {
     let sent = asked.client.sent.lock().unwrap();
     assert_eq!(sent[1].headers["windlass-attempt"], "2");
 }
+
+/// A client with a bug.
+struct Panics;
+
+#[async_trait]
+impl HookClient for Panics {
+    async fn send(&self, _: HookRequest) -> Result<HookReply, String> {
+        panic!("a bug of the client")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_sent_again() {
+    let clock: SharedClock = Arc::new(Still);
+    let (askers, _lanes) = HookAskers::new(Arc::new(Panics), Arc::new(MockCluster::new()), clock);
+    let question = question(HookWish::Http(Box::new(http("", ""))));
+    for _ in 0..2 {
+        askers.ask(&owner(), question.clone(), Duration::ZERO);
+        assert!(askers.answer(&owner()).await);
+        let answer = askers.last(&owner(), &question).unwrap();
+        assert_eq!(
+            (answer.verdict, answer.said.as_str()),
+            (Verdict::Nothing, "the request panicked: a bug of the client")
+        );
+        tokio::time::advance(Duration::from_mins(1)).await;
+    }
+}

@@ -7,6 +7,9 @@ use serde_json::json;
 use super::super::ClusterError;
 use crate::engine::TaskError;
 
+/// What the API server says of a JSON patch that removes what is not there (tests/conformance/observed.json).
+const DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
+
 fn answered(code: u16, reason: &str, message: &str, retry_after_seconds: u32) -> ClusterError {
     let status = serde_json::from_value(json!({
         "status": "Failure", "code": code, "reason": reason, "message": message,
@@ -55,8 +58,8 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
         (409, "Conflict", "the object has been modified", "conflict"),
         (413, "RequestEntityTooLarge", "too large", "refused"),
         (422, "Invalid", "spec.template: Forbidden", "refused"),
-        (422, "Invalid", "the server rejected our request: testing value /metadata/uid failed", "conflict"),
-        (422, "Invalid", "jsonpatch: test failed", "conflict"),
+        (422, "Invalid", DOES_NOT_APPLY, "conflict"),
+        (422, "Invalid", "admission webhook \"x\" denied the request: the smoke test failed", "refused"),
         (429, "TooManyRequests", "slow down", "transient"),
         (500, "InternalError", typed, "refused"),
         (500, "InternalError", "etcdserver: request timed out", "transient"),
@@ -71,6 +74,20 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
         let is_terminal = matches!(TaskError::from(error), TaskError::Terminal { .. });
         assert_eq!(is_terminal, expected == "refused", "{code}: what a task makes of it");
     }
+}
+
+#[test]
+fn a_patch_that_does_not_fit_the_stored_object_is_a_conflict_unless_the_answer_names_a_field() {
+    let answered = |code: u16, details: serde_json::Value| {
+        let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": DOES_NOT_APPLY, "details": details});
+        let status = serde_json::from_value(status).unwrap();
+        ClusterError::from_kube("StatefulNode shop/db-0".to_owned(), kube::Error::Api(status))
+    };
+    let cause = json!({"reason": "FieldValueInvalid", "field": "spec.ports", "message": "no"});
+    assert_eq!(kind(&answered(422, json!({}))), "conflict", "as the API server answers");
+    assert_eq!(kind(&answered(422, json!(null))), "conflict");
+    assert_eq!(kind(&answered(422, json!({"causes": [cause]}))), "refused");
+    assert_eq!(kind(&answered(400, json!({}))), "refused", "of a request that cannot be read");
 }
 
 #[test]

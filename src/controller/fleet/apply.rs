@@ -18,6 +18,8 @@ use crate::tasks::keep_whole_at_hook;
 
 /// The result for a plan that is not advanced.
 const WAITING: Advance = Advance::Waiting { recheck_after: None };
+/// The requeue delay while traffic could not be moved back, and nothing is known that keeps it.
+const REQUEUE_TRAFFIC: Duration = Duration::from_secs(1);
 
 /// The fleet after the writes to its child objects and before the write of its status.
 #[must_use]
@@ -25,8 +27,7 @@ pub(super) struct Applied<'a> {
     pub(super) fleet: Fleet<'a>,
     /// The facts after these writes.
     pub(super) facts: Arc<FleetFacts>,
-    /// `None` if the status may not be written yet, because traffic has not moved back.
-    pub(super) change: Option<StatusChange>,
+    pub(super) change: StatusChange,
 }
 
 /// The status to write, before the observed state is refreshed in it.
@@ -63,11 +64,12 @@ impl<'a> Decided<'a> {
         let applies_nothing =
             matches!(action, Action::EndStored(_) | Action::ChangePlan { .. } | Action::StorePlan { .. });
         let change = match action {
-            Action::EndStored(plan) => Some(fleet.end_stored(&facts, *plan)),
+            Action::EndStored(plan) => fleet.end_stored(&facts, *plan),
             Action::ChangePlan { plan, decision, entrant } => {
-                fleet.change_plan(&facts, plan, decision, entrant).await?
+                let changed = fleet.change_plan(&facts, plan, decision, entrant).await?;
+                if let Some(change) = changed { change } else { fleet.keep_for_traffic().await? }
             }
-            Action::StorePlan { plan, retried } => Some(fleet.store_plan(plan, retried)),
+            Action::StorePlan { plan, retried } => fleet.store_plan(plan, retried),
             Action::Wait(stored) => {
                 let meta = &fleet.scope.fleet.meta;
                 if meta.terminating
@@ -76,14 +78,14 @@ impl<'a> Decided<'a> {
                 {
                     fleet.note(error);
                 }
-                Some(fleet.advanced(stored, &WAITING)?)
+                fleet.advanced(stored, &WAITING)?
             }
             Action::CarryOut(stored) => {
                 fleet.apply_beside(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
-                Some(fleet.carry_out(stored).await?)
+                fleet.carry_out(stored).await?
             }
         };
-        if applies_nothing && let Some(sentence) = fleet_objects::taken_service(&fleet.scope) {
+        if applies_nothing && let Some(sentence) = fleet_objects::last_taken_service(&fleet.scope) {
             fleet.scope.invalid.get_or_insert(Invalid::lasting(sentence));
         }
         Ok(Applied { facts: fleet.scope.facts(), fleet, change })
@@ -140,6 +142,18 @@ impl Fleet<'_> {
         }
     }
 
+    /// Keeps a plan that is to end, but whose traffic cannot be moved back now, and does everything beside it: only that
+    /// finds out that the name of the Service is free again, and makes the Service.
+    async fn keep_for_traffic(&mut self) -> Result<StatusChange, ReconcileError> {
+        // As it is stored: what a person asked of it meanwhile is obeyed once it is known whether it ends.
+        let plan = self.stored_plan().ok().flatten();
+        self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;
+        let change = self.advanced(Stored { plan, skipped: false }, &WAITING)?;
+        // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet.
+        let soon = self.scope.invalid.is_none().then_some(REQUEUE_TRAFFIC);
+        Ok(StatusChange { then: Then::Requeue(soon), ..change })
+    }
+
     /// Advances the plan until one of its tasks has to wait.
     async fn carry_out(&self, stored: Stored) -> Result<StatusChange, ReconcileError> {
         let Stored { plan: Some(mut plan), skipped } = stored else { return self.advanced(stored, &WAITING) };
@@ -148,7 +162,7 @@ impl Fleet<'_> {
         }
         let env = self.cx.env.layer().with(self.scope.clone());
         let env = match self.hook_scope(&plan) {
-            Some(hooks) => env.with(hooks),
+            Some(hooks) => env.with(hooks).with(self.cx.memory.deleted_jobs.clone()),
             None => env,
         };
         let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::apply::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookPoint, HookRetry, RawPlan, Reason, Rollout};
-use crate::apply::{fleet_objects, traffic};
+use crate::api::{HookRetry, RawPlan, Reason, Rollout};
+use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::cluster::{Kind, Part, Target};
 use crate::controller::ReconcileError;
@@ -18,7 +18,7 @@ use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, HookContext};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
-use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
+use crate::planner::hooks::{HookPlacement, is_of_list};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon a Job that the API server refused is checked again.
@@ -131,7 +131,8 @@ impl Fleet<'_> {
         if !plan.is_active() || !has_hooks(plan) {
             return Ok(());
         }
-        let deleted = delete_jobs(self.scope.cluster.as_ref(), &self.job_owner(), plan).await;
+        let deleted = &self.scope.memory.deleted_jobs;
+        let deleted = delete_jobs(self.scope.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
         deleted.map_err(ReconcileError::Children)
     }
 
@@ -164,13 +165,12 @@ impl Fleet<'_> {
         pass_over(plan, &self.scope.spec.update_strategy.hooks, None)
     }
 
-    /// Corrects the result of an in-place plan that completed with `AfterRollout` hooks: its nodes may have changed while
-    /// the hooks ran. The plan is superseded if a node has lost its grant, and keeps waiting until the nodes have
+    /// Corrects the result of an in-place plan that completed: its nodes may have changed while what comes after the last
+    /// step ran, such as hooks at `AfterRollout` or tasks of an embedder's own. The plan is superseded if a node has lost its grant, and keeps waiting until the nodes have
     /// converged again.
     pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
-        let came_last = plan.tasks.last().is_some_and(|task| point_of(task) == Some(HookPoint::AfterRollout));
         let is_in_place = self.scope.set_rollout().is_none();
-        if advance != Advance::Ended || plan.state != PlanState::Complete || !came_last || !is_in_place {
+        if advance != Advance::Ended || plan.state != PlanState::Complete || !is_in_place {
             return advance;
         }
         let facts = self.scope.facts();
@@ -192,14 +192,16 @@ impl Fleet<'_> {
         has_moved(plan, self.scope.fleet.status.plan.as_ref())
     }
 
-    /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there.
+    /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there, or if the fleet
+    /// has no Service by its spec.
     pub(super) async fn move_back(&self, rollout: &SetRollout) -> Result<bool, ReconcileError> {
-        let meta = &self.scope.fleet.meta;
-        if fleet_objects::taken_service(&self.scope).is_some() {
-            return Ok(false);
+        if self.scope.spec.service.is_none() {
+            return Ok(true);
         }
-        let service = self.scope.view.services.get(&meta.key()).filter(|s| self.scope.owns(&s.meta));
-        let Some(service) = service.filter(|_| self.scope.spec.service.is_some()) else { return Ok(true) };
+        let service = self.scope.view.services.get(&self.scope.fleet.meta.key());
+        // A Service that belongs to something else is not touched, and of one that is not there nobody knows yet whose it
+        // will be. The new set is not given up before that is clear: its nodes may carry the traffic.
+        let Some(service) = service.filter(|s| self.scope.owns(&s.meta)) else { return Ok(false) };
         // If the status has lost the incumbent set, it still has the active set.
         let incumbent = rollout.incumbent.clone().unwrap_or_else(|| self.scope.facts().set.clone());
         if traffic::is_at(&service, &incumbent) {

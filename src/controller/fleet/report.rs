@@ -25,8 +25,6 @@ use crate::planner::fleet::{FleetFacts, refresh, release};
 const REQUEUE_INVALID_SPEC: Duration = Duration::from_secs(30);
 /// The requeue delay after a transient failure of the API server, and for what no watch shows.
 const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
-/// The requeue delay while traffic could not be moved back.
-const REQUEUE_TRAFFIC: Duration = Duration::from_secs(1);
 
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
@@ -104,7 +102,9 @@ impl Fleet<'_> {
         let status = &self.scope.fleet.status;
         let next =
             next.at(next_deadline(status, facts, self.scope.spec.min_ready_seconds, self.now), self.now);
-        let is_transient = self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
+        // An error that is returned has a backoff of its own.
+        let is_transient = self.report.error.is_none()
+            && self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
         let next =
             if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
@@ -120,7 +120,6 @@ impl Fleet<'_> {
 impl Applied<'_> {
     pub(super) async fn report(self) -> Result<Next, ReconcileError> {
         let Self { fleet, facts, change } = self;
-        let Some(change) = change else { return Ok(Next::on_event().within(REQUEUE_TRAFFIC)) };
         let StatusChange { status, plan, urgency, events, then } = change;
         let next = fleet.write(status, &facts, plan.as_ref(), urgency).await?;
         for event in &events {
@@ -131,7 +130,7 @@ impl Applied<'_> {
             Then::AwaitOwnWrite => Ok(next),
             Then::Requeue(after) => {
                 let next = fleet.requeue(next.within_some(after), &facts);
-                fleet.report.error.map_or(Ok(next), Err)
+                fleet.report.error.map_or(Ok(next), |error| Err(error.beside(next.asked())))
             }
         }
     }

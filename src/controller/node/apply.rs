@@ -72,38 +72,28 @@ impl Node<'_> {
         work: CarryOut,
     ) -> (Result<StatusChange, ReconcileError>, Option<ReconcileError>) {
         let CarryOut { plan, spec, facts, skipped, ask_again } = work;
-        let applied = if facts.terminating {
-            Ok(AppliedAtOnce::default())
+        let AppliedAtOnce { refused, again, error } = if facts.terminating {
+            AppliedAtOnce::default()
         } else {
             // Claims come first: a node may be deleted as soon as its claims are released, whatever else cannot be
             // applied.
-            let shared = self.apply_to_claims(&spec).await;
-            let applied = node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await;
-            applied.and_then(|applied| {
-                let refused = shared?.or(applied.refused);
-                Ok(AppliedAtOnce { refused, ..applied })
-            })
+            let claims = AppliedAtOnce::from(self.apply_to_claims(&spec).await);
+            claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await)
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);
         self.report.sidecar = status;
         // This part is independent of the plan and does not block it.
-        self.report.not_applied = match &applied {
-            Ok(applied) => applied.refused.clone(),
-            Err(error) => self.denial(error),
-        };
+        let refused = refused.or_else(|| self.refusal(error.as_ref()?));
+        // What failed has a backoff of its own.
+        let refused_again = refused.as_ref().filter(|_| error.is_none()).map(|_| LOOK_AGAIN);
+        self.report.not_applied = refused;
         let change = self.execute(plan, skipped).await.map(|change| {
             let next = change.next.within_some(ask_again).within_some(asked);
             let next = next.within_some(node_objects::await_unlabelled(&self.scope, &self.stored));
-            let next = match &applied {
-                Ok(applied) => {
-                    let refused = applied.refused.as_ref().map(|_| LOOK_AGAIN);
-                    next.within_some(refused).within_some(applied.again)
-                }
-                Err(_) => next,
-            };
+            let next = next.within_some(refused_again).within_some(again);
             StatusChange { next, ..change }
         });
-        (change, applied.err())
+        (change, error)
     }
 
     /// Advances the plan until one of its tasks has to wait.
@@ -119,7 +109,7 @@ impl Node<'_> {
         };
         let env = self.cx.env.layer().with(self.scope.clone());
         let env = match self.hook_scope(&plan) {
-            Some(hooks) => env.with(hooks),
+            Some(hooks) => env.with(hooks).with(self.cx.memory.deleted_jobs.clone()),
             None => env,
         };
         let deadline = self.stored.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);

@@ -82,6 +82,11 @@ impl<'a> Node<'a> {
         error.denial().filter(|_| self.cx.memory.has_failed(Kind::StatefulNode, &self.scope.key))
     }
 
+    /// What the API server refuses permanently, or forbids, in one sentence.
+    pub(super) fn refusal(&self, error: &ReconcileError) -> Option<String> {
+        self.denial(error).or_else(|| error.refused())
+    }
+
     /// Applies the claim retention: makes the node an owner of its claims or removes that reference. Returns a sentence
     /// if a claim belongs to another node.
     pub(super) async fn apply_to_claims(

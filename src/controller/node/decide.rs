@@ -141,10 +141,10 @@ impl Node<'_> {
 
     /// Reads what no watch shows. Also returns true if a person skipped a task of the plan.
     async fn check(&self, plan: Option<&mut Plan>) -> Result<(bool, Checked), ReconcileError> {
-        node_objects::forget_unlabelled(&self.scope, &self.stored).await?;
+        node_objects::forget_unlabelled(&self.scope).await?;
         node_objects::check_template(&self.scope, &self.stored).await?;
         let ask_again = node_objects::why_no_pod(&self.scope, &self.stored).await;
-        let facts = self.facts();
+        let mut facts = self.facts();
         let skipped = if let Some(plan) = plan {
             self.skip(plan)
         } else {
@@ -154,6 +154,11 @@ impl Node<'_> {
         let mut invalid = facts.wanted.as_ref().err().cloned();
         if invalid.is_none() && facts.live().is_none() && !facts.terminating {
             invalid = node_objects::foreign(&self.scope, &self.stored).await?;
+            // Of the node's own StatefulSet, which no watch shows, this process learns here if it was just started.
+            if self.facts().live().is_some() {
+                node_objects::check_template(&self.scope, &self.stored).await?;
+                facts = self.facts();
+            }
         }
         let taken = || self.scope.memory.no_pod.get(&self.stored.meta.uid).and_then(|known| known.taken);
         let invalid = invalid.or_else(taken);

@@ -112,7 +112,8 @@ impl Node<'_> {
         if !has_hooks(plan) {
             return Ok(());
         }
-        let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan).await;
+        let deleted = &self.cx.memory.deleted_jobs;
+        let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
         deleted.map_err(ReconcileError::Children)
     }
 
@@ -201,6 +202,9 @@ impl Node<'_> {
 
     /// Skips a failed hook whose policy is Continue. Returns the event to record on the fleet.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
+        if self.of_fleet.is_unreadable() {
+            return None;
+        }
         pass_over(plan, self.of_fleet.hooks(), Some(&self.stored.meta.name))
     }
 }

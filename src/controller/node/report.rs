@@ -38,7 +38,7 @@ impl<'a> Applied<'a> {
             node.cx.events.record(Kind::NodeDeployment, &fleet.meta, &event);
         }
         match error {
-            Some(error) => Err(node.failed_beside(error)),
+            Some(error) => Err(node.failed_beside(error.beside(saved.or(next).asked()))),
             None => Ok(saved.or(next)),
         }
     }

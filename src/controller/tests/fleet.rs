@@ -1223,3 +1223,25 @@ async fn claims_that_change_before_anything_has_completed_are_the_specs_fault_un
     stage.look_at_fleet().await.unwrap();
     assert_eq!(stage.fleet()["status"]["plan"]["recipe"], "InPlace");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_beside_a_plan_does_not_make_the_plan_wait_longer_than_it_wants_to() {
+    let mut spec = fleet_spec(2, "v1");
+    spec["service"] = json!({"ports": [{"port": 80}]});
+    let stage = Stage::serving(spec).await;
+    stage.fail("patch Service", busy());
+    stage.change_fleet(&json!({"spec": {
+        "template": {"spec": {"image": "db:v2"}},
+        "service": {"ports": [{"port": 81}]},
+        "updateStrategy": {"hooks": [{"name": "rest", "at": "BeforeRollout", "wait": {"seconds": 20}}]},
+    }}));
+    let mut last = stage.look_at_fleet().await;
+    for _ in 0..5 {
+        stage.pass(1).await;
+        last = stage.look_at_fleet().await;
+    }
+    assert_eq!(stage.fleet()["status"]["plan"]["tasks"][0]["state"], "Running");
+    let error = last.unwrap_err();
+    assert_eq!(error.step(), "children");
+    assert!(error.next().is_some_and(|next| next < Duration::from_secs(20)), "{:?}", error.next());
+}

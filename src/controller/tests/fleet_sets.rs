@@ -343,6 +343,44 @@ async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_star
     assert_eq!(stage.entrant(), "first");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_promotion_is_taken_back_only_once_it_is_known_whose_the_service_is() {
+    let mut spec = blue_green(&json!({"retireDelaySeconds": 5}));
+    spec["updateStrategy"]["hooks"] = json!([{"name": "look", "at": "AfterPromotion", "approval": {}}]);
+    let stage = Stage::serving(spec).await;
+    stage.change_fleet(&to_v2());
+    stage.settle().await;
+    let set = stage.entrant();
+    let selected = || stage.get(Kind::Service, "db")["spec"]["selector"]["windlass.dev/set"].clone();
+    assert_eq!((stage.stage().as_str(), selected()), ("Promoting", json!(set)));
+    // The name belongs to a Service without our labels, which no watch shows.
+    stage.remove(Kind::Service, "db");
+    let foreign =
+        json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    let plan = stage.fleet()["status"]["plan"]["id"].clone();
+    stage.annotate("windlass.dev/abort", plan.as_str().unwrap());
+    for second in [0, 20, 40, 60] {
+        stage.look_at_fleet().await.unwrap();
+        let fleet = stage.fleet();
+        assert_eq!(fleet["status"]["plan"]["state"], "Active", "after {second} s: its nodes may serve");
+        let (_, reason, message) = condition(&fleet, "UpToDate");
+        assert!(reason == "InvalidSpec" && message.contains("Service db"), "after {second} s: {message}");
+        stage.pass(20).await;
+        stage.nodes_follow();
+    }
+    stage.port.kept.lock().unwrap().objects.remove(&("Service", "db".to_owned()));
+    stage.pass(20).await;
+    let next = stage.look_at_fleet().await.unwrap();
+    assert_eq!(selected(), json!(set), "it is made again where it was");
+    assert_eq!(seconds(next), Some(1), "traffic can go back now");
+    stage.settle().await;
+    assert_eq!((selected(), stage.outcomes()), (json!("first"), vec!["Aborted AbortRequested".to_owned()]));
+    stage.pass(10).await;
+    stage.settle().await;
+    assert_eq!(stage.sets(), ["first"]);
+}
+
 fn hard_fork() -> Value {
     let mut spec = fleet_spec(2, "v1");
     spec["template"]["spec"]["sidecar"] = json!({"image": "w:1"});

@@ -4,12 +4,14 @@
 mod fleet;
 mod fleet_sets;
 mod hash_versions;
+mod jobs;
 mod lean;
 mod next;
 mod node;
+mod own_tasks;
 mod platform;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ struct Kept {
     /// The error for calls whose log entry begins with this text.
     errors: Vec<(String, ClusterError)>,
     count: u64,
+    /// The objects that were removed: one that is made again has another UID.
+    removed: BTreeSet<(&'static str, String)>,
     /// Admission that changes each written StatefulSet.
     admission: Option<fn(&mut Value)>,
 }
@@ -107,7 +111,9 @@ impl Cluster for Port {
         if self.kept.lock().unwrap().objects.contains_key(&(kind.name(), name.clone())) {
             return Err(ClusterError::AlreadyExists { object: name });
         }
-        manifest["metadata"]["uid"] = json!(format!("uid of {name}"));
+        let is_again = self.kept.lock().unwrap().removed.contains(&(kind.name(), name.clone()));
+        let count = if is_again { format!(" {}", self.kept.lock().unwrap().count) } else { String::new() };
+        manifest["metadata"]["uid"] = json!(format!("uid of {name}{count}"));
         let before = manifest.clone();
         self.kept.lock().unwrap().admit(
             kind,
@@ -193,7 +199,7 @@ impl Cluster for Port {
         Ok(kept.objects.get(&(Kind::Pod.name(), name.to_owned())).map(LivePod::read))
     }
 
-    /// Only by name: no test here has Jobs, whose pods and events are read by other selectors.
+    /// Only by name. The pods and events of Jobs, which are read by other selectors, are none.
     async fn selected(&self, kind: Kind, _: &str, by: Selector) -> Result<Vec<Value>, ClusterError> {
         let Selector::Fields(fields) = by else { return Ok(Vec::new()) };
         let Some(name) = fields.strip_prefix("metadata.name=") else { return Ok(Vec::new()) };
@@ -280,7 +286,9 @@ impl Stage {
     }
 
     fn remove(&self, kind: Kind, name: &str) {
-        let object = self.port.kept.lock().unwrap().objects.remove(&(kind.name(), name.to_owned())).unwrap();
+        let id = (kind.name(), name.to_owned());
+        let object = self.port.kept.lock().unwrap().objects.remove(&id).unwrap();
+        self.port.kept.lock().unwrap().removed.insert(id);
         let uid = object["metadata"]["uid"].as_str().unwrap();
         self.cx.view.deleted(kind, &Key::new("shop", name), uid);
     }

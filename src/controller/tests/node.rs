@@ -4,6 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::fleet::template;
 use super::*;
+use crate::apply::node_objects;
 use crate::cluster::port::EventNote;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
@@ -571,12 +572,18 @@ async fn a_service_of_somebody_elses_is_said_without_a_break_when_a_plan_starts(
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_node_left_goes_unseen_where_a_hand_took_its_mark_off_and_is_looked_for() {
-    for kind in [Kind::StatefulSet, Kind::Service] {
+    let (none, another) = (json!({}), json!({"app.kubernetes.io/managed-by": "platform"}));
+    for (kind, labels) in [
+        (Kind::StatefulSet, &none),
+        (Kind::StatefulSet, &another),
+        (Kind::Service, &none),
+        (Kind::Service, &another),
+    ] {
         let stage = Stage::with_node(&template("v1"));
         let earlier = json!({"kind": "StatefulNode", "name": "db-0", "uid": "earlier", "controller": true});
         // No watch shows objects without our labels, nor their deletion.
         let left = json!({"metadata": {"name": "db-0", "namespace": "shop", "uid": "left", "resourceVersion": "1",
-            "ownerReferences": [earlier]}, "spec": {"replicas": 1, "template": {}}});
+            "labels": labels, "ownerReferences": [earlier]}, "spec": {"replicas": 1, "template": {}}});
         let key = (kind.name(), "db-0".to_owned());
         stage.port.kept.lock().unwrap().objects.insert(key.clone(), left.clone());
         for _ in 0..6 {
@@ -593,6 +600,86 @@ async fn what_an_earlier_node_left_goes_unseen_where_a_hand_took_its_mark_off_an
         assert_eq!(stage.node()["status"]["phase"], "Running");
         assert_ne!(stage.get(kind, "db-0"), Value::Null);
     }
+}
+
+/// Admission that says of every StatefulSet that something else manages it.
+fn managed_by_the_platform(set: &mut Value) {
+    set["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("platform");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_that_admission_gives_to_another_manager_is_written_once_a_minute_and_said() {
+    let stage = Stage::with_node(&template("v1"));
+    stage.admits(managed_by_the_platform);
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["phase"], "Running");
+    let said = "StatefulSet db-0: label app.kubernetes.io/managed-by is platform instead of windlass, and setting it back \
+                has no effect: exempt the StatefulSets of Windlass from the admission policy that changes it";
+    assert_eq!(stage.stalled(), ("InvalidSpec".into(), said.into()));
+    stage.calls();
+    for _ in 0..60 {
+        stage.pass(10).await;
+        assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
+    }
+    let calls = stage.calls();
+    let tried = calls.iter().filter(|call| call.starts_with("patch StatefulSet db-0 ")).count();
+    assert!((9..=11).contains(&tried), "{tried} times in ten minutes: {calls:?}");
+    assert!(!calls.iter().any(|call| call.ends_with("/status")), "{calls:?}");
+    stage.admits(|_| {});
+    stage.pass(60).await;
+    stage.node_settles().await;
+    let labels = stage.get(Kind::StatefulSet, "db-0")["metadata"]["labels"].clone();
+    assert_eq!(labels["app.kubernetes.io/managed-by"], "windlass");
+    assert_eq!(stage.stalled().0, "Progressing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_stateful_set_of_another_manager_is_gone_is_noticed_although_no_watch_shows_it() {
+    let stage = Stage::with_node(&template("v1"));
+    stage.admits(managed_by_the_platform);
+    stage.node_settles().await;
+    assert_eq!(stage.node()["status"]["plan"]["state"], "Complete");
+    let key = (Kind::StatefulSet.name(), "db-0".to_owned());
+    stage.port.kept.lock().unwrap().objects.remove(&key);
+    stage.look_at_node().await.unwrap();
+    let plan = stage.node()["status"]["plan"].clone();
+    assert_eq!((&plan["recipe"], &plan["state"]), (&json!("NodeUpdate"), &json!("Active")), "{plan:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stateful_set_of_another_manager_that_is_not_in_the_cache_is_not_taken_for_missing() {
+    let stage = Stage::with_node(&template("v1"));
+    stage.admits(managed_by_the_platform);
+    stage.node_settles().await;
+    stage.pass(60).await;
+    let set = stage.cx.view.stateful_sets.get(&Key::new("shop", "db-0")).unwrap();
+    // As after a list, which does not have it, or once it has left what is watched.
+    stage.cx.view.stateful_sets.forget(&set.meta);
+    stage.calls();
+    stage.look_at_node().await.unwrap();
+    let calls = stage.calls();
+    assert!(!calls.iter().any(|call| call.ends_with("/status")), "no plan is begun: {calls:?}");
+    assert!(stage.cx.view.stateful_sets.get(&Key::new("shop", "db-0")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_the_stateful_set_that_came_after_the_decision_is_not_taken_for_our_own() {
+    let stage = Stage::running(&template("v1")).await;
+    let key = Key::new("shop", "db-0");
+    let node = stage.cx.view.nodes.get(&key).unwrap();
+    let scope = stage.cx.node_scope(&key, &node, stage.clock.now());
+    let facts = scope.facts(&node);
+    let edit = json!({"spec": {"replicas": 2, "template": {"spec": {"terminationGracePeriodSeconds": 9}}}});
+    stage.change(Kind::StatefulSet, "db-0", &edit);
+    let spec = node.spec.clone().unwrap();
+    let applied = node_objects::apply_at_once(&scope, &node, &spec, &facts).await;
+    assert_eq!(applied.again, Some(Duration::ZERO), "it is looked at anew");
+    assert_eq!(stage.calls(), [""; 0]);
+    stage.play();
+    stage.node_settles().await;
+    let set = stage.get(Kind::StatefulSet, "db-0")["spec"].clone();
+    assert_eq!(set["template"]["spec"]["terminationGracePeriodSeconds"], json!(null), "{set:#}");
+    assert_eq!(set["replicas"], 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -773,6 +860,54 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
     stage.calls();
     assert!(stage.look_at_node().await.is_err_and(|e| e.is_conflict()));
     assert_eq!(stage.calls().iter().filter(|c| c.starts_with("patch")).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_allowed_of_a_service_is_said_when_it_lasts() {
+    for verb in ["patch", "create"] {
+        let stage = Stage::running(&template("v1")).await;
+        stage.fail(&format!("{verb} Service"), forbidden("exceeded quota"));
+        if verb == "create" {
+            stage.remove(Kind::Service, "db-0");
+        }
+        stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
+        assert_eq!(stage.look_at_node().await.unwrap_err().step(), "children");
+        assert_eq!(stage.stalled().0, "Progressing", "{verb}: it may pass");
+        let key = Memory::failure_key(Kind::StatefulNode, &Key::new("shop", "db-0"));
+        stage.cx.memory.failures.put(&key, 1);
+        assert!(stage.look_at_node().await.is_err());
+        let (reason, message) = stage.stalled();
+        assert!(reason == "InvalidSpec" && message.contains("exceeded quota"), "{verb}: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_beside_a_plan_is_said_and_keeps_nothing_else_from_being_applied() {
+    let mut spec = template("v1");
+    spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    for (write, change) in [
+        ("patch StatefulSet", json!({"suspend": true})),
+        ("patch PersistentVolumeClaim", json!({"volumeClaimRetention": "Delete"})),
+    ] {
+        let stage = Stage::with_node(&spec);
+        stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-0"}}}));
+        stage.node_settles().await;
+        drop(stage.told().await);
+        stage.fail(write, refused("no"));
+        stage.change_node(&json!({"spec": change}));
+        stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
+        assert!(stage.look_at_node().await.is_err());
+        let said = ("InvalidSpec".to_owned(), "the API server refuses it: no".to_owned());
+        assert_eq!(stage.stalled(), said, "{write}");
+        assert_eq!(stage.reasons().await, ["InvalidSpec"], "{write}");
+        assert_eq!(stage.node()["status"]["phase"], "Running", "{write}: its pod serves");
+        assert_eq!(stage.get(Kind::Service, "db-0")["spec"]["ports"][0]["port"], 80, "{write}");
+        stage.mend();
+        stage.node_settles().await;
+        assert_eq!(stage.stalled().0, "Progressing", "{write}");
+        let phase = if write == "patch StatefulSet" { "Suspended" } else { "Running" };
+        assert_eq!(stage.node()["status"]["phase"], phase, "{write}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

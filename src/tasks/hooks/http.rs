@@ -30,24 +30,25 @@ fn call(turn: &Turn<'_>) -> Outcome {
     };
     let asked = format!("{} {}", method(http), shown(&question));
     let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
-    let (last, again) = if let Some(why) = &turn.scope.hold {
-        // A request that was sent before may still be answered.
-        match askers.last(&owner, &question) {
-            Some(last) if last.verdict == Verdict::Success => (Some(last), NOBODY_YET),
-            _ if turn.is_overdue() => (None, NOBODY_YET),
-            _ => return turn.waits(why.clone(), NOBODY_YET),
-        }
-    } else {
-        let heard = askers.ask(&owner, question, Duration::ZERO);
-        (heard.last, heard.again)
-    };
-    match last {
+    if let Some(why) = &turn.scope.hold {
+        return match askers.last(&owner, &question) {
+            // A request that was sent before may still be answered.
+            Some(last) if last.verdict == Verdict::Success => Outcome::Done,
+            // Nothing is asked now, so no answer is to come.
+            _ if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
+            _ => turn.waits(why.clone(), NOBODY_YET),
+        };
+    }
+    let heard = askers.ask(&owner, question, Duration::ZERO);
+    let again = heard.again;
+    match heard.last {
         Some(last) if last.verdict == Verdict::Success => Outcome::Done,
         Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
         Some(last) => turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again),
-        // After a restart, the last answer is in the task's record.
-        None if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
+        // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by
+        // then, the peer may have succeeded while no operator was there to hear of it, so its answer decides. One
+        // always comes: a request that fails or times out is answered with that.
         None => turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again),
     }
 }
@@ -88,7 +89,9 @@ fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
         task_id: turn.cx.record.id.clone(),
         attempt: turn.attempt(),
         interval: seconds(http.interval_seconds, INTERVAL_SECONDS),
-        timeout: seconds(http.request_timeout_seconds, REQUEST_TIMEOUT_SECONDS),
+        // An answer that takes longer than the hook may take is of no use.
+        timeout: seconds(http.request_timeout_seconds, REQUEST_TIMEOUT_SECONDS)
+            .min(seconds(turn.hook.timeout_seconds(), i64::MAX)),
         wish: HookWish::Http(Box::new(HttpWish {
             url,
             method: ::http::Method::from_bytes(method(http).as_bytes())

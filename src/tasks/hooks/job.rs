@@ -1,5 +1,6 @@
 //! `run-job`: a Job is Complete.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::api::TaskType;
 use crate::api::at_hook::{attempt_of, hook_of};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
+use crate::cluster::memory::DeletedJobs;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Cluster, ClusterError, Kind, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
@@ -49,7 +51,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         if turn.is_overdue() {
             return Ok(turn.is_late(&turn.said_before(format!("Job {name} was not made"))));
         }
-        if !made.uid.is_empty() {
+        if !made.uid.is_empty() && !was_deleted_here(turn, &made.uid) {
             // Nobody knows how far the Job got: only a person may decide to run it again.
             return Ok(turn.fails(&format!(
                 "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
@@ -70,6 +72,12 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     if let Some(End::Complete) = end {
         return Ok(Outcome::Done);
     }
+    if meta.terminating && !turn.is_overdue() && was_deleted_here(turn, &meta.uid) {
+        // What becomes of it as it goes is no failure of the hook: its pods are killed.
+        let message =
+            format!("waiting for hook {}: Job {name} is being deleted, and is made anew", turn.hook.name);
+        return Ok(turn.waits(message, LOOK));
+    }
     let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
         return Ok(turn.fails(&trouble.after(&format!("Job {name} failed: {words}"))));
@@ -86,6 +94,13 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         return Ok(turn.waits(message, LOOK));
     }
     Ok(turn.keeps(message, LOOK, json!(known)))
+}
+
+/// True if this process deleted the Job for an end of the plan that was not stored, as the plan goes on. Only this process
+/// knows that it was no person, so after a crash in between the hook fails and has to be retried.
+fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
+    let deleted = turn.cx.env.find::<Arc<DeletedJobs>>();
+    deleted.is_some_and(|deleted| deleted.has(&turn.scope.owner.uid, job_uid))
 }
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
@@ -163,11 +178,17 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// Deletes the Jobs of a plan that is about to end early, because it is superseded or a person aborts it. The Jobs of
 /// its completed tasks are kept for as long as their templates say.
 ///
-/// Call this before the plan's end is persisted: if the process dies in between, it is called again. Jobs that Windlass
-/// has no right to, or whose delete a policy refuses, are left to garbage collection, which deletes them with their owner:
-/// the plan ends all the same.
-pub async fn delete_jobs(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
-    unless_forbidden(plan, delete_jobs_of(cluster, owner, plan).await)
+/// Call this before the plan's end is persisted: if the process dies in between, it is called again. If the end is not
+/// persisted and the plan goes on, the Jobs are made anew, because `deleted` has them. Jobs that Windlass has no right to,
+/// or whose delete a policy refuses, are left to garbage collection, which deletes them with their owner: the plan ends all
+/// the same.
+pub async fn delete_jobs(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    plan: &Plan,
+    deleted: &DeletedJobs,
+) -> Result<(), ClusterError> {
+    unless_forbidden(plan, delete_jobs_of(cluster, owner, plan, deleted).await)
 }
 
 /// Takes a deletion that is not allowed for one that was done.
@@ -192,11 +213,16 @@ fn unless_refused(job: &Meta, deleted: Result<(), ClusterError>) -> Result<(), C
     }
 }
 
-async fn delete_jobs_of(cluster: &dyn Cluster, owner: &JobOwner, plan: &Plan) -> Result<(), ClusterError> {
+async fn delete_jobs_of(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    plan: &Plan,
+    deleted: &DeletedJobs,
+) -> Result<(), ClusterError> {
     // The Job of a task that is Pending in the status may exist: the write that said so was lost or in conflict.
     let may_run = |state: TaskState| !matches!(state, TaskState::Complete | TaskState::Skipped);
     for record in plan.tasks.iter().filter(|task| TaskType::RunJob.is(task) && may_run(task.state)) {
-        delete_jobs_of_task(cluster, owner, record).await?;
+        delete_jobs_of_task(cluster, owner, record, deleted).await?;
     }
     Ok(())
 }
@@ -205,6 +231,7 @@ async fn delete_jobs_of_task(
     cluster: &dyn Cluster,
     owner: &JobOwner,
     record: &TaskRecord,
+    deleted: &DeletedJobs,
 ) -> Result<(), ClusterError> {
     let Some(hook) = hook_of(record) else { return Ok(()) };
     for attempt in 1..=attempt_of(record) {
@@ -212,7 +239,15 @@ async fn delete_jobs_of_task(
         let Some(found) = cluster.get(Kind::Job, &owner.namespace, &name).await? else { continue };
         let meta = Meta::read(&found);
         if is_ours(&meta, owner, &record.id) {
-            unless_refused(&meta, delete(cluster, &meta).await)?;
+            let answer = delete(cluster, &meta).await;
+            // A delete without an answer may have been carried out. What terminates already was deleted by somebody else,
+            // or is remembered.
+            let is_refused =
+                matches!(answer, Err(ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. }));
+            if !meta.terminating && !is_refused {
+                deleted.put(&owner.uid, &meta.uid);
+            }
+            unless_refused(&meta, answer)?;
         }
     }
     Ok(())
@@ -223,8 +258,10 @@ async fn not_run(cx: &TaskContext<'_>, outcome: Outcome) -> Result<Outcome, Task
     if matches!(outcome, Outcome::Skipped { .. })
         && let Some(scope) = cx.env.find::<HookScope>()
     {
-        let deleted = delete_jobs_of_task(scope.cluster.as_ref(), &scope.owner, cx.record).await;
-        unless_forbidden(cx.plan, deleted)?;
+        let nowhere = Arc::default();
+        let deleted = cx.env.find::<Arc<DeletedJobs>>().unwrap_or(&nowhere);
+        let answer = delete_jobs_of_task(scope.cluster.as_ref(), &scope.owner, cx.record, deleted).await;
+        unless_forbidden(cx.plan, answer)?;
     }
     Ok(outcome)
 }

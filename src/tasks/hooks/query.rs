@@ -90,16 +90,19 @@ fn check(turn: &Turn<'_>) -> Outcome {
         }
         return turn.waits(message, askers.ask(&owner, question, Duration::ZERO).again);
     }
-    if turn.is_overdue() {
+    // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
+    // once.
+    let since = counts.at.and_then(|at| (turn.cx.now - at).to_std().ok());
+    let first = since.map_or(Duration::ZERO, |since| interval.saturating_sub(since));
+    // If the time is up by then, and a query was due while no operator was there to send it, its answer decides. One
+    // always comes: a query that fails or times out is answered with that.
+    let is_owed = first.is_zero() && turn.scope.hold.is_none() && askers.last(&owner, &question).is_none();
+    if turn.is_overdue() && !is_owed {
         return turn.is_late(&turn.said_before("the query was not answered".to_owned()));
     }
     if let Some(why) = &turn.scope.hold {
         return turn.waits(why.clone(), NOT_NOW);
     }
-    // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
-    // once.
-    let since = counts.at.and_then(|at| (turn.cx.now - at).to_std().ok());
-    let first = since.map_or(Duration::ZERO, |since| interval.saturating_sub(since));
     let heard = askers.ask(&owner, question, first);
     turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again)
 }
@@ -110,12 +113,13 @@ fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> 
         return Err("the operator was started without --prometheus-url".to_owned());
     };
     let promql = Filled::parse(&query.promql).map_err(|why| format!("query.promql {why}"))?;
-    let seconds = query.interval_seconds.unwrap_or(INTERVAL_SECONDS).max(1);
+    let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds.max(1)).unwrap_or_default());
     Ok(HookQuestion {
         task_id: turn.cx.record.id.clone(),
         attempt: turn.attempt(),
-        interval: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
-        timeout: QUERY_TIMEOUT,
+        interval: seconds(query.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
+        // An answer that takes longer than the hook may take is of no use.
+        timeout: turn.hook.timeout_seconds().map_or(QUERY_TIMEOUT, seconds).min(QUERY_TIMEOUT),
         wish: HookWish::Query(QueryWish {
             url: prometheus.instant_queries(),
             promql: promql.fill_plainly(&turn.values())?,

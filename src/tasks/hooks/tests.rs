@@ -9,6 +9,7 @@ use crate::api::names::ANNOTATION_TASK;
 use crate::asking::hooks::{HookClient, HookReply, HookRequest};
 use crate::clock::Clock;
 use crate::cluster::ClusterError;
+use crate::cluster::memory::DeletedJobs;
 use crate::cluster::port::MockCluster;
 use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
@@ -53,6 +54,7 @@ struct Stage {
     scope: HookScope,
     peer: Arc<Peer>,
     clock: Arc<Moved>,
+    deleted: Arc<DeletedJobs>,
 }
 
 /// The spec of a fleet with this hook.
@@ -108,7 +110,7 @@ impl Stage {
             skip: None,
             hold: None,
         };
-        Self { plan: recipe.unwrap().plan(seed), scope, peer, clock }
+        Self { plan: recipe.unwrap().plan(seed), scope, peer, clock, deleted: Arc::default() }
     }
 
     fn answers(&self, status: u16, body: &str) {
@@ -121,7 +123,7 @@ impl Stage {
 
     /// One reconcile.
     async fn look(&mut self) -> Advance {
-        let env = Env::new().with(self.scope.clone());
+        let env = Env::new().with(self.scope.clone()).with(self.deleted.clone());
         advance(&mut self.plan, &Registry::new(), &env, self.clock.now(), 600).await
     }
 
@@ -138,6 +140,7 @@ impl Stage {
         self.plan = Plan::from_value(&serde_json::from_str(&stored).unwrap()).unwrap();
         let (askers, _) = HookAskers::new(self.peer.clone(), self.scope.cluster.clone(), self.clock.clone());
         self.scope.askers = askers;
+        self.deleted = Arc::default();
     }
 
     fn state(&self) -> TaskState {

@@ -195,6 +195,68 @@ async fn a_node_that_changed_or_went_meanwhile_is_left_for_the_next_look() {
     }
 }
 
+/// A fleet whose node serves v1 with a claim of 1Gi. The fleet wants v2 with these claims.
+fn wanting_claims(claims: &Value, cluster: MockCluster) -> FleetScope {
+    let mut node = serving(0, "v1");
+    node["spec"]["volumeClaimTemplates"] = claims_of("1Gi");
+    let mut wanted = spec_json("v2");
+    wanted["volumeClaimTemplates"] = claims.clone();
+    let wanted: StatefulNodeSpec = serde_json::from_value(wanted).unwrap();
+    let view = View::shared();
+    let mut scope = fleet(vec![node]).scope(cluster, &view);
+    let stored = json!({
+        "metadata": meta("db-wanted", "wanted", 3, Some(FLEET)),
+        "revision": 2,
+        "data": RevisionData::of(&wanted).to_value(),
+    });
+    view.observe(Kind::ControllerRevision, &stored);
+    scope.rollout_target = RolloutTarget::Revision(revision::rollout_hash(&wanted, ""));
+    let mut spec = (*scope.spec).clone();
+    spec.template.spec = wanted;
+    scope.spec = Arc::new(spec);
+    scope
+}
+
+/// The claims of 1Gi, as a program writes them that fills in empty fields.
+fn generated_claims() -> Value {
+    let mut claims = claims_of("1Gi");
+    claims[0]["metadata"]["creationTimestamp"] = Value::Null;
+    claims[0]["status"] = json!({});
+    claims
+}
+
+#[tokio::test]
+async fn claims_that_are_only_written_otherwise_can_be_rolled_out_to_nodes_that_keep_theirs() {
+    let table = [
+        (claims_of("1Gi"), false),
+        (claims_of("1024Mi"), false),
+        (generated_claims(), false),
+        (claims_of("2Gi"), true),
+    ];
+    for (claims, is_told) in table {
+        let sentence = wanting_claims(&claims, MockCluster::new()).unchangeable_claims();
+        assert_eq!(sentence.is_some(), is_told, "{claims}: {sentence:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_leaves_the_claims_of_its_node_as_they_are_written() {
+    for claims in [claims_of("1Gi"), claims_of("1024Mi"), generated_claims()] {
+        let mut cluster = MockCluster::new();
+        cluster
+            .expect_patch()
+            .times(1)
+            .withf(|_, _, ops| {
+                let spec = spec_in(ops);
+                spec["image"] == "db:v2" && spec["volumeClaimTemplates"] == claims_of("1Gi")
+            })
+            .returning(|_, _, _| Err(conflict()));
+        let env = Env::new().with(wanting_claims(&claims, cluster));
+        let outcome = said(&run_in(&env, &plan("InPlace"), &UpdateNodeSpecs::default()).await);
+        assert!(outcome.starts_with("waiting for the wave"), "{outcome}");
+    }
+}
+
 #[tokio::test]
 async fn a_grant_that_the_server_refuses_fails_and_one_that_it_cannot_take_now_is_tried_again() {
     let table = [

@@ -39,6 +39,11 @@ fn spec_json(version: &str) -> Value {
     json!({"image": format!("db:{version}"), "podTemplate": {"spec": {"containers": [{"name": "db"}]}}})
 }
 
+/// One claim template, of this size.
+fn claims_of(storage: &str) -> Value {
+    json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": storage}}}}])
+}
+
 /// The pod template hash of a version.
 fn hash(version: &str) -> PodTemplateHash {
     let spec: StatefulNodeSpec = serde_json::from_value(spec_json(version)).unwrap();

@@ -7,9 +7,12 @@ use super::super::{
 };
 use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
+use crate::apply::fleet_objects::{last_taken_service, taken_service};
+use crate::clock::monotonic;
 use crate::cluster::Part;
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::planner::fleet::RolloutTarget;
+use crate::planner::fleet::report::Invalid;
 use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
 
@@ -193,6 +196,18 @@ async fn what_last_completed_is_found_again_by_the_current_revisions_name() {
         scope.fleet = Arc::new(fleet);
         let right = scope.clone().repair_status();
         assert_eq!(right.fleet.status.last_completed_rollout_hash, found, "{current:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_has_other_claims_only_where_they_mean_something_else() {
+    for (wanted, differ) in [("1Gi", false), ("1024Mi", false), ("2Gi", true)] {
+        let mut template = spec_json("v2");
+        template["volumeClaimTemplates"] = claims_of(wanted);
+        let amid = amid("BlueGreen", "AwaitingEntrants").with(json!({"template": {"spec": template}}));
+        let amid = amid.changed("db-new-0", "/spec/volumeClaimTemplates", claims_of("1Gi"));
+        let facts = amid.scope(MockCluster::new(), &View::shared()).facts();
+        assert_eq!(facts.sets["new"].claims_differ, differ, "{wanted}");
     }
 }
 
@@ -557,6 +572,60 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
             "{waits}"
         );
     }
+}
+
+#[tokio::test]
+async fn where_the_old_nodes_go_first_none_goes_as_long_as_traffic_could_not_move() {
+    let anothers = json!({"metadata": meta("db", "service-uid", 9, None),
+        "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "first"}}});
+    for (is, said_so) in [
+        ("another's", "waiting for the fleet's Service: service: Service db exists and belongs to no fleet"),
+        ("gone", "waiting for the fleet's Service to be there"),
+        ("refused", "waiting: service: the API server refuses it"),
+    ] {
+        for stage in ["CreatingEntrants", "Promoting"] {
+            let view = View::shared();
+            // Any write would panic.
+            let mut scope = amid("BlueGreen", stage).without("db-new-0").scope(MockCluster::new(), &view);
+            match is {
+                "another's" => view.observe(Kind::Service, &anothers),
+                "gone" => view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid"),
+                _ => scope.invalid = Some(Invalid::lasting("service: the API server refuses it")),
+            }
+            let env = Env::new().with(scope);
+            let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
+            assert!(waits.starts_with(said_so), "{is}, {stage}: {waits}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_old_set_stays_until_it_is_recorded_that_traffic_has_moved_though_the_hook_before_was_skipped() {
+    let recipe = "{name: BlueGreen, tasks: [{type: switch-traffic}, \
+        {type: await-approval, params: {hook: look, at: AfterPromotion}}, {type: retire-incumbents}]}";
+    let seed = PlanSeed { uid: "uid", target_hash: "v1:x", now: now(), attempt: 0, disambiguator: "" };
+    let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
+    plan.tasks[0].state = crate::engine::TaskState::Complete;
+    plan.tasks[1].state = crate::engine::TaskState::Skipped;
+    // Any write would panic.
+    let scope = amid("BlueGreen", "Promoting").scope(MockCluster::new(), &View::shared());
+    let waits = said(&run_in(&Env::new().with(scope), &plan, &RetireIncumbents {}).await);
+    assert_eq!(waits, "waiting for the promotion to be recorded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_no_watch_shows_counts_as_anothers_until_it_is_time_to_ask_again() {
+    let view = View::shared();
+    let scope = amid("BlueGreen", "Promoting").scope(MockCluster::new(), &view);
+    view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid");
+    assert_eq!(taken_service(&scope), None);
+    let sentence = "service: Service db exists and belongs to no fleet".to_owned();
+    scope.memory.foreign.put("fleet-uid", (monotonic(), sentence.clone()));
+    tokio::time::sleep(Duration::from_secs(24)).await;
+    assert_eq!(taken_service(&scope).as_ref(), Some(&sentence));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(taken_service(&scope), None);
+    assert_eq!(last_taken_service(&scope), Some(sentence), "for what does not ask");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Panics anywhere in a run, including the operator's tasks.
+//! Panics anywhere in a run, including the operator's tasks. The operator catches them, goes on, and tries again: only
+//! the hook hears of each.
 
 use std::cell::RefCell;
 use std::sync::Once;

@@ -201,3 +201,28 @@ fn an_operator_that_dies_in_a_hook_goes_on_in_it_with_the_same_clock() {
         assert!((w.cluster.clock().now() - began).num_seconds() <= 12);
     });
 }
+
+#[test]
+fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
+    for (hook, at, state) in [
+        (fails("drain", "BeforeNode", "Hold"), "BeforeNode", "Failed"),
+        (person("drain", "BeforeNode"), "BeforeNode", "Running"),
+        (fails("drain", "BeforeRollout", "Hold"), "BeforeRollout", "Failed"),
+    ] {
+        play(|w| async move {
+            w.serve(in_place(2, json!({}), json!([hook]))).await;
+            w.image("db:2").await;
+            if at == "BeforeNode" {
+                w.until_node_at("db-1", "drain", state).await;
+            } else {
+                w.until("it has failed", |s| s["plan"]["tasks"][0]["state"] == state).await;
+            }
+            w.rest(60).await;
+            w.change(json!({"updateStrategy": {"hooks": []}})).await;
+            w.rest(30).await;
+            assert!(is_up_to_date(&w.status()), "{at} {state}: {}", to_text(&w.status()));
+            assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
+            w.is_at_rest().await;
+        });
+    }
+}

@@ -411,6 +411,70 @@ fn traffic_goes_back_only_to_a_set_that_serves() {
 }
 
 #[test]
+fn traffic_that_cannot_go_back_keeps_nothing_else_waiting_and_goes_back_once_the_services_name_is_free() {
+    const SERVICE: (&str, &str) = ("v1", "Service");
+    for (hook, outcome) in [
+        (person("look", "AfterPromotion"), "False/Aborted"),
+        (fails("look", "AfterPromotion", "Rollback"), "False/RolledBack"),
+    ] {
+        play(|w| async move {
+            w.serve(blue_green("WhenReady", json!([hook]))).await;
+            w.image("db:2").await;
+            let status = w.until("it looks", is_at("look", "Running")).await;
+            let set = text(&status["rollout"], "entrantSet").to_owned();
+            w.merge(SERVICE, "db", &json!({"metadata": {"ownerReferences": null}})).await;
+            w.until("it is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+            if outcome == "False/Aborted" {
+                w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
+            }
+            w.rest(10).await;
+            w.delete(NODE, &format!("db-{set}-1")).await;
+            w.change(json!({"replicas": 3})).await;
+            w.rest(60).await;
+            let held = w.status();
+            assert_eq!(w.names(NODE).len(), 6, "{outcome}: both sets are whole: {:?}", w.names(NODE));
+            assert_eq!(condition(&held, "UpToDate"), "False/InvalidSpec", "{outcome}");
+            assert!(message(&held, "UpToDate").contains("Service db"), "{outcome}: {held:#}");
+            assert_eq!((text(&held["plan"], "state"), w.selected()), ("Active", set.clone()), "{outcome}");
+            w.cluster.clear_audit();
+            w.rest(60).await;
+            let is_of_fleet =
+                |e: &windlass_sim::AuditEntry| e.is_write() && e.resource.starts_with("nodedeployments");
+            let written = w.cluster.audit().into_iter().filter(is_of_fleet).count();
+            assert!(written < 5, "{outcome}: {written} writes in a minute in which nothing changed");
+            w.delete(SERVICE, "db").await;
+            w.rest(60).await;
+            let back = w.status();
+            assert_eq!((w.selected().as_str(), condition(&back, "UpToDate").as_str()), ("first", outcome));
+            w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1", "db-2"]).await;
+            assert_eq!(w.events("Promoted").len(), 1, "{outcome}");
+        });
+    }
+}
+
+#[test]
+fn an_old_set_has_its_delay_though_the_hook_before_it_was_skipped() {
+    play(|w| async move {
+        let settings = json!({"promotion": "WhenReady", "retireDelaySeconds": 600});
+        let hooks = json!([person("look", "AfterPromotion")]);
+        w.serve(fleet(2, json!({"type": "BlueGreen", "blueGreen": settings, "hooks": hooks}))).await;
+        w.image("db:2").await;
+        let status = w.until("it is asked", is_at("look", "Running")).await;
+        w.annotate("windlass.dev/skip", text(task(&status["plan"], "look"), "id")).await;
+        w.rest(30).await;
+        for name in ["db-0", "db-1"] {
+            let node = w.get(NODE, name);
+            assert!(node["metadata"]["uid"].is_string(), "{name} is gone");
+            assert!(node["spec"]["removalID"].is_null(), "{name} is asked to leave: {node:#}");
+            assert_ne!(node["status"]["plan"]["recipe"], "RemoveNode", "{name} leaves");
+        }
+        assert_eq!(text(&w.status()["rollout"], "stage"), "Retiring");
+        let done = w.until("it is complete", is_up_to_date).await;
+        assert_eq!((w.names(NODE).len(), w.selected()), (2, text(&done, "activeSet").to_owned()));
+    });
+}
+
+#[test]
 fn a_restart_waits_for_what_follows_a_promotion() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([person("last", "AfterRollout")]))).await;

@@ -147,3 +147,33 @@ fn an_incumbent_that_is_lost_while_it_halts_is_made_again_and_asked_again() {
         w.is_at_rest().await;
     });
 }
+
+#[test]
+fn where_the_old_nodes_go_first_they_stay_as_long_as_the_services_name_is_not_the_fleets() {
+    const SERVICE: (&str, &str) = ("v1", "Service");
+    for policy in ["Delete", "Retain"] {
+        play(|w| async move {
+            let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));
+            fleet["spec"]["deletionPolicy"] = json!(policy);
+            w.serve(fleet).await;
+            w.rest(5).await;
+            let owner = json!({"ownerReferences": null, "annotations": {"windlass.dev/owner-uid": null}});
+            w.merge(SERVICE, "db", &json!({"metadata": owner})).await;
+            w.rest(5).await;
+            w.image("db:2").await;
+            w.rest(120).await;
+            let held = w.status();
+            assert_eq!(w.names(NODE), ["db-0", "db-1"], "{policy}");
+            assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"], "{policy}");
+            let rollout = &held["rollout"];
+            assert_eq!(text(rollout, "stage"), "CreatingEntrants", "{policy}: it may still be taken back");
+            assert!(text(rollout, "message").contains("Service db"), "{policy}: {rollout:#}");
+            assert_eq!(condition(&held, "UpToDate"), "False/InvalidSpec", "{policy}");
+            w.delete(SERVICE, "db").await;
+            let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+            assert_eq!(w.selected(), text(&done, "activeSet"), "{policy}");
+            assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{policy}: {:?}", w.images());
+            w.is_at_rest().await;
+        });
+    }
+}

@@ -58,6 +58,8 @@ pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
 /// Annotation on child objects: which labels and annotations came from `template.metadata`, so that a key that is
 /// removed there is removed from the child as well. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
+/// The annotation in which `kubectl apply` stores a copy of the whole object. Windlass neither reads nor writes it.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The name of the container that Windlass adds for a node's sidecar; no container of a pod template may have it.
 pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::key::Key;
 use crate::api::kept_once::pooled;
-use crate::api::names::ANNOTATION_OWNER_UID;
+use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, LAST_APPLIED, MANAGER};
 use crate::api::{PackedTexts, Shared};
 
 /// An owner of an object.
@@ -53,9 +53,6 @@ pub struct Meta {
     /// When it was created.
     pub created_at: Option<DateTime<Utc>>,
 }
-
-/// The annotation in which `kubectl apply` stores a copy of the whole object.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Meta {
     /// Reads an object's `metadata`.
@@ -121,6 +118,13 @@ impl Meta {
     #[must_use]
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|o| o.uid == uid)
+    }
+
+    /// True if its label says that Windlass manages it, which the watches of StatefulSets and Services select by. Of any
+    /// other object no watch shows a change, nor that it is gone.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.label(LABEL_MANAGED_BY) == Some(MANAGER)
     }
 
     /// A label's value.

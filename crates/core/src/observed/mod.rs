@@ -19,8 +19,9 @@ use crate::api::{
 };
 use crate::parts::Parts;
 
+pub use crate::api::names::LAST_APPLIED;
 pub use key::Key;
-pub use meta::{LAST_APPLIED, Meta, Owner, parse_time};
+pub use meta::{Meta, Owner, parse_time};
 pub use pod::{ContainerState, ObservedPod, PodCondition};
 pub use requests::{restart_request, retried_plan};
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::names::ANNOTATION_APPLIED_METADATA;
+use crate::api::names::{ANNOTATION_APPLIED_METADATA, LAST_APPLIED};
 use crate::api::{PackedTexts, TemplateMeta};
 use crate::revision::template::is_own_key;
 
@@ -43,12 +43,14 @@ impl Applied {
     }
 }
 
-/// `template.metadata` without Windlass's own keys, which it may not set.
+/// `template.metadata` without Windlass's own keys, which it may not set, and without `kubectl`'s copy of another object.
+/// That is not read of a child, so it would differ in every reconcile.
 #[must_use]
 pub fn without_own_keys(metadata: &TemplateMeta) -> TemplateMeta {
     let TemplateMeta { labels, annotations } = metadata;
+    let is_users = |key: &str| !is_own_key(key) && key != LAST_APPLIED;
     let users = |texts: &Texts| {
-        texts.iter().filter(|(key, _)| !is_own_key(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
+        texts.iter().filter(|(key, _)| is_users(key)).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
     TemplateMeta { labels: users(labels), annotations: users(annotations) }
 }
@@ -261,6 +263,21 @@ mod tests {
             change(&meta(&[], &[]), &meta(&[], &[])).labels["windlass.dev/node"].as_deref(),
             Some("db-0")
         );
+    }
+
+    #[test]
+    fn kubectls_copy_of_another_object_is_not_written_to_a_child_and_makes_no_difference() {
+        let wanted = meta(&[("a", "b")], &[(LAST_APPLIED, "{}"), ("c", "d")]);
+        let child = new_child_metadata(&wanted, &own());
+        assert_eq!(child, new_child_metadata(&meta(&[("a", "b")], &[("c", "d")]), &own()));
+        assert!(change(&wanted, &child).is_empty());
+        // A child of an earlier version has it, and it is not read of the child.
+        let record = format!(r#"{{"annotations":["c","{LAST_APPLIED}"],"labels":["a"]}}"#);
+        let mut earlier = child;
+        earlier.annotations.insert(ANNOTATION_APPLIED_METADATA.to_owned(), record);
+        let found = change(&wanted, &earlier);
+        assert_eq!(found.annotations.keys().collect::<Vec<_>>(), [ANNOTATION_APPLIED_METADATA]);
+        assert!(change(&wanted, &apply(earlier, &found)).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! what runs.
 
 pub mod canonical;
+mod claims;
 mod data;
 pub mod drift;
 pub mod hash;
@@ -13,6 +14,7 @@ pub mod revisions;
 pub mod rollout;
 pub mod template;
 
+pub use claims::{ClaimsComparison, are_same_claims};
 pub use data::{RevisionData, RevisionSidecar};
 pub use drift::{Difference, diff};
 pub use hash::{HashVersion, pod_template_hash};

@@ -85,6 +85,32 @@ async fn a_failure_in_passing_is_counted_in_a_row_and_a_run_that_gets_through_en
     assert_eq!((plan.tasks[0].attempts, plan.retry_at), (0, None));
 }
 
+#[tokio::test]
+async fn a_task_that_panics_is_tried_again_later_and_its_record_says_so() {
+    for (with, said) in [
+        ("Literal", "the task panicked: a bug"),
+        ("Formatted", "the task panicked: a bug in test-panic"),
+        ("NoText", "the task panicked"),
+    ] {
+        let mut plan = plan_of(vec![step("test-panic", json!({"with": with})), put_key("b")]);
+        let wait = backoff(&plan.tasks[0].id, 1);
+        assert_eq!(advance_at(&mut plan, 1).await, Advance::Waiting { recheck_after: Some(wait) });
+        assert_eq!(
+            (plan.state, states(&plan)),
+            (PlanState::Active, vec![TaskState::Running, TaskState::Pending])
+        );
+        assert_eq!((plan.tasks[0].attempts, plan.tasks[0].message.as_str()), (1, said));
+        let later = plan.retry_at.expect("it is tried again");
+        assert_eq!(later, at(1) + TimeDelta::from_std(wait).unwrap());
+        let _ = advance_at(&mut plan, 61).await;
+        assert_eq!(plan.tasks[0].attempts, 2);
+    }
+    let mut plan = plan_of(vec![step("test-panic", json!({"with": "Long"}))]);
+    let _ = advance_at(&mut plan, 1).await;
+    let message = &plan.tasks[0].message;
+    assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with("é…"), "{}", message.len());
+}
+
 #[test]
 fn events_do_not_shorten_a_backoff() {
     let (world, env) = world();

@@ -193,6 +193,35 @@ impl Task for Try {
     }
 }
 
+/// Panics.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Panic {
+    with: Payload,
+}
+
+/// What a panic says.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+enum Payload {
+    Literal,
+    Formatted,
+    Long,
+    NoText,
+}
+
+#[typetag::serde(name = "test-panic")]
+#[async_trait]
+impl Task for Panic {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        match self.with {
+            Payload::Literal => panic!("a bug"),
+            Payload::Formatted => panic!("a bug in {}", cx.record.type_),
+            Payload::Long => panic!("{}", "é".repeat(5_000)),
+            Payload::NoText => std::panic::panic_any(7),
+        }
+    }
+}
+
 /// Has no params, and no deadline of its own.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Nothing;

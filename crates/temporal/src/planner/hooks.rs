@@ -105,13 +105,13 @@ pub fn too_many_tasks(facts: &Facts) -> Option<String> {
     })
 }
 
-/// The failure policy of the failed hook that holds a plan; `None` if no hook does. A hook that is no longer in the
-/// spec counts as Hold.
+/// The failure policy of the failed hook that holds a plan; `None` if no hook does. It is Continue
+/// for a hook that is no longer in the spec.
 #[must_use]
 pub fn on_failure(facts: &Facts, plan: &Plan) -> Option<OnHookFailure> {
     let name = hook_of(held_by(plan)?)?;
     let hook = facts.spec.hooks.iter().find(|hook| hook.name == name);
-    Some(hook.map(Hook::on_failure).unwrap_or_default())
+    Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
 }
 
 /// Why the current hook of a plan need not run, in a sentence; `None` if it has to.

@@ -58,9 +58,63 @@ async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
     stage.restart();
     pass(6).await;
     let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Running, "this operator has asked nobody yet");
+    let _ = stage.turn().await;
     assert_eq!(stage.state(), TaskState::Failed);
     let said = stage.message();
     assert!(said.contains("no success within 60 s") && said.contains("answered 500"), "{said}");
+}
+
+/// Otherwise a hook whose peer was done in the meantime fails, and the rollout is taken back.
+#[tokio::test(start_paused = true)]
+async fn a_peer_is_asked_once_more_when_time_ran_out_while_no_operator_was_there() {
+    let late = "no success within 60 s; POST http://10.0.0.7:80/drain?node=db-0&task=";
+    for (answer, ends, said, words) in [
+        (Some((200, "{\"state\":\"drained\"}")), TaskState::Complete, "", ""),
+        (Some((200, "{\"state\":\"failed\"}")), TaskState::Failed, "db-0: POST", "answered 200"),
+        (Some((200, "{\"state\":\"draining\"}")), TaskState::Failed, late, "last answered 200"),
+        (Some((503, "starting")), TaskState::Failed, late, "last answered 503: starting"),
+        (None, TaskState::Failed, late, "last did not answer in time"),
+    ] {
+        let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+        stage.answers(200, "{\"state\":\"draining\"}");
+        let _ = stage.turn().await;
+        stage.restart();
+        pass(660).await;
+        *stage.peer.answer.lock().unwrap() = answer.map(|(status, body)| (status, body.to_owned()));
+        let waits = stage.look().await;
+        assert_eq!((stage.state(), stage.sent()), (TaskState::Running, 1), "{answer:?}");
+        assert_eq!(again(&waits), Duration::from_secs(30), "unless the answer comes before: {answer:?}");
+        let _ = stage.turn().await;
+        assert_eq!((stage.state(), stage.sent()), (ends, 2), "{answer:?}: {}", stage.message());
+        let message = stage.message();
+        assert!(message.contains(said) && message.contains(words), "{answer:?}: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_waited_for_who_cannot_be_asked_when_time_ran_out_while_no_operator_was_there() {
+    let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
+    let _ = stage.turn().await;
+    stage.restart();
+    pass(660).await;
+    stage.scope.values.pod_ip = None;
+    let _ = stage.look().await;
+    assert_eq!((stage.state(), stage.sent()), (TaskState::Failed, 1));
+    let said = stage.message();
+    assert!(said.contains("no success within 60 s") && said.contains("{{podIP}} is not known"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_may_take_longer_than_its_hook() {
+    let mut stage = Stage::new(&drain(&json!({"requestTimeoutSeconds": 300})), MockCluster::new());
+    let _ = stage.turn().await;
+    let mut brief = errors();
+    brief["timeoutSeconds"] = json!(3);
+    let mut query = Stage::new(&brief, MockCluster::new());
+    let _ = query.turn().await;
+    let timeout = |stage: &Stage| stage.peer.sent.lock().unwrap()[0].timeout.as_secs();
+    assert_eq!((timeout(&stage), timeout(&query)), (60, 3));
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,4 +262,36 @@ async fn a_silent_prometheus_is_a_failure_only_when_time_is_up() {
     assert_eq!(stage.state(), TaskState::Failed);
     let said = stage.message();
     assert!(said.contains("no success within 3600 s") && said.contains("did not answer in time"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_is_asked_once_more_when_time_ran_out_and_it_was_due_while_no_operator_was_there() {
+    for (value, ends) in
+        [(Some("0.01"), TaskState::Complete), (Some("0.1"), TaskState::Failed), (None, TaskState::Failed)]
+    {
+        let mut stage = Stage::new(&errors(), MockCluster::new());
+        stage.answers(200, &vector("0.01"));
+        for _ in 0..2 {
+            let _ = stage.turn().await;
+            pass(30).await;
+        }
+        stage.restart();
+        pass(3600).await;
+        *stage.peer.answer.lock().unwrap() = value.map(|value| (200, vector(value)));
+        let _ = stage.look().await;
+        assert_eq!((stage.state(), stage.sent()), (TaskState::Running, 2), "{value:?}");
+        let _ = stage.turn().await;
+        assert_eq!((stage.state(), stage.sent()), (ends, 3), "{value:?}: {}", stage.message());
+    }
+    // One that was not due yet was not missed.
+    let mut stage = Stage::new(&errors(), MockCluster::new());
+    let _ = stage.look().await;
+    pass(3580).await;
+    stage.answers(200, &vector("0.01"));
+    let _ = stage.turn().await;
+    stage.restart();
+    pass(21).await;
+    let _ = stage.look().await;
+    assert_eq!((stage.state(), stage.sent()), (TaskState::Failed, 1));
+    assert!(stage.message().contains("no success within 3600 s"), "{}", stage.message());
 }

@@ -35,9 +35,10 @@ fn keeping_jobs() -> (MockCluster, Store, Arc<Mutex<Vec<String>>>) {
         if jobs.iter().any(|job| job["metadata"]["name"] == name) {
             return Err(ClusterError::AlreadyExists { object: name });
         }
-        manifest["metadata"]["uid"] = json!(format!("uid of {name}"));
+        let mut names = names.lock().unwrap();
+        manifest["metadata"]["uid"] = json!(format!("uid {} of {name}", names.len()));
         manifest["metadata"]["resourceVersion"] = json!("1");
-        names.lock().unwrap().push(name);
+        names.push(name);
         jobs.push(manifest.clone());
         Ok(manifest)
     });
@@ -233,19 +234,63 @@ async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
     // It may have begun although the status does not say so.
     let mut empty = MockCluster::new();
     empty.expect_get().times(1).returning(|_, _, _| Ok(None));
-    delete_jobs(&empty, &stage.scope.owner, &stage.plan).await.unwrap();
+    delete_jobs(&empty, &stage.scope.owner, &stage.plan, &stage.deleted).await.unwrap();
     let _ = stage.look().await;
     let stranger = json!({"metadata": {"name": "other", "uid": "other"}});
     store.lock().unwrap().push(stranger.clone());
-    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
+    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan, &stage.deleted).await.unwrap();
     assert_eq!(*store.lock().unwrap(), [stranger]);
     // It may have to be called again.
-    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan).await.unwrap();
+    delete_jobs(&*stage.scope.cluster, &stage.scope.owner, &stage.plan, &stage.deleted).await.unwrap();
     let untouched = MockCluster::new();
     for state in [TaskState::Complete, TaskState::Skipped] {
         stage.plan.tasks[0].state = state;
-        delete_jobs(&untouched, &stage.scope.owner, &stage.plan).await.unwrap();
+        delete_jobs(&untouched, &stage.scope.owner, &stage.plan, &stage.deleted).await.unwrap();
     }
+}
+
+/// Otherwise a hook fails for what Windlass did: the write that ends its plan fails or conflicts, and what was wanted before
+/// is wanted again by the next reconcile.
+#[tokio::test(start_paused = true)]
+async fn one_that_went_for_an_end_of_its_plan_that_was_not_stored_is_made_anew() {
+    let (cluster, store, made) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    let first = store.lock().unwrap()[0].clone();
+    let end = async |stage: &Stage| {
+        let (cluster, owner) = (stage.scope.cluster.as_ref(), &stage.scope.owner);
+        delete_jobs(cluster, owner, &stage.plan, &stage.deleted).await.unwrap();
+    };
+    end(&stage).await;
+    // It is still there for a while, and its pods are killed.
+    let mut going = first.clone();
+    going["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
+    store.lock().unwrap().push(going);
+    ends(&store, "Failed");
+    end(&stage).await;
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Running, "{}", stage.message());
+    assert!(stage.message().ends_with("is being deleted, and is made anew"), "{}", stage.message());
+    store.lock().unwrap().clear();
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Running, "{}", stage.message());
+    assert_eq!(stage.plan.tasks[0].progress["uid"], uid(&store));
+    assert_ne!(first["metadata"]["uid"], uid(&store));
+    let names = made.lock().unwrap().clone();
+    assert_eq!((names.len(), &names[0]), (2, &names[1]));
+    // A hand deletes this one.
+    let plan = stage.plan.clone();
+    let second = std::mem::take(&mut *store.lock().unwrap());
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    // Another process does not know who deleted it.
+    stage.plan = plan;
+    *store.lock().unwrap() = second;
+    end(&stage).await;
+    stage.restart();
+    let _ = stage.look().await;
+    assert_eq!(stage.state(), TaskState::Failed);
+    assert_eq!(made.lock().unwrap().len(), 2);
 }
 
 /// Otherwise a plan that waits for such a hook could not be ended by a person either.
@@ -257,7 +302,7 @@ async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
     let answer = async |error: ClusterError| {
         let mut cluster = MockCluster::new();
         cluster.expect_get().times(1).returning(move |_, _, _| Err(error.clone()));
-        delete_jobs(&cluster, &stage.scope.owner, &stage.plan).await
+        delete_jobs(&cluster, &stage.scope.owner, &stage.plan, &stage.deleted).await
     };
     let (object, message) = ("jobs".to_owned(), "no".to_owned());
     answer(ClusterError::Forbidden { object: object.clone(), message: message.clone() }).await.unwrap();
@@ -291,7 +336,7 @@ async fn a_plan_ends_though_the_delete_of_a_job_is_refused_and_its_other_jobs_go
             went.lock().unwrap().push(target.uid.as_str().to_owned());
             Ok(())
         });
-        let ended = delete_jobs(&cluster, &stage.scope.owner, &stage.plan).await;
+        let ended = delete_jobs(&cluster, &stage.scope.owner, &stage.plan, &stage.deleted).await;
         let deleted = deleted.lock().unwrap().clone();
         (ended, deleted)
     };

@@ -72,6 +72,9 @@ pub struct FleetFacts {
     pub undecided: Option<String>,
     /// The set that the fleet's own Service selects, if it has one.
     pub selected: Option<SetName>,
+    /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
+    /// belongs to something else. Traffic cannot be moved then.
+    pub lacks_service: bool,
     /// How new nodes take over, if a change creates any.
     pub strategy: Strategy,
     /// When new nodes take over.

@@ -158,10 +158,15 @@ pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
     Some(format!("{}: {verb}", some_of(&names.iter().map(String::as_str).collect::<Vec<_>>())))
 }
 
-/// True if a rollout's clock is stopped because a hook runs, which has a clock of its own, or has failed.
+/// True if a rollout's clock is stopped because a hook runs, which has a clock of its own, or has failed. A node that
+/// leaves takes room in the wave until its hook is done, so its hook counts as well. So do those of the other set of the
+/// rollout: the new one before the promotion, the old one after it. A set that was left by an earlier rollout keeps
+/// nothing from going on.
 #[must_use]
 pub fn stop_the_clock(facts: &FleetFacts) -> bool {
-    facts.at_hook.is_some() || facts.wanted().any(|c| c.at_hook.is_some())
+    let sets = facts.set_rollout.iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
+    let others = sets.filter_map(|set| facts.sets.get(set)).flat_map(|set| &set.children);
+    facts.at_hook.is_some() || facts.children.iter().chain(others).any(|c| c.at_hook.is_some())
 }
 
 /// True if nothing more is granted because a hook has failed, either of the fleet's own plan or of a node that was

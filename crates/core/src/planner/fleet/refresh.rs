@@ -31,6 +31,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         status.active_set = facts.set.to_string();
     }
     sets::status::refresh_retiring(status, facts, now);
+    sets::status::refresh_height(status, facts, now);
     if facts.undecided.is_none() {
         status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
     }
@@ -53,7 +54,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         .count() as i32;
     refresh_rollout(status, facts, &rollout_target, input);
     filling::refresh(status, facts, &rollout_target, now);
-    sets::status::refresh_rollout(status, facts, now);
+    sets::status::refresh_rollout(status, facts);
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).into();
     refresh_conditions(status, facts, stalled, &rollout_target, input);

@@ -210,7 +210,7 @@ pub(super) fn was_unwatched(status: &NodeDeploymentStatus, facts: &FleetFacts, n
 pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
     let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts) };
     // The clock restarts with the write that records that it is no longer stopped.
-    if is_stopped(status, facts) || rollout.clock_stopped {
+    if rollout.clock_stopped || is_stopped(status, facts) {
         return None;
     }
     // Keeping the old nodes for the configured delay is not a stall.
@@ -225,7 +225,8 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
         Stage::Updating => progress::is_held_by_partition(facts, &rollout_target_of(status)),
-        Stage::AwaitingPromotion => facts.awaits_person(),
+        // Nodes that are not ready any more are waited for as they were before.
+        Stage::AwaitingPromotion => facts.replicas == 0 || facts.is_ready_to_promote(status),
         _ => facts.replicas == 0,
     };
     facts.paused || by_person || hooks::stop_the_clock(facts)

@@ -183,7 +183,7 @@ fn up_to_date(
         }
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, Reason::Promoting, rollout.message.clone()),
-            Stage::AwaitingPromotion if facts.awaits_person() => {
+            Stage::AwaitingPromotion if facts.is_ready_to_promote(status) => {
                 let target = &rollout.target();
                 let message = sets::how_to_promote(target, *target == *status.spent_force_promote);
                 return verdict(Truth::Unknown, Reason::ReadyToPromote, message);

@@ -239,6 +239,7 @@ mod tests {
                 generation: 1,
                 template: Template::At("v1:a".into()),
                 observed,
+                replicas: 1,
                 update_revision: update_revision.to_owned(),
                 known_revisions: Vec::new(),
                 made_for: None,

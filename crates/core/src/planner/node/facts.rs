@@ -24,6 +24,8 @@ pub struct LiveStatefulSet {
     pub template: Template,
     /// True if the StatefulSet controller has observed its latest generation.
     pub observed: bool,
+    /// How many pods it is to have.
+    pub replicas: i64,
     /// The revision that its next pod will have.
     pub update_revision: String,
     /// The revisions of templates that Windlass is known to have written. The annotations of a pod at one of them are
@@ -127,7 +129,7 @@ pub struct NodeFacts {
     pub previous: Running,
     /// True if it is being deleted.
     pub terminating: bool,
-    /// True if it is scaled to 0.
+    /// True if it is to be scaled to 0. See [`NodeFacts::is_suspended`].
     pub suspended: bool,
     /// `spec.removalID`: the request that it leaves; `None` if it stays.
     pub removal_id: Option<RemovalId>,
@@ -352,6 +354,13 @@ impl NodeFacts {
         !self.terminating
             && !self.suspended
             && self.staying_pod().is_some_and(|p| p.running && p.sidecar_unready)
+    }
+
+    /// True if the node is to be suspended and is: it has no pod, and its StatefulSet makes none.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        let makes_one = self.live().is_some_and(|set| set.replicas != 0);
+        self.suspended && self.pod.is_none() && !makes_one
     }
 
     /// Why the node cannot run what was granted, in a sentence; `None` if nothing is known to prevent it.

@@ -23,6 +23,7 @@ fn new_node(observed: bool) -> NodeFacts {
             generation: 1,
             template: Template::At(hash),
             observed,
+            replicas: 1,
             update_revision: if observed { "r1".to_owned() } else { String::new() },
             known_revisions: Vec::new(),
             made_for: None,

@@ -18,6 +18,7 @@ use crate::api::{
     StatefulSetRef,
 };
 use crate::engine::{self, Plan, PlanState, sentence::cut};
+use crate::planner::hooks::hook_of;
 
 /// What the sidecar answered in this reconcile.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -257,7 +258,7 @@ fn phase(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool, ever: bool, fa
     let rolling = input.plan.is_some_and(|p| p.is_active() && is_rolling(&p.recipe));
     if facts.terminating {
         NodePhase::Terminating
-    } else if facts.suspended {
+    } else if facts.is_suspended() {
         NodePhase::Suspended
     } else if failed {
         NodePhase::Failed
@@ -290,7 +291,12 @@ fn set_conditions(
 
     match (ready, failure) {
         (true, _) => set(READY, Truth::True, Reason::NodeReady, ""),
-        (_, _) if facts.suspended => set(READY, Truth::False, Reason::Suspended, "the node is suspended"),
+        (_, _) if facts.is_suspended() => {
+            set(READY, Truth::False, Reason::Suspended, "the node is suspended");
+        }
+        (_, _) if facts.suspended => {
+            set(READY, Truth::False, Reason::Suspended, "the node is to be suspended");
+        }
         (_, Some(why)) => set(READY, Truth::False, Reason::NodesFailed, why),
         (_, None) if ever => set(READY, Truth::False, Reason::PodNotReady, &problem),
         (_, None) if facts.set == StatefulSetFact::Missing && active.is_none() => {
@@ -317,7 +323,8 @@ fn set_conditions(
     set(SIDECAR_READY, truth, reason, &message);
 
     let held_by = active.and_then(engine::held_by);
-    let overdue = active.and_then(|p| engine::stalled(p, input.now));
+    // A hook has its own time-out, and fails by it.
+    let overdue = active.and_then(|p| engine::stalled(p, input.now)).filter(|task| hook_of(task).is_none());
     let failed_plan = plan.filter(|p| p.state == PlanState::Failed && !facts.is_converged());
     if let Some(sentence) = input.invalid {
         set(STALLED, Truth::True, Reason::InvalidSpec, sentence);
@@ -337,7 +344,8 @@ fn set_conditions(
         || failed_plan.is_some()
         || held_by.is_some()
         || overdue.is_some();
-    if !stalled && (active.is_some() || (!ready && !facts.suspended)) {
+    let is_as_wanted = if facts.suspended { facts.is_suspended() } else { ready };
+    if !stalled && (active.is_some() || !is_as_wanted) {
         set(RECONCILING, Truth::True, Reason::Progressing, "");
     } else {
         set(RECONCILING, Truth::False, Reason::Settled, "");

@@ -8,7 +8,8 @@ use super::super::child::ChildFacts;
 use super::super::decision::{RolloutTarget, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::rollout::{SetFacts, SetRollout};
-use crate::api::{Promotion, RetiringSet, RolloutHash, SetName, Stage};
+use super::stage::skips_caught_up;
+use crate::api::{NodeDeploymentStatus, Promotion, RetiringSet, RolloutHash, SetName, Stage};
 
 impl FleetFacts {
     /// The strategy of a rollout to this target.
@@ -109,14 +110,16 @@ impl FleetFacts {
     }
 
     /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, all nodes of
-    /// the new set run the target and, under HardFork, every old node exists and has reported a height.
+    /// the new set run the target and, under HardFork, every old node exists and has reported a height. Where the old
+    /// nodes go before the new ones are created, the fleet has to have its Service instead.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let known =
             || self.halt_height > 0 && self.without_height().next().is_none() && self.absent().is_empty();
         let height = rollout.strategy != Strategy::HardFork || known();
-        let run = || rollout.strategy == Strategy::BlueGreenImmediate || self.entrants_run(rollout);
-        self.invalid.is_none() && !self.paused && height && run()
+        let old_first = rollout.strategy == Strategy::BlueGreenImmediate;
+        let ready = || if old_first { !self.lacks_service } else { self.entrants_run(rollout) };
+        self.invalid.is_none() && !self.paused && height && ready()
     }
 
     /// True if a node of the new set runs the target now.
@@ -164,5 +167,23 @@ impl FleetFacts {
     pub fn awaits_person(&self) -> bool {
         let heard = self.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
         self.promotion == Promotion::Manual && !self.force_promote && !heard
+    }
+
+    /// True if nothing but a user is waited for: every new node runs the target and has caught up, unless a user has
+    /// skipped that. Hours may pass before the user comes, in which nodes stop being ready, or more become desired. A
+    /// promotion does not wait for them, so it must not be offered then. `status`: the one that these facts are about.
+    #[must_use]
+    pub fn is_ready_to_promote(&self, status: &NodeDeploymentStatus) -> bool {
+        let Some(rollout) = self.set_rollout.as_ref().filter(|r| r.stage == Stage::AwaitingPromotion) else {
+            return false;
+        };
+        let entrants = self.entrants().map_or(&self.children, |set| &set.children);
+        let caught_up = || entrants.iter().filter(|c| !c.surplus).all(ChildFacts::is_caught_up);
+        let skipped = || {
+            let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
+            plan.is_some_and(|plan| skips_caught_up(&plan))
+        };
+        let may_take_over = || rollout.strategy != Strategy::BlueGreen || caught_up() || skipped();
+        self.awaits_person() && self.entrants_run(rollout) && may_take_over()
     }
 }

@@ -70,6 +70,13 @@ pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
     (has_switched(&plan) && is_left_at(&plan, HookPoint::AfterPromotion)).then_some(rollout.entrant)
 }
 
+/// True if a user has skipped the wait for the new nodes to catch up.
+#[must_use]
+pub fn skips_caught_up(plan: &Plan) -> bool {
+    let skipped = crate::engine::TaskState::Skipped;
+    plan.tasks.iter().any(|t| TaskType::AwaitCaughtUp.is(t) && t.state == skipped)
+}
+
 /// A score that grows with progress.
 #[must_use]
 pub fn score(facts: &FleetFacts, rollout: &SetRollout) -> i32 {
@@ -117,16 +124,18 @@ pub fn lowest_height(facts: &FleetFacts) -> i64 {
     heights.min().unwrap_or_default()
 }
 
-/// A short summary for the printer column.
+/// A short summary for the printer column. `is_ready`: true if nothing but a user is waited for.
 #[must_use]
-pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout) -> String {
+pub fn summary(facts: &FleetFacts, set: &SetRollout, rollout: &Rollout, is_ready: bool) -> String {
     let (nodes, entrants) = (rollout.nodes, facts.entrants());
     let made = entrants.map_or(0, |s| s.children.iter().filter(|c| !c.surplus).count());
     match set.stage {
         Stage::Updating => format!("Updating {}/{}", nodes.updated, nodes.total),
         Stage::CreatingEntrants => format!("Creating {made}/{}", nodes.total),
-        Stage::AwaitingEntrants => format!("Awaiting {}/{}", nodes.ready, nodes.total),
-        Stage::AwaitingPromotion => "Ready to promote".to_owned(),
+        Stage::AwaitingPromotion if is_ready => "Ready to promote".to_owned(),
+        Stage::AwaitingEntrants | Stage::AwaitingPromotion => {
+            format!("Awaiting {}/{}", nodes.ready, nodes.total)
+        }
         Stage::Promoting if set.strategy == Strategy::HardFork => {
             let halted = facts.children.iter().filter(|c| has_halted(c, set)).count();
             format!("Halting {halted}/{}", facts.children.len())

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::super::SetFacts;
+use super::super::child::ChildFacts;
 use super::super::decision::Strategy;
 use super::super::facts::FleetFacts;
 use super::rollout::SetRollout;
@@ -24,8 +25,10 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
     status.retiring.retain(|set| *entrant != *set.set);
     let Some(rollout) = status.rollout.as_mut() else { return };
     // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose
-    // BeforeRollout hooks are not finished.
-    let waits = facts.paused || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
+    // BeforeRollout hooks are not finished, nor one whose traffic could not move: no way back would be left.
+    let waits = facts.paused
+        || facts.lacks_service
+        || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
     let known = rollout.entrant_left_service_at.filter(|_| *entrant == *rollout.entrant_set);
@@ -168,17 +171,39 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     }
 }
 
-/// Updates the status of a rollout that creates a set, except for its nodes.
-pub fn refresh_rollout(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+/// Updates the lowest height of the old nodes while they have to halt. A height that grows is progress. A new node may be
+/// far below the others: it lowers the height, which is no progress, and the growth from there is. Nothing else lowers
+/// it, so a node that restarts from an older state again and again makes no progress. The status still has to have the
+/// number of nodes that were seen last.
+pub fn refresh_height(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
+    let is_grown = facts.children.len() as i32 > status.replicas;
+    if SetRollout::of(status).is_none_or(|set| !set.is_halting()) {
+        return;
+    }
+    let Some(rollout) = status.rollout.as_mut() else { return };
+    let says_nothing =
+        |c: &&ChildFacts| !c.terminating && c.sidecar.as_ref().is_some_and(|s| s.height.is_none());
+    let mute = || facts.children.iter().filter(says_nothing);
+    // In place of a node that is gone: its own controller has not seen it yet.
+    let is_replaced = mute().any(|c| c.status_outdated && !c.ever_ready);
+    // As long as one of them says nothing, nobody knows the lowest height.
+    let of_all = if mute().next().is_none() { stage::lowest_height(facts) } else { 0 };
+    if is_grown || is_replaced {
+        rollout.height = rollout.height.min(of_all);
+    }
+    // A node that has said a height before and says none now, such as while its pod restarts, is left out.
+    let height = if rollout.height == 0 { of_all } else { stage::lowest_height(facts) };
+    if height > rollout.height {
+        rollout.height = height;
+        rollout.last_progress_at = now;
+    }
+}
+
+/// Updates the status of a rollout that creates a set, except for its nodes and its height.
+pub fn refresh_rollout(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     spend_force(status, facts);
+    let is_ready = facts.is_ready_to_promote(status);
     let Some(set) = SetRollout::of(status) else { return };
     let Some(rollout) = status.rollout.as_mut() else { return };
-    if set.halt_height > 0 && set.stage == Stage::Promoting {
-        let height = stage::lowest_height(facts);
-        if height > rollout.height {
-            rollout.height = height;
-            rollout.last_progress_at = now;
-        }
-    }
-    rollout.summary = stage::summary(facts, &set, rollout);
+    rollout.summary = stage::summary(facts, &set, rollout, is_ready);
 }

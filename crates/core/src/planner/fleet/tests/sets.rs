@@ -579,8 +579,25 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         ("old nodes first", old_first(), true),
         ("old nodes first, paused", old_first().paused(), false),
         ("old nodes first, refused", refused(old_first()), false),
+        ("old nodes first, without the Service", FleetFacts { lacks_service: true, ..old_first() }, false),
+        ("blue-green, without the Service", FleetFacts { lacks_service: true, ..ready() }, true),
     ] {
         assert_eq!(may(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn where_the_old_nodes_go_first_a_rollout_may_be_taken_back_as_long_as_traffic_could_not_move() {
+    let strategy = Strategy::BlueGreenImmediate;
+    let facts = || amid(strategy, Stage::CreatingEntrants);
+    for (what, facts, stage) in [
+        ("nothing is in the way", facts(), Stage::Promoting),
+        ("paused", facts().paused(), Stage::CreatingEntrants),
+        ("no Service", FleetFacts { lacks_service: true, ..facts() }, Stage::CreatingEntrants),
+    ] {
+        let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, strategy));
+        set_status::begin(&mut status, &facts, strategy, &"v2".into());
+        assert_eq!(status.rollout.unwrap().stage, stage, "{what}");
     }
 }
 

@@ -102,8 +102,11 @@ fn a_stage_is_told_in_a_few_words() {
         facts.replicas = 3;
         words(&facts, Strategy::BlueGreen, stage)
     });
-    let expected = ["Creating 2/3", "Awaiting 2/3", "Ready to promote", "Promoting 2/3", "Retiring, 2 left"];
+    let expected = ["Creating 2/3", "Awaiting 2/3", "Awaiting 2/3", "Promoting 2/3", "Retiring, 2 left"];
     assert_eq!(told, expected);
+    let manual =
+        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+    assert_eq!(words(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion), "Ready to promote");
     assert_eq!(words(&hard_fork(), Strategy::HardFork, Stage::Promoting), "Halting 1/2");
     let mut surplus = amid(Strategy::BlueGreen, Stage::CreatingEntrants);
     surplus.sets.get_mut("v2").unwrap().children[1].surplus = true;
@@ -220,6 +223,58 @@ fn a_height_that_grows_is_progress_and_is_told() {
         told(&look(status_of(&blue_green, Strategy::BlueGreen, Stage::Promoting), &blue_green, 10)).0,
         0
     );
+}
+
+#[test]
+fn a_new_old_node_has_the_lowest_height_measured_anew_and_a_node_that_goes_back_and_forth_has_not() {
+    let with = |children: Vec<ChildFacts>| {
+        let replicas = children.len() as i32;
+        FleetFacts { replicas, children, ..hard_fork() }
+    };
+    let old = |ordinal: i32, height: i64| halting(node(ordinal), height);
+    let mute = |ordinal: i32| ChildFacts { sidecar: Some(SidecarFacts::default()), ..node(ordinal) };
+    let next = |status: &NodeDeploymentStatus, facts: &FleetFacts, seconds: i64| {
+        let status = look(status.clone(), facts, seconds);
+        let rollout = status.rollout.as_ref().unwrap();
+        let told = (rollout.height, rollout.last_progress_at);
+        (status, told)
+    };
+    let two = with(vec![old(0, 800), old(1, 800)]);
+    let (began, told) = next(&status_of(&two, Strategy::HardFork, Stage::Promoting), &two, 10);
+    assert_eq!(told, (800, later(10)));
+
+    let (made, told) = next(&began, &with(vec![old(0, 800), old(1, 800), old(2, 5)]), 20);
+    assert_eq!(told, (5, later(10)), "one that is new is no progress");
+    let grew = with(vec![old(0, 800), old(1, 800), old(2, 6)]);
+    let (grown, told) = next(&made, &grew, 30);
+    assert_eq!(told, (6, later(30)), "the lowest grows");
+    let (fell, told) = next(&grown, &with(vec![old(0, 800), old(1, 800), old(2, 4)]), 40);
+    assert_eq!(told, (6, later(30)), "none is new");
+    let (_, told) = next(&fell, &grew, 50);
+    assert_eq!(told, (6, later(30)), "it went back and came again");
+
+    // Usually it is there before it says a height, and what the others do until then says nothing of it.
+    let (silent, told) = next(&began, &with(vec![old(0, 800), old(1, 800), mute(2)]), 20);
+    assert_eq!(told, (0, later(10)), "nobody knows the lowest");
+    let (silent, told) = next(&silent, &with(vec![old(0, 801), old(1, 801), mute(2)]), 30);
+    assert_eq!(told, (0, later(10)), "nor now");
+    let (said, told) = next(&silent, &with(vec![old(0, 801), old(1, 801), old(2, 5)]), 40);
+    assert_eq!(told, (5, later(40)), "it says its first height");
+    let (_, told) = next(&said, &with(vec![old(0, 801), old(1, 801), old(2, 6)]), 50);
+    assert_eq!(told, (6, later(50)));
+
+    // One is made again between two looks.
+    let unseen = |ordinal: i32| ChildFacts { status_outdated: true, ever_ready: false, ..mute(ordinal) };
+    let (again, told) = next(&began, &with(vec![old(0, 801), unseen(1)]), 20);
+    assert_eq!(told, (0, later(10)));
+    let (_, told) = next(&again, &with(vec![old(0, 801), old(1, 5)]), 30);
+    assert_eq!(told, (5, later(30)));
+
+    // The pod of one that was there restarts; one that leaves, or that has no sidecar, will never say any.
+    for silent in [mute(1), unseen(1).terminating(), ChildFacts { sidecar: None, ..unseen(1) }] {
+        let (_, told) = next(&began, &with(vec![old(0, 801), silent]), 20);
+        assert_eq!(told, (801, later(20)), "the other one grows");
+    }
 }
 
 #[test]
@@ -348,6 +403,72 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     assert!(!is_stalled(&status, &facts, later(4199)) && is_stalled(&status, &facts, later(4200)));
     status.rollout.as_mut().unwrap().stage = Stage::AwaitingEntrants;
     assert_eq!(due(&facts, &status), Some(later(600)), "before it is promoted nothing goes");
+}
+
+#[test]
+fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_clock_runs() {
+    let manual =
+        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+    let but = |change: &dyn Fn(&mut ChildFacts)| {
+        let mut facts = manual.clone();
+        change(&mut facts.sets.get_mut("v2").unwrap().children[1]);
+        facts
+    };
+    let unready = but(&|c| (c.ready, c.available, c.pod_runs) = (false, false, true));
+    let said = |status: &NodeDeploymentStatus| {
+        let rollout = status.rollout.as_ref().unwrap();
+        (up_to_date(status).0, rollout.summary.clone(), rollout.clock_stopped)
+    };
+    let asks = || ("ReadyToPromote".to_owned(), "Ready to promote".to_owned(), true);
+    let waits = |summary: &str| ("Applying".to_owned(), summary.to_owned(), false);
+
+    let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
+    let none = FleetFacts { replicas: 0, ..manual.clone() };
+    assert_eq!(stall_deadline(&status, &none), None, "over no node");
+    let ready = look(status, &manual, 5000);
+    assert_eq!((said(&ready), stall_deadline(&ready, &manual)), (asks(), None));
+    // Hours later one of them is not Ready any more. It has all of the time that a rollout has.
+    assert!(!is_stalled(&ready, &unready, later(20_000)));
+    let fell = look(ready.clone(), &unready, 20_000);
+    assert_eq!((said(&fell), stall_deadline(&fell, &unready)), (waits("Awaiting 1/2"), Some(later(20_600))));
+    assert!(!is_stalled(&fell, &unready, later(20_599)) && is_stalled(&fell, &unready, later(20_600)));
+    assert_eq!(look(fell.clone(), &unready, 20_001), fell, "as long as nothing changes, nothing is written");
+    let stalled = look(fell, &unready, 20_600);
+    assert_eq!(up_to_date(&stalled).0, "Stalled");
+    let back = look(stalled, &manual, 20_700);
+    assert_eq!((said(&back), stall_deadline(&back, &manual)), (asks(), None));
+
+    let gone =
+        || FleetFacts { replicas: 1, ..but(&|c| (c.ready, c.available, c.surplus) = (false, false, true)) };
+    let behind = || but(&|c| c.sidecar = Some(SidecarFacts::default()));
+    let unproven = || but(&|c| c.available = false);
+    let stopped = || but(&|c| (c.ready, c.available) = (false, false));
+    let more = || FleetFacts { replicas: 3, ..manual.clone() };
+    for (what, facts, expected) in [
+        ("one that leaves is not Ready", gone(), asks()),
+        ("one has not caught up", behind(), waits("Awaiting 2/2")),
+        ("one is Ready, and not for minReadySeconds", unproven(), waits("Awaiting 2/2")),
+        ("one does not run", stopped(), waits("Awaiting 1/2")),
+        ("one more is desired", more(), waits("Awaiting 2/3")),
+    ] {
+        assert_eq!(said(&look(ready.clone(), &facts, 5001)), expected, "{what}");
+    }
+
+    // Who has skipped the wait for that is asked all the same, but not to promote what does not run.
+    let recipe = "{name: BlueGreen, tasks: [{type: await-caught-up}, {type: await-promotion}]}";
+    let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
+    let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
+    for (state, facts, expected) in [
+        (TaskState::Complete, behind(), waits("Awaiting 2/2")),
+        (TaskState::Skipped, behind(), asks()),
+        (TaskState::Skipped, unready.clone(), asks()),
+        (TaskState::Skipped, stopped(), waits("Awaiting 1/2")),
+    ] {
+        plan.tasks[0].state = state;
+        let mut status = ready.clone();
+        status.plan = Some(crate::api::RawPlan::of(&plan));
+        assert_eq!(said(&look(status, &facts, 5001)), expected, "{state:?}");
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The rollout in a fleet's status: counts, unconverged nodes, progress and the clock.
 
+use super::super::SetFacts;
 use super::super::status::{
     complete, end, is_stalled, note_asked, reject, rollout_target_of, stall_deadline,
 };
 use super::*;
 use crate::api::conditions::{STALLED, find};
-use crate::api::{Ending, NodeCounts, Rollout, Stage};
+use crate::api::{AtHook, Ending, NodeCounts, Rollout, Stage};
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -275,6 +276,48 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
     let status = look(rolling_out(&held, &to_v2()), &held, 0);
     let status = look(status, &released, 9_000);
     assert_eq!(stall_deadline(&status, &released), Some(later(9_600)));
+}
+
+/// A node of the active set that leaves takes room in the wave, and the old set is waited for once traffic has moved.
+#[test]
+fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_set_or_in_one_of_the_rollout() {
+    let with_hook = |child: ChildFacts, failed: bool| ChildFacts {
+        at_hook: Some(AtHook { failed, ..AtHook::default() }),
+        ..child
+    };
+    let at_hook = |child: ChildFacts| with_hook(child, false);
+    let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
+    let due = |facts: &FleetFacts| stall_deadline(&status, facts);
+    assert_eq!(due(&five()), Some(later(600)));
+    assert_eq!(due(&five().with_surplus(node(5))), Some(later(600)), "it leaves without a hook");
+    let leaves = five().with_surplus(at_hook(node(5)));
+    assert_eq!(due(&leaves), None);
+    assert_eq!(due(&five().but(0, at_hook)), None, "it moves");
+    // The time for which the hook lasted does not count.
+    let left = look(look(status.clone(), &leaves, 500), &five(), 5_000);
+    assert_eq!(stall_deadline(&left, &five()), Some(later(5_600)));
+    // One that failed holds, and is what the conditions say, however long.
+    let failed = five().with_surplus(with_hook(node(5), true));
+    let held = look(status.clone(), &failed, 9_000);
+    assert_eq!(stall_deadline(&held, &failed), None);
+    assert_eq!(find(&held.conditions, STALLED).unwrap().reason, "HookFailed");
+
+    let unrelated = SetFacts { children: vec![at_hook(node(0))], ..SetFacts::default() };
+    for (stage, set) in [(Stage::Retiring, "first"), (Stage::AwaitingEntrants, "v2")] {
+        let facts = super::sets::amid(Strategy::BlueGreen, stage);
+        let mut status = rolling_out(&facts, &to_v2());
+        let rollout = status.rollout.as_mut().unwrap();
+        (rollout.stage, rollout.entrant_set) = (stage, "v2".to_owned());
+        rollout.incumbent_set = "first".to_owned();
+        let due = |facts: &FleetFacts| stall_deadline(&status, facts);
+        let mut other = facts.clone();
+        other.sets.insert("older".into(), unrelated.clone());
+        assert_eq!((due(&facts), due(&other)), (Some(later(600)), Some(later(600))), "{stage:?}");
+        let mut own = facts;
+        let child = &mut own.sets.get_mut(set).unwrap().children[1];
+        *child = at_hook(child.clone());
+        assert_eq!(due(&own), None, "{stage:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn set(version: &str) -> LiveStatefulSet {
         generation: 3,
         template: at(version),
         observed: true,
+        replicas: 1,
         update_revision: revision(version),
         known_revisions: Vec::new(),
         made_for: None,
@@ -143,6 +144,14 @@ impl NodeFacts {
 
     fn without_pod(self) -> Self {
         Self { pod: None, ..self }
+    }
+
+    /// It is suspended: its StatefulSet was scaled down, and its pod is gone.
+    fn scaled_down(mut self) -> Self {
+        if let StatefulSetFact::Live(set) = &mut self.set {
+            set.replicas = 0;
+        }
+        Self { suspended: true, ..self.without_pod() }
     }
 
     fn that_ran(self, previous: Running) -> Self {

@@ -105,6 +105,14 @@ fn overdue(target: &str) -> Plan {
     plan
 }
 
+/// The same, at a hook.
+fn late_hook(target: &str) -> Plan {
+    let mut plan = overdue(target);
+    plan.tasks[0].type_ = "call-http".to_owned();
+    plan.tasks[0].params = serde_json::json!({"hook": "drain", "at": "BeforeNode"});
+    plan
+}
+
 fn failed(target: &str) -> Plan {
     Plan { failure: "refused".to_owned(), ..ended(rolling(target), PlanState::Failed) }
 }
@@ -114,7 +122,16 @@ fn the_phase_is_the_first_that_holds() {
     let suspended = |facts: NodeFacts| NodeFacts { suspended: true, ..facts };
     let table: Vec<(&str, Look, &str)> = vec![
         ("deleted", look(NodeFacts { terminating: true, ..suspended(broken()) }), "Terminating"),
-        ("suspended", look(suspended(broken())), "Suspended"),
+        ("suspended", look(broken().scaled_down()), "Suspended"),
+        ("suspended before it was ever made", look(suspended(nothing())), "Suspended"),
+        ("to be suspended, and its StatefulSet was not scaled down", look(suspended(node())), "Running"),
+        ("the same, and its pod is gone for now", look(suspended(node().without_pod())), "Pending"),
+        ("the same, and its pod cannot run", look(suspended(broken())), "Failed"),
+        (
+            "its StatefulSet was scaled down, and its pod still ends",
+            look(node().scaled_down().with_pod(pod("v1").terminating())),
+            "Pending",
+        ),
         ("its pod cannot run", look(broken()).carrying_out(rolling("v2")), "Failed"),
         ("its plan failed", look(node().granted("v2")).carrying_out(failed("v2")), "Failed"),
         (
@@ -182,8 +199,13 @@ fn cases() -> Vec<Case> {
         ("its pod cannot run", look(broken()), vec![("Ready", "False", "NodesFailed")]),
         (
             "it is suspended",
-            look(NodeFacts { suspended: true, ..node().without_pod() }),
+            look(node().scaled_down()),
             vec![("Ready", "False", "Suspended"), ("Reconciling", "False", "Settled")],
+        ),
+        (
+            "it is to be suspended and serves",
+            look(NodeFacts { suspended: true, ..node() }),
+            vec![("Ready", "True", "NodeReady"), ("Reconciling", "True", "Progressing")],
         ),
         (
             "its update failed",
@@ -213,6 +235,11 @@ fn cases() -> Vec<Case> {
             "its plan stands still",
             look(node().granted("v2")).carrying_out(overdue("v2")).after(600),
             vec![("Stalled", "True", "NoProgress"), ("Reconciling", "False", "Settled")],
+        ),
+        (
+            "a hook of its plan, which has a time-out of its own, is about to fail",
+            look(node().granted("v2")).carrying_out(late_hook("v2")).after(600),
+            vec![("Stalled", "False", "Progressing"), ("Reconciling", "True", "Progressing")],
         ),
         (
             "its plan has time left",
@@ -528,11 +555,11 @@ fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_tak
 #[test]
 fn a_node_reconciles_while_it_has_something_to_do_and_nothing_stands_in_its_way() {
     let is = |look: &Look| find(&look.status().conditions, "Reconciling").unwrap().status.clone();
-    let suspended = || NodeFacts { suspended: true, ..down() };
     for (what, look, expected) in [
         ("it serves", look(node()), "False"),
         ("it is down", look(down()), "True"),
-        ("it is down, as it is to be", look(suspended()), "False"),
+        ("it is down, as it is to be", look(node().scaled_down()), "False"),
+        ("it is to be down, and its pod is there", look(NodeFacts { suspended: true, ..down() }), "True"),
         ("a plan is under way", look(node()).carrying_out(rolling("v1")), "True"),
         ("a plan is over", look(node()).carrying_out(ended(rolling("v1"), PlanState::Complete)), "False"),
         ("its plan failed", look(node().granted("v2")).carrying_out(failed("v2")), "False"),
