@@ -9,6 +9,7 @@ use super::ReconcileError;
 use super::many::{OnFailure, each};
 use super::overruled::{is_overruled, metadata_change_left, remember_overruled};
 use super::patches::metadata_ops;
+use super::unwatched::read_again;
 use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
 use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
@@ -112,13 +113,8 @@ pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result
     }
     let mut left = false;
     for (kind, known) in unlabelled {
-        let found = fleet.cluster.get(kind, &meta.namespace, &known.name).await;
-        if let Some(found) = found.map_err(ReconcileError::Children)? {
-            left = true;
-            fleet.view.observe(kind, &found);
-        } else {
-            fleet.view.vanished(kind, &known);
-        }
+        let read = read_again(fleet.cluster.as_ref(), &fleet.view, kind, &known).await;
+        left |= read.map_err(ReconcileError::Children)?;
     }
     Ok(left)
 }

@@ -13,6 +13,7 @@ use super::node_service::NotApplied;
 use super::overruled::{self, metadata_change_left, remember_overruled};
 use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
 use super::patches::{metadata_ops, retention_ops, set_target};
+use super::unwatched::read_again;
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
@@ -187,11 +188,8 @@ fn unlabelled(scope: &NodeScope) -> impl Iterator<Item = (Kind, Meta)> {
 /// Reads each unlabelled object again, and removes it from the cache if it is gone.
 pub async fn forget_unlabelled(scope: &NodeScope) -> Result<(), ReconcileError> {
     for (kind, meta) in unlabelled(scope) {
-        let found = scope.cluster.get(kind, &meta.namespace, &meta.name).await;
-        match found.map_err(ReconcileError::Observe)? {
-            Some(found) => scope.view.observe(kind, &found),
-            None => scope.view.vanished(kind, &meta),
-        }
+        let read = read_again(scope.cluster.as_ref(), &scope.view, kind, &meta).await;
+        read.map_err(ReconcileError::Observe)?;
     }
     Ok(())
 }

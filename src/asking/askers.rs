@@ -8,11 +8,9 @@
 //! given a wrong token: what it answers says nothing about when to repeat what it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 
@@ -21,7 +19,7 @@ use super::question::{Peer, Question, SidecarReport, Wish};
 use crate::clock::monotonic;
 use crate::cluster::{Cluster, Key};
 use crate::engine::backoff;
-use crate::engine::sentence::of_panic;
+use crate::engine::panics::caught;
 use crate::sidecar::SidecarClient;
 
 /// The most concurrent requests in each lane.
@@ -238,10 +236,8 @@ impl Askers {
         };
         let began = monotonic();
         // A panic of a client of an embedder's own: without an answer the sidecar would never be asked again.
-        let asked = AssertUnwindSafe(connection.ask(&question)).catch_unwind();
-        let asked = asked.map(|asked| {
-            asked.unwrap_or_else(|panic| Err(of_panic("the request to the sidecar panicked", &*panic)))
-        });
+        let asked = caught("the request to the sidecar panicked", connection.ask(&question));
+        let asked = async { asked.await.unwrap_or_else(Err) };
         let answer = match lane {
             Lane::Prompt => timeout(PROMPT, asked).await.ok(),
             Lane::Slow | Lane::Patient => Some(asked.await),

@@ -3,11 +3,9 @@
 //! deterministic (the controller of kube-rs polls in the order of a random hash), so that a run can be replayed.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
@@ -15,7 +13,7 @@ use tracing::error;
 
 use crate::clock::monotonic;
 use crate::cluster::Key;
-use crate::engine::sentence::of_panic;
+use crate::engine::panics::caught;
 use crate::metrics::Metrics;
 
 /// The requeue delay after a panic. It doubles with each panic in a row.
@@ -173,8 +171,8 @@ impl Counting {
 /// A reconcile that has ended.
 struct Ended {
     key: Key,
-    /// What it returned, or what it panicked with.
-    again: std::thread::Result<Option<Duration>>,
+    /// What it returned, or a sentence about its panic.
+    again: Result<Option<Duration>, String>,
     took: Duration,
 }
 
@@ -212,7 +210,7 @@ pub async fn run_workqueue<F>(
             let looked = reconcile(key.clone());
             running.spawn(async move {
                 let began = monotonic();
-                let again = AssertUnwindSafe(looked).catch_unwind().await;
+                let again = caught("it panicked", looked).await;
                 Ended { key, again, took: monotonic().duration_since(began) }
             });
         }
@@ -260,11 +258,10 @@ fn end(queue: &Shared, ended: Result<Ended, JoinError>, rest: impl Fn(&Key) -> D
             }
             queue.done(key, until);
         }
-        Err(panic) => {
+        Err(why) => {
             counted.panicked(took);
             let mut queue = lock(queue);
             let wait = queue.panicked(&key);
-            let why = of_panic("it panicked", &*panic);
             error!(kind = counted.kind(), object = %key, why, ?wait, "a reconcile panicked and is tried again");
             // It rests as well: the events of a busy object must not turn the backoff into a hot loop.
             let until = monotonic() + wait;

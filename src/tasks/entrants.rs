@@ -10,7 +10,7 @@ use crate::apply::traffic;
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
-use crate::planner::fleet::sets::stage::has_switched;
+use crate::planner::fleet::sets::stage::{has_switched, skips_caught_up};
 use crate::planner::fleet::{
     ChildFacts, Clause, FleetFacts, Grant, RolloutTarget, SetRollout, SidecarFacts, Strategy,
     WAITS_TO_BE_RESUMED,
@@ -79,10 +79,8 @@ impl Entrants {
                 waiting => waiting,
             };
         }
-        let skipped = |t: &TaskRecord| TaskType::AwaitCaughtUp.is(t) && t.state == TaskState::Skipped;
-        let is_free = self.rollout.strategy != Strategy::BlueGreen
-            || self.is_forced(fleet)
-            || plan.tasks.iter().any(skipped);
+        let is_free =
+            self.rollout.strategy != Strategy::BlueGreen || self.is_forced(fleet) || skips_caught_up(plan);
         if is_free { Outcome::Done } else { self.caught_up() }
     }
 

@@ -1,18 +1,17 @@
 //! Executes a plan: runs its tasks in order until one has to wait. It changes only the plan in memory; the caller
 //! persists it.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::FutureExt;
 
 use super::env::Env;
 use super::error::TaskError;
 use super::id::{jitter, task_id};
+use super::panics::caught;
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
-use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut, of_panic};
+use super::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
 use super::task::{Due, Outcome, Task, TaskContext};
 
 /// The shortest backoff, in milliseconds.
@@ -163,8 +162,7 @@ async fn step(
 /// Runs a task. A panic in it is a transient error. Otherwise one task would end the process and with it all other plans,
 /// and so would the next process, which reads the same plan. The plan is as it was: it changes only by what tasks answer.
 async fn run(task: &dyn Task, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-    AssertUnwindSafe(task.run(cx)).catch_unwind().await.unwrap_or_else(|panic| {
-        let why = of_panic("the task panicked", &*panic);
+    caught("the task panicked", task.run(cx)).await.unwrap_or_else(|why| {
         tracing::error!(
             plan = cx.plan.id.as_str(),
             task = cx.record.id,

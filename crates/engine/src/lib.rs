@@ -5,6 +5,7 @@ pub mod env;
 pub mod error;
 pub mod executor;
 pub mod id;
+pub mod panics;
 pub mod plan;
 pub mod recipe;
 pub mod registry;

@@ -1,8 +1,6 @@
 //! Limits for texts in a status. Messages from API servers, kubelets and sidecars may be of any length, but the size of
 //! an object's status is limited.
 
-use std::any::Any;
-
 /// The longest message of a task, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
 
@@ -19,16 +17,6 @@ pub fn some_of(names: &[&str]) -> String {
     match names.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
-    }
-}
-
-/// What a panic said, after these words, for a message. Not every panic has a text.
-#[must_use]
-pub fn of_panic(what: &str, payload: &(dyn Any + Send)) -> String {
-    let formatted = payload.downcast_ref::<String>().map(String::as_str);
-    match formatted.or_else(|| payload.downcast_ref::<&str>().copied()) {
-        Some(text) => cut(&format!("{what}: {text}"), MAX_MESSAGE_BYTES),
-        None => what.to_owned(),
     }
 }
 

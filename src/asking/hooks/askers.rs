@@ -1,12 +1,10 @@
 //! The hook prober: which peer is asked next, the last answer, and the interval.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::FutureExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
@@ -15,7 +13,7 @@ use super::conversation::PeerConnection;
 use super::{HookAnswer, HookQuestion, Verdict};
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::{Cluster, Key};
-use crate::engine::sentence::of_panic;
+use crate::engine::panics::caught;
 
 /// The most concurrent requests for nodes, and as many for fleets. A peer that hangs occupies its slot until its
 /// time-out; a plan has at most one question.
@@ -143,9 +141,8 @@ impl HookAskers {
             namespace: &owner.key().namespace,
         };
         // A panic of a client of an embedder's own: without an answer the hook would never be asked again.
-        let asked = AssertUnwindSafe(connection.ask(&question)).catch_unwind().await;
-        let (verdict, text) =
-            asked.unwrap_or_else(|panic| (Verdict::Nothing, of_panic("the request panicked", &*panic)));
+        let asked = caught("the request panicked", connection.ask(&question)).await;
+        let (verdict, text) = asked.unwrap_or_else(|why| (Verdict::Nothing, why));
         let answer = HookAnswer { at: self.clock.now(), verdict, said: text };
         self.keep(owner, &question, answer)
     }

@@ -166,8 +166,8 @@ impl Fleet<'_> {
     }
 
     /// Corrects the result of an in-place plan that completed: its nodes may have changed while what comes after the last
-    /// step ran, such as hooks at `AfterRollout` or tasks of an embedder's own. The plan is superseded if a node has lost its grant, and keeps waiting until the nodes have
-    /// converged again.
+    /// step ran, such as hooks at `AfterRollout` or tasks of an embedder's own. The plan is superseded if a node has lost
+    /// its grant, and keeps waiting until the nodes have converged again.
     pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
         let is_in_place = self.scope.set_rollout().is_none();
         if advance != Advance::Ended || plan.state != PlanState::Complete || !is_in_place {

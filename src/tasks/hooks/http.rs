@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::turn::{Turn, hook_task};
+use super::turn::{Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
 use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict};
@@ -82,16 +82,12 @@ fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
         };
         headers.push((header.name.clone(), text));
     }
-    let seconds = |seconds: Option<i64>, default: i64| {
-        Duration::from_secs(u64::try_from(seconds.unwrap_or(default)).unwrap_or_default().max(1))
-    };
+    let request_timeout = seconds(http.request_timeout_seconds.unwrap_or(REQUEST_TIMEOUT_SECONDS));
     Ok(HookQuestion {
         task_id: turn.cx.record.id.clone(),
         attempt: turn.attempt(),
-        interval: seconds(http.interval_seconds, INTERVAL_SECONDS),
-        // An answer that takes longer than the hook may take is of no use.
-        timeout: seconds(http.request_timeout_seconds, REQUEST_TIMEOUT_SECONDS)
-            .min(seconds(turn.hook.timeout_seconds(), i64::MAX)),
+        interval: seconds(http.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
+        timeout: turn.request_timeout(request_timeout),
         wish: HookWish::Http(Box::new(HttpWish {
             url,
             method: ::http::Method::from_bytes(method(http).as_bytes())

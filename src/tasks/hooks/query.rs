@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::turn::{Turn, hook_task};
+use super::turn::{Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::QueryHook;
 use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdict};
@@ -113,13 +113,11 @@ fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> 
         return Err("the operator was started without --prometheus-url".to_owned());
     };
     let promql = Filled::parse(&query.promql).map_err(|why| format!("query.promql {why}"))?;
-    let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds.max(1)).unwrap_or_default());
     Ok(HookQuestion {
         task_id: turn.cx.record.id.clone(),
         attempt: turn.attempt(),
         interval: seconds(query.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
-        // An answer that takes longer than the hook may take is of no use.
-        timeout: turn.hook.timeout_seconds().map_or(QUERY_TIMEOUT, seconds).min(QUERY_TIMEOUT),
+        timeout: turn.request_timeout(QUERY_TIMEOUT),
         wish: HookWish::Query(QueryWish {
             url: prometheus.instant_queries(),
             promql: promql.fill_plainly(&turn.values())?,

@@ -70,6 +70,11 @@ impl<'a> Turn<'a> {
         self.cx.record.deadline.is_some_and(|deadline| deadline <= self.cx.now)
     }
 
+    /// The time-out of one request: an answer that takes longer than the hook may take is of no use.
+    pub(super) fn request_timeout(&self, at_most: Duration) -> Duration {
+        self.hook.timeout_seconds().map_or(at_most, |of_hook| seconds(of_hook).min(at_most))
+    }
+
     /// Waits for something, and requeues in time for the timeout.
     pub(super) fn waits(&self, message: impl Into<String>, again: Duration) -> Outcome {
         Outcome::recheck(message, self.in_time(again))
@@ -108,6 +113,11 @@ impl<'a> Turn<'a> {
         let said = &self.cx.record.message;
         if said.is_empty() { else_ } else { said.clone() }
     }
+}
+
+/// A time of a hook's spec, at least a second.
+pub(super) fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default().max(1))
 }
 
 /// When a hook's task times out. The timeout does not run while the hook is on hold, and starts again after that.

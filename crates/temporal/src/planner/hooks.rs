@@ -105,8 +105,8 @@ pub fn too_many_tasks(facts: &Facts) -> Option<String> {
     })
 }
 
-/// The failure policy of the failed hook that holds a plan; `None` if no hook does. It is Continue
-/// for a hook that is no longer in the spec.
+/// The failure policy of the failed hook that holds a plan; `None` if no hook does. It is Continue for a hook
+/// that is no longer in the spec.
 #[must_use]
 pub fn on_failure(facts: &Facts, plan: &Plan) -> Option<OnHookFailure> {
     let name = hook_of(held_by(plan)?)?;

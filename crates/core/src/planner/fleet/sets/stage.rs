@@ -6,7 +6,7 @@ use super::super::progress;
 use super::rollout::{SetRollout, has_halted};
 use crate::api::TaskType;
 use crate::api::{HookPoint, NodeDeploymentStatus, Rollout, SetName, Stage};
-use crate::engine::{Plan, PlanState};
+use crate::engine::{Plan, PlanState, TaskState};
 use crate::planner::hooks::{is_left_at, is_of_list};
 
 /// The stage that a plan's current task belongs to. Custom tasks belong to the stage before them.
@@ -73,8 +73,7 @@ pub fn took_over(status: &NodeDeploymentStatus) -> Option<SetName> {
 /// True if a user has skipped the wait for the new nodes to catch up.
 #[must_use]
 pub fn skips_caught_up(plan: &Plan) -> bool {
-    let skipped = crate::engine::TaskState::Skipped;
-    plan.tasks.iter().any(|t| TaskType::AwaitCaughtUp.is(t) && t.state == skipped)
+    plan.tasks.iter().any(|t| TaskType::AwaitCaughtUp.is(t) && t.state == TaskState::Skipped)
 }
 
 /// A score that grows with progress.
