@@ -1,12 +1,14 @@
 //! Writes to a fleet's nodes that need no plan: create, delete, and fields that apply at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
+use super::node_objects::{ASK_AGAIN_FOR_UNLABELLED, ASK_FOR_UNLABELLED};
 use super::overruled::{is_overruled, metadata_change_left, remember_overruled};
 use super::patches::metadata_ops;
 use super::unwatched::read_again;
@@ -97,8 +99,11 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
 
 /// Reads the cached objects that no watch shows, because a person or a policy gave their label another value or removed
 /// it: the fleet's Service, and StatefulSets of sets that are being removed that outlive their nodes. Those that are gone
-/// are removed from the cache. Returns true if any is left and has to be read again.
-pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result<bool, ReconcileError> {
+/// are removed from the cache. Returns when to read those that are left again.
+pub async fn forget_unlabelled(
+    fleet: &FleetScope,
+    facts: &FleetFacts,
+) -> Result<Option<Duration>, ReconcileError> {
     let meta = &fleet.fleet.meta;
     let service = fleet.view.services.get(&meta.key());
     let service = service.filter(|service| fleet.owns(&service.meta) && !service.meta.is_managed());
@@ -111,12 +116,21 @@ pub async fn forget_unlabelled(fleet: &FleetScope, facts: &FleetFacts) -> Result
         let sets = fleet.view.stateful_sets.group(&meta.namespace, &meta.name);
         unlabelled.extend(sets.iter().filter(outlives).map(|set| (Kind::StatefulSet, set.meta.clone())));
     }
-    let mut left = false;
+    let mut again: Option<Duration> = None;
     for (kind, known) in unlabelled {
         let read = read_again(fleet.cluster.as_ref(), &fleet.view, kind, &known).await;
-        left |= read.map_err(ReconcileError::Children)?;
+        if read.map_err(ReconcileError::Children)? {
+            let goes = kind == Kind::StatefulSet || is_service_terminating(fleet);
+            let wait = if goes { ASK_FOR_UNLABELLED } else { ASK_AGAIN_FOR_UNLABELLED };
+            again = again.into_iter().chain([wait]).min();
+        }
     }
-    Ok(left)
+    Ok(again)
+}
+
+fn is_service_terminating(fleet: &FleetScope) -> bool {
+    let service = fleet.view.services.get(&fleet.fleet.meta.key());
+    service.is_some_and(|service| service.meta.terminating)
 }
 
 /// Creates the missing nodes of the active set, each at the revision that the wave allows.

@@ -1,11 +1,12 @@
 //! A fleet's own objects, its revisions and its Service, and dry runs of its template.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::overruled::{metadata_change_left, remember_overruled, service_of};
+use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
 use super::patches::{metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
 use crate::api::ids::field;
@@ -14,7 +15,7 @@ use crate::api::{
     BuildId, PodTemplateHash, RevisionName, RolloutHash, SetName, Stage, StatefulNodeSpec, TemplateMeta,
 };
 use crate::clock::monotonic;
-use crate::cluster::observed::Meta;
+use crate::cluster::observed::{Meta, Observed, ObservedService};
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
@@ -318,9 +319,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
             Ok(_) => return Ok(None),
             Err(ClusterError::AlreadyExists { .. }) => {
                 let stored = fleet.cluster.get(Kind::Service, &meta.namespace, &meta.name).await;
-                stored
-                    .map_err(ReconcileError::Children)?
-                    .map(|stored| std::sync::Arc::new(crate::cluster::observed::Observed::read(&stored)))
+                stored.map_err(ReconcileError::Children)?.map(|stored| existing(fleet, &stored))
             }
             Err(ClusterError::Refused { message, .. }) => {
                 return Ok(Some(format!("service: the API server refuses it: {message}")));
@@ -329,7 +328,6 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         },
     };
     let Some(service) = found else { return Ok(None) };
-    let service: std::sync::Arc<crate::cluster::observed::ObservedService> = service;
     if !fleet.owns(&service.meta) {
         let sentence = foreign_service(fleet, &service.meta);
         fleet.memory.foreign.put(&meta.uid, (monotonic(), sentence.clone()));
@@ -355,6 +353,25 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
     }
     Ok(None)
+}
+
+/// The Service that has the name of the fleet's. If it is the fleet's own, and lacks the label that the watches select by, it
+/// is known only if it is taken into the cache.
+fn existing(fleet: &FleetScope, stored: &Value) -> Arc<ObservedService> {
+    let service = ObservedService::read(stored);
+    if fleet.owns(&service.meta) {
+        fleet.view.observe(Kind::Service, stored);
+    }
+    Arc::new(service)
+}
+
+/// Says which of Windlass's own labels and annotations of the fleet's Service admission does not let be, if there are any.
+#[must_use]
+pub fn not_let_be(fleet: &FleetScope) -> Option<String> {
+    let meta = &fleet.fleet.meta;
+    fleet.spec.service.as_ref()?;
+    let service = fleet.view.services.get(&meta.key()).filter(|service| fleet.owns(&service.meta))?;
+    overruled::sentence(&fleet.memory, &service_of(&meta.uid), Kind::Service, &service.meta)
 }
 
 /// True if the plan records that it has moved the fleet's traffic to the new set. Used only during a promotion.

@@ -37,9 +37,9 @@ const ASK_WHY: Duration = Duration::from_secs(15);
 /// created at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 /// How soon an object without our label is read again that goes, or that its controller has not observed.
-const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
+pub(super) const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
 /// How soon any other object without our label is read again: a person may change or delete it.
-const ASK_AGAIN_FOR_UNLABELLED: Duration = Duration::from_secs(30);
+pub(super) const ASK_AGAIN_FOR_UNLABELLED: Duration = Duration::from_secs(30);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod may have no PVCs.

@@ -293,6 +293,11 @@ impl DeletedJobs {
     pub fn has(&self, owner_uid: &str, job_uid: &str) -> bool {
         self.0.get(&(owner_uid.to_owned(), job_uid.to_owned())).is_some()
     }
+
+    /// Forgets the Jobs of this owner.
+    pub fn forget(&self, owner_uid: &str) {
+        self.0.forget(owner_uid);
+    }
 }
 
 /// The UIDs of an object that is reconciled, under which the memory has entries about it.
@@ -439,7 +444,7 @@ impl Memory {
         live_pods.forget(uid);
         nameless.forget(uid);
         plans_told.forget(uid);
-        deleted_jobs.0.forget(uid);
+        deleted_jobs.forget(uid);
     }
 
     /// True if an object's status was written within this time.

@@ -77,11 +77,12 @@ pub(super) fn has_hooks(plan: &Plan) -> bool {
     plan.tasks.iter().any(|task| hook_of(task).is_some())
 }
 
-/// The `onFailure` policy of the failed hook that the plan is held by; Continue if the hook is no longer in the list:
-/// whoever takes it out of the list wants the plan to go on without it.
+/// The `onFailure` policy of the failed hook that the plan is held by; `None` if none holds it, or a task of an
+/// embedder's own does. It is Continue if the hook is no longer in the list: whoever takes it out of the list wants the
+/// plan to go on without it.
 pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
-    let task = held_by(plan)?;
-    let hook = hooks.iter().find(|hook| Some(hook.name.as_str()) == hook_of(task));
+    let name = hook_of(held_by(plan)?)?;
+    let hook = hooks.iter().find(|hook| hook.name == name);
     Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
 }
 

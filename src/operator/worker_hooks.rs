@@ -1,5 +1,6 @@
 //! Carries out the hooks of `WorkerDeployments` with the tasks, the rules and the clients of fleets' hooks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub struct WorkerHooks {
     askers: Arc<HookAskers>,
     checked: Remembered<str, Verdict>,
     deleted: Arc<DeletedJobs>,
+    /// The UIDs of the objects that were seen, under which something may be remembered: of one that is gone only the name
+    /// is known.
+    uids: Mutex<BTreeMap<Key, String>>,
     told: Mutex<Vec<UnboundedSender<(String, String)>>>,
 }
 
@@ -57,8 +61,16 @@ impl WorkerHooks {
         clock: SharedClock,
     ) -> (Arc<Self>, HookLanes) {
         let (askers, lanes) = HookAskers::new(client, cluster.clone(), clock);
-        let (checked, deleted, told) = (Remembered::default(), Arc::default(), Mutex::default());
-        (Arc::new(Self { rules: Arc::new(rules), cluster, askers, checked, deleted, told }), lanes)
+        let hooks = Self {
+            rules: Arc::new(rules),
+            cluster,
+            askers,
+            checked: Remembered::default(),
+            deleted: Arc::default(),
+            uids: Mutex::default(),
+            told: Mutex::default(),
+        };
+        (Arc::new(hooks), lanes)
     }
 
     /// Sends requests to the peers of hooks forever, and reports the objects that got a new answer.
@@ -77,6 +89,20 @@ impl WorkerHooks {
     fn tell(&self, key: &Key) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
+    }
+
+    /// Notes the UID of an object. An earlier object of its name is gone.
+    fn see(&self, of: &HookedObject) {
+        let key = Key::new(&of.namespace, &of.name);
+        let before = self.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(key, of.uid.clone());
+        if let Some(earlier) = before.filter(|before| *before != of.uid) {
+            self.forget_uid(&earlier);
+        }
+    }
+
+    fn forget_uid(&self, uid: &str) {
+        self.checked.forget(uid);
+        self.deleted.forget(uid);
     }
 
     fn known(&self, of: &HookedObject) -> Option<Result<(), String>> {
@@ -98,6 +124,7 @@ fn owner(of: &HookedObject) -> JobOwner {
 #[async_trait]
 impl Hooks for WorkerHooks {
     async fn check(&self, of: &HookedObject, hooks: &[Hook]) -> Result<(), HooksRejected> {
+        self.see(of);
         if let Some(found) = self.known(of) {
             return found.map_err(HooksRejected::Permanent);
         }
@@ -114,6 +141,7 @@ impl Hooks for WorkerHooks {
     }
 
     fn equip(&self, env: Env, turn: HookContext) -> Env {
+        self.see(&turn.of);
         let values = Values {
             fleet: Some(turn.of.name.clone()),
             namespace: Some(turn.of.namespace.clone()),
@@ -138,17 +166,62 @@ impl Hooks for WorkerHooks {
     }
 
     async fn end(&self, of: &HookedObject, plan: &Plan) -> Result<(), String> {
+        self.see(of);
         let deleted = delete_jobs(self.cluster.as_ref(), &owner(of), plan, &self.deleted).await;
         deleted.map_err(|error| format!("the Jobs of its hooks are not deleted yet: {error}"))
     }
 
     fn forget(&self, namespace: &str, name: &str) {
-        self.askers.forget(&HookOwner::Fleet(Key::new(namespace, name)));
+        let key = Key::new(namespace, name);
+        let uid = self.uids.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        if let Some(uid) = uid {
+            self.forget_uid(&uid);
+        }
+        self.askers.forget(&HookOwner::Fleet(key));
     }
 
     fn answered(&self) -> UnboundedReceiver<(String, String)> {
         let (tell, told) = unbounded();
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
         told
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use windlass_sim::{Cluster as Simulated, Options};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::cluster::{KubeCluster, View};
+
+    fn orders(uid: &str) -> HookedObject {
+        HookedObject {
+            namespace: "shop".to_owned(),
+            name: "orders".to_owned(),
+            uid: uid.to_owned(),
+            generation: 1,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_of_workers_is_kept_once_they_are_gone_or_others_of_their_name_are_there() {
+        let simulated = Simulated::start(Options::seeded(1));
+        let cluster = Arc::new(KubeCluster::new(simulated.client("windlass", "shop"), View::shared()));
+        let (hooks, _lanes) =
+            WorkerHooks::new(HookRules::default(), peers().unwrap(), cluster, Arc::new(SystemClock));
+        let is_kept = |uid: &str| (hooks.known(&orders(uid)).is_some(), hooks.deleted.has(uid, "job"));
+        for uid in ["a", "b"] {
+            hooks.check(&orders(uid), &[]).await.unwrap();
+            hooks.deleted.put(uid, "job");
+            assert_eq!(is_kept(uid), (true, true), "{uid}");
+        }
+        assert_eq!(is_kept("a"), (false, false), "another object has its name");
+        hooks.forget("shop", "others");
+        assert_eq!(is_kept("b"), (true, true));
+        hooks.forget("shop", "orders");
+        assert_eq!(is_kept("b"), (false, false));
+        assert!(hooks.uids.lock().unwrap().is_empty());
     }
 }

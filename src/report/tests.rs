@@ -254,6 +254,18 @@ fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to
     }
 }
 
+/// Nodes that are Ready and have not caught up are not listed, so the fleet's own message is what is said.
+#[test]
+fn new_nodes_that_have_not_caught_up_are_what_is_waited_for_and_no_command_to_promote_is_named() {
+    let message =
+        "waiting for db-28c42-1 to catch up, by what its sidecar says; a person promotes after that";
+    let status = json!({
+        "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "unconverged": null, "message": message},
+        "conditions": conditions("Unknown/Applying", "True", "False", "True"),
+    });
+    assert_eq!(report(json!({"status": status})).waiting_for, message);
+}
+
 #[test]
 fn a_clock_that_stands_is_not_said_to_run_out() {
     let stopped = report(json!({"status": {"rollout": {"clockStopped": true}}}));

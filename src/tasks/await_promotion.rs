@@ -32,11 +32,15 @@ impl Task for AwaitPromotion {
         }
         let (target, spent) = (&entrants.rollout.target, &fleet.fleet.status.spent_force_promote);
         let is_spent = *target == **spent && fleet.spec.force_promote == *spent;
-        let ask = format!("waiting for a person: {}", how_to_promote(target, is_spent));
-        // A person who promotes forces the promotion, which does not wait for nodes to catch up.
+        let how = how_to_promote(target, is_spent);
         Ok(Outcome::waiting(match ready {
-            Outcome::Waiting { message, .. } => format!("{ask}; meanwhile {message}"),
-            _ => ask,
+            // A person who promotes forces the promotion, which waits for no node to catch up.
+            Outcome::Waiting { message, .. } if entrants.are_available(fleet) => {
+                format!("{message}; a person promotes after that, or at once: {how}")
+            }
+            // Nor does it wait for nodes to be ready: whoever were told how would cut all traffic.
+            Outcome::Waiting { message, .. } => format!("{message}; a person promotes after that"),
+            _ => format!("waiting for a person: {how}"),
         }))
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::FleetScope;
 use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
 use crate::apply::many::{OnFailure, each};
-use crate::apply::traffic;
+use crate::apply::{fleet_objects, traffic};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
@@ -70,6 +70,12 @@ impl Entrants {
         })
     }
 
+    /// True if every node of the set runs the target and is available, caught up or not.
+    pub fn are_available(&self, fleet: &FleetScope) -> bool {
+        let is_there = |c: &ChildFacts| c.ready && c.available && !c.terminating;
+        fleet.facts().entrants_run(&self.rollout) && self.view.wanted().all(is_there)
+    }
+
     /// Done if the new nodes may take over now; otherwise what is waited for. Conditions that held earlier are checked
     /// again, except those that a person skipped.
     pub fn may_take_over(&self, fleet: &FleetScope, plan: &Plan) -> Outcome {
@@ -99,6 +105,18 @@ impl Entrants {
 pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
     let why = child.unreachable.as_ref()?;
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
+}
+
+/// What is wrong with the fleet's Service, in a sentence, if traffic could not be moved now: nobody would serve if the
+/// old nodes stopped before that ends. Nothing else that is wrong with a spec keeps traffic.
+pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
+    if let Some(sentence) = fleet_objects::taken_service(fleet) {
+        return Some(format!("waiting for the fleet's Service: {sentence}"));
+    }
+    if let Some(invalid) = fleet.invalid.as_ref().filter(|invalid| invalid.is_of_service()) {
+        return Some(format!("waiting: {}", invalid.sentence));
+    }
+    fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
 }
 
 /// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve

@@ -3,14 +3,13 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::FleetScope;
+use super::{FleetScope, entrants};
 use crate::api::{SetName, Stage};
-use crate::apply::fleet_objects;
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
-use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::sets::stage::has_switched;
+use crate::planner::fleet::{SetRollout, WAITS_TO_BE_RESUMED};
 
 /// Waits until the incumbents are gone. If the strategy removes them before their successors are created, this task
 /// removes them.
@@ -41,7 +40,7 @@ impl Task for RetireIncumbents {
             if has_switched(cx.plan) {
                 return Ok(Outcome::waiting("waiting for the promotion to be recorded"));
             }
-            if let Some(sentence) = why_traffic_stays(fleet) {
+            if let Some(sentence) = why_they_stay(fleet, &rollout) {
                 return Ok(Outcome::waiting(sentence));
             }
         }
@@ -80,15 +79,13 @@ impl Task for RetireIncumbents {
     }
 }
 
-/// Why traffic could not be moved to the new set, if so: nobody would serve if the old nodes went before that ends.
-fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
-    if let Some(sentence) = fleet_objects::taken_service(fleet) {
-        return Some(format!("waiting for the fleet's Service: {sentence}"));
-    }
-    if let Some(invalid) = &fleet.invalid {
-        return Some(format!("waiting: {}", invalid.sentence));
-    }
-    fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
+/// Why the old nodes may not go yet, if so. Once the promotion has begun, some of them may be gone already: only what
+/// keeps traffic from moving keeps the others then, and whatever else is wrong with the spec is of the next rollout.
+fn why_they_stay(fleet: &FleetScope, rollout: &SetRollout) -> Option<String> {
+    entrants::why_traffic_stays(fleet).or_else(|| {
+        let invalid = fleet.invalid.as_ref().filter(|_| rollout.is_revocable())?;
+        Some(format!("waiting: {}", invalid.sentence))
+    })
 }
 
 /// An object that is not removed blocks the rollout, so the message names it.

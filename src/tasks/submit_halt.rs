@@ -58,7 +58,8 @@ impl Task for SubmitHalt {
         };
         // This cannot be undone, so the stage has to be persisted first.
         if rollout.is_revocable() || rollout.halt_height == 0 {
-            return Ok(match (running, heights(fleet)) {
+            let missing = heights(fleet).or_else(|| entrants::why_traffic_stays(fleet));
+            return Ok(match (running, missing) {
                 (Outcome::Done, Some(missing)) => Outcome::waiting(missing),
                 (Outcome::Done, None) => Outcome::waiting("waiting for the promotion to be recorded"),
                 (waiting, _) => waiting,

@@ -76,7 +76,11 @@ fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_wh
 
 /// What keeps a node from what was asked of it.
 fn stalled(w: &World, node: &str) -> String {
-    let conditions = w.get(NODE, node)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    stands_still(&w.get(NODE, node)["status"])
+}
+
+fn stands_still(status: &Value) -> String {
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.iter().find(|c| c["type"] == "Stalled" && c["status"] == "True");
     found.map(|c| format!("{}: {}", text(c, "reason"), text(c, "message"))).unwrap_or_default()
 }
@@ -129,6 +133,11 @@ fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute
     }
 }
 
+/// True if all nodes serve and nothing is under way, whatever stands in the conditions.
+fn is_settled(status: &Value) -> bool {
+    status["rollout"].is_null() && status["retiring"].is_null() && status["phase"] == "Ready"
+}
+
 #[test]
 fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nodes_say_so() {
     for (kind, resource) in
@@ -138,16 +147,19 @@ fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nod
             // No watch shows such a StatefulSet or Service, nor that it is gone.
             let label = Mutation::Label(MANAGED_BY.to_owned(), "platform".to_owned());
             w.cluster.admit(Policy::new("managers", Target::MetadataOf(kind.1), label));
-            w.serve(blue_green(3, json!({"promotion": "WhenReady", "retireDelaySeconds": 5}))).await;
+            // Of its own Service the fleet says it.
+            let is_done = move |s: &Value| if kind == SERVICE { is_settled(s) } else { is_up_to_date(s) };
+            w.create(blue_green(3, json!({"promotion": "WhenReady", "retireDelaySeconds": 5}))).await;
+            w.until("it is made", is_done).await;
             w.change(json!({"replicas": 2})).await;
             w.until("one has left", |s| s["readyReplicas"] == 2 && w.names(SET).len() == 2).await;
             w.rest(60).await;
             w.change(json!({"replicas": 3})).await;
-            w.until("it is there again", |s| s["readyReplicas"] == 3 && is_up_to_date(s)).await;
+            w.until("it is there again", |s| s["readyReplicas"] == 3 && is_done(s)).await;
             w.image("db:2").await;
             let is_rolled = |s: &Value| {
                 let images = w.images();
-                images.len() == 3 && images.iter().all(|image| image.ends_with("db:2")) && is_up_to_date(s)
+                images.len() == 3 && images.iter().all(|image| image.ends_with("db:2")) && is_done(s)
             };
             w.until("another set has taken over", is_rolled).await;
             assert_eq!(w.names(SET).len(), 3, "{:?}", w.names(SET));
@@ -160,13 +172,26 @@ fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nod
             assert_eq!(w.cluster.version(), version, "{resource}");
             let (tried, objects) = (futile(&w, resource), w.names(kind).len());
             assert!((1..=16 * objects).contains(&tried), "{tried} in 15 minutes, {objects} {resource}");
-            for node in w.names(NODE) {
-                let said = format!(
-                    "InvalidSpec: {0} {node}: label {MANAGED_BY} is platform instead of windlass, and setting it back has no \
+            let said_of = |name: &str| {
+                format!(
+                    "InvalidSpec: {0} {name}: label {MANAGED_BY} is platform instead of windlass, and setting it back has no \
                      effect: exempt the {0}s of Windlass from the admission policy that changes it",
                     kind.1
-                );
-                assert_eq!(stalled(&w, &node), said);
+                )
+            };
+            for node in w.names(NODE) {
+                assert_eq!(stalled(&w, &node), said_of(&node));
+            }
+            // The fleet's own Service stays as it is, and is looked for as often as a node's.
+            let audit = w.cluster.audit();
+            let looks =
+                audit.iter().filter(|e| e.verb == "get" && e.resource == "services" && e.name == "db");
+            let (looks, of_fleet) = (looks.count(), stands_still(&w.status()));
+            if kind == SERVICE {
+                assert!((25..=35).contains(&looks), "{looks} in 15 minutes");
+                assert_eq!(of_fleet, said_of("db"));
+            } else {
+                assert_eq!((looks, of_fleet.as_str()), (0, ""));
             }
 
             // Once the policy is gone, the labels are put back.
@@ -176,6 +201,7 @@ fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nod
                 assert_eq!(w.get(kind, &name)["metadata"]["labels"][MANAGED_BY], "windlass", "{name}");
             }
             assert!(w.names(NODE).iter().all(|node| stalled(&w, node).is_empty()));
+            assert!(is_up_to_date(&w.status()), "{:?}", w.status());
             w.is_at_rest().await;
         });
     }

@@ -20,6 +20,8 @@ const BACKOFF_MIN_MS: u64 = 500;
 const BACKOFF_MAX_MS: u64 = 60_000;
 /// The longest wait that a peer can ask for, in milliseconds.
 const RETRY_AFTER_MAX_MS: u64 = 600_000;
+/// How long a task rests at most after a run that changed its progress. An event that comes meanwhile waits no longer.
+const REST_MAX: Duration = Duration::from_secs(2);
 /// The longest deadline: ten years, in seconds. Every reader of the status can still parse the resulting time.
 const DEADLINE_MAX_SECONDS: i64 = 315_360_000;
 
@@ -49,7 +51,8 @@ pub enum Advance {
 
 /// Runs the tasks of an active plan, from the first that is neither Complete nor Skipped, until one has to wait or must
 /// be persisted, or the plan ends. Changes nothing if the plan is not active, or while its current task backs off after
-/// a transient error: events arrive at any time and must not turn a backoff into a hot loop.
+/// a transient error, or rests after a run that changed its progress: events arrive at any time and must not turn a backoff
+/// into a hot loop, and the write of the progress is an event itself.
 ///
 /// A task without a deadline of its own counts as stalled after `default_deadline_seconds`. A change of this value
 /// applies at once.
@@ -126,6 +129,10 @@ async fn step(
         }
         Ok(Outcome::Waiting { message, recheck_after }) => wait(record, &message, recheck_after),
         Ok(Outcome::Progress { message, recheck_after, progress }) => {
+            if record.progress != progress && !task.runs_on_any_event() {
+                let rest = recheck_after.map_or(REST_MAX, |after| after.min(REST_MAX));
+                plan.retry_at = now.checked_add_signed(TimeDelta::milliseconds(rest.as_millis() as i64));
+            }
             record.progress = progress;
             wait(record, &message, recheck_after)
         }
@@ -228,7 +235,7 @@ pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     Ok(())
 }
 
-/// What is left of the current task's backoff. If it is longer than any backoff can be, it was written before the clock
+/// What is left of the current task's backoff, or of its rest. If it is longer than any backoff can be, it was written before the clock
 /// was set back, and is ignored.
 fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     let left = (plan.retry_at? - now).to_std().ok()?;

@@ -67,6 +67,14 @@ pub trait Task: Debug + Send + Sync {
         false
     }
 
+    /// True if an event may run it again right after a run that changed its progress. If not, it rests first: for its
+    /// `recheck_after`, but for two seconds at most. The write of the progress is such an event, so that a task whose
+    /// progress changes with each run would run without a pause. Only for a task whose progress changes because something
+    /// else did.
+    fn runs_on_any_event(&self) -> bool {
+        false
+    }
+
     /// When it is expected to be done.
     fn due(&self, _cx: &TaskContext<'_>) -> Due {
         self.deadline_seconds().map_or(Due::Default, Due::After)
@@ -118,7 +126,8 @@ pub enum Outcome {
         /// When to requeue if no event arrives first; `None` if an event will arrive.
         recheck_after: Option<Duration>,
     },
-    /// As [`Outcome::Waiting`], with state that is kept until the next run.
+    /// As [`Outcome::Waiting`], with state that is kept until the next run. If it differs from what was kept before, the
+    /// task [rests](Task::runs_on_any_event) for a moment, whatever events arrive.
     Progress {
         /// "waiting for …", a sentence for the user.
         message: String,

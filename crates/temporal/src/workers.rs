@@ -9,9 +9,10 @@ use kube::runtime::controller::{Action, Config as ControllerConfig, Controller, 
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 use windlass_clock::{SharedClock, SystemClock};
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
+use windlass_engine::panics::caught;
 
 use crate::api::names::LABEL_WORKERS;
 use crate::cluster::{ClusterError, Kind};
@@ -163,8 +164,9 @@ async fn control(
 }
 
 async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, ClusterError> {
-    let namespace = object.namespace().unwrap_or_default();
-    match Box::pin(reconcile::reconcile(&context, &namespace, &object.name_any())).await {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let looked = Box::pin(reconcile::reconcile(&context, &namespace, &name));
+    match unless_it_panics(&namespace, &name, looked).await {
         Ok(Some(after)) => Ok(Action::requeue(after)),
         Ok(None) => Ok(Action::await_change()),
         // The facts were stale: decide again.
@@ -175,9 +177,43 @@ async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<
     }
 }
 
+/// Makes an error, which is retried, of a panic in the reconcile of an object. The controller would pass the panic on and
+/// end the operator with all other objects, and the next one would read the same object and panic again.
+async fn unless_it_panics<T>(
+    namespace: &str,
+    name: &str,
+    reconcile: impl Future<Output = Result<T, ClusterError>>,
+) -> Result<T, ClusterError> {
+    caught("it panicked", reconcile).await.unwrap_or_else(|why| {
+        error!(namespace, name, why, "a look at a WorkerDeployment panicked");
+        Err(ClusterError::Transient(why))
+    })
+}
+
 #[allow(clippy::needless_pass_by_value, reason = "the signature is the controller's")]
 fn after_error(object: Arc<DynamicObject>, error: &ClusterError, context: Arc<Context>) -> Action {
     warn!(namespace = object.namespace(), name = object.name_any(), %error, "a look at a WorkerDeployment is tried again");
     let spread = context.jitter(&object.name_any(), 2_000);
     Action::requeue(Duration::from_millis(2_000 + spread))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_in_a_look_is_an_error_that_is_retried_and_anything_else_is_as_it_was() {
+        let look_at = |name: &'static str| async move {
+            assert!(name.is_empty(), "a bug in {name}");
+            Ok::<u32, ClusterError>(7)
+        };
+        let looked = unless_it_panics("shop", "orders", look_at("orders")).await;
+        assert!(
+            matches!(&looked, Err(ClusterError::Transient(why)) if why == "it panicked: a bug in orders"),
+            "{looked:?}"
+        );
+        assert!(matches!(unless_it_panics("shop", "orders", look_at("")).await, Ok(7)));
+        let gone = async { Err::<u32, _>(ClusterError::Gone("orders".to_owned())) };
+        assert!(matches!(unless_it_panics("shop", "orders", gone).await, Err(ClusterError::Gone(_))));
+    }
 }

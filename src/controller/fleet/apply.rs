@@ -66,8 +66,15 @@ impl<'a> Decided<'a> {
         let change = match action {
             Action::EndStored(plan) => fleet.end_stored(&facts, *plan),
             Action::ChangePlan { plan, decision, entrant } => {
-                let changed = fleet.change_plan(&facts, plan, decision, entrant).await?;
-                if let Some(change) = changed { change } else { fleet.keep_for_traffic().await? }
+                match fleet.change_plan(&facts, plan, decision, entrant).await {
+                    Ok(Some(change)) => change,
+                    Ok(None) => fleet.keep_until_it_can_end().await?,
+                    Err(error @ ReconcileError::Children(_)) if !error.is_conflict() => {
+                        fleet.note_of_end(error);
+                        fleet.keep_until_it_can_end().await?
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             Action::StorePlan { plan, retried } => fleet.store_plan(plan, retried),
             Action::Wait(stored) => {
@@ -115,7 +122,7 @@ impl Fleet<'_> {
             Err(error) => self.note(error),
         }
         match fleet_children::forget_unlabelled(&self.scope, &self.scope.facts()).await {
-            Ok(is_left) => self.report.needs_requeue |= is_left,
+            Ok(again) => self.report.look_again = again,
             Err(error) => self.note(error),
         }
         let facts = self.scope.facts();
@@ -142,16 +149,32 @@ impl Fleet<'_> {
         }
     }
 
-    /// Keeps a plan that is to end, but whose traffic cannot be moved back now, and does everything beside it: only that
-    /// finds out that the name of the Service is free again, and makes the Service.
-    async fn keep_for_traffic(&mut self) -> Result<StatusChange, ReconcileError> {
+    /// Keeps a plan that is to end, but whose traffic cannot be moved back or whose Jobs cannot be deleted now, and does
+    /// everything beside it: nodes that are lost come back, and only that finds out that the name of the Service is free
+    /// again, and makes the Service.
+    async fn keep_until_it_can_end(&mut self) -> Result<StatusChange, ReconcileError> {
         // As it is stored: what a person asked of it meanwhile is obeyed once it is known whether it ends.
         let plan = self.stored_plan().ok().flatten();
         self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;
         let change = self.advanced(Stored { plan, skipped: false }, &WAITING)?;
-        // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet.
-        let soon = self.scope.invalid.is_none().then_some(REQUEUE_TRAFFIC);
+        // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet. An
+        // error has a backoff of its own.
+        let report = &self.report;
+        let is_known = self.scope.invalid.is_some() || report.not_applied.is_some() || report.error.is_some();
+        let soon = (!is_known).then_some(REQUEUE_TRAFFIC);
         Ok(StatusChange { then: Then::Requeue(soon), ..change })
+    }
+
+    /// Records why a plan cannot end now.
+    fn note_of_end(&mut self, error: ReconcileError) {
+        match error.refusal().filter(|_| error.refused_delete().is_none()) {
+            // Jobs are only deleted: it is the Service that has to change.
+            Some(message) => {
+                let sentence = format!("service: the API server refuses it: {message}");
+                self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+            }
+            None => self.note(error),
+        }
     }
 
     /// Advances the plan until one of its tasks has to wait.

@@ -1,6 +1,7 @@
 //! The state that the stages of a fleet's reconcile share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
@@ -31,9 +32,10 @@ pub(super) struct ReconcileFindings {
     pub(super) not_applied: Option<String>,
     /// What the removal of a set waits for, in one sentence.
     pub(super) waits_for: Option<String>,
-    /// True if a set that is being removed still has objects that no watch shows, or if the removal of a node depends
-    /// on nodes that are not in the state that was assumed.
+    /// True if the removal of a node depends on nodes that are not in the state that was assumed.
     pub(super) needs_requeue: bool,
+    /// When to read the objects again that no watch shows; `None` if there are none.
+    pub(super) look_again: Option<Duration>,
     /// The IDs of the stored plan's tasks that were already over.
     pub(super) finished_tasks: Vec<String>,
     /// The first error outside the plan. It is retried.

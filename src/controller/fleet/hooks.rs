@@ -185,7 +185,19 @@ impl Fleet<'_> {
         }
         plan.state = PlanState::Active;
         plan.finished_at = None;
-        Advance::Waiting { recheck_after: None }
+        // That a task is done which must not run again is stored first, once.
+        if self.has_stored_tasks_of(plan) {
+            Advance::Waiting { recheck_after: None }
+        } else {
+            Advance::Checkpoint
+        }
+    }
+
+    /// True if each task of a plan is stored in the state that it has.
+    fn has_stored_tasks_of(&self, plan: &Plan) -> bool {
+        let states = |plan: &Plan| plan.tasks.iter().map(|task| task.state).collect::<Vec<_>>();
+        let stored = self.scope.fleet.status.plan.as_ref().and_then(|raw| raw.parse().ok());
+        stored.is_some_and(|stored| states(&stored) == states(plan))
     }
 
     pub(super) fn has_moved_at_hook(&self, plan: &Plan) -> bool {

@@ -8,6 +8,7 @@ use super::context::Fleet;
 use crate::api::conditions;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{NodeDeploymentStatus, Reason};
+use crate::apply::fleet_objects;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedNode;
 use crate::controller::record::Progress;
@@ -23,16 +24,22 @@ use crate::planner::fleet::{FleetFacts, refresh, release};
 /// The requeue delay while something is stuck, such as a spec that cannot be carried out: a person may remove the
 /// obstacle.
 const REQUEUE_INVALID_SPEC: Duration = Duration::from_secs(30);
-/// The requeue delay after a transient failure of the API server, and for what no watch shows.
+/// The requeue delay after a transient failure of the API server, and for what no event reports.
 const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
 
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
         Findings {
             invalid: self.scope.invalid.clone(),
-            not_applied: self.report.not_applied.clone(),
+            not_applied: self.not_applied(),
             waits_for: self.report.waits_for.clone(),
         }
+    }
+
+    /// What could not be applied although the rest continues. What admission does not let be comes last, and is said by each
+    /// reconcile, also by one that applies nothing: the conditions would change for one write.
+    fn not_applied(&self) -> Option<String> {
+        self.report.not_applied.clone().or_else(|| fleet_objects::not_let_be(&self.scope))
     }
 
     /// Writes the status, and records the events that follow from it.
@@ -107,11 +114,12 @@ impl Fleet<'_> {
             && self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
         let next =
             if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
+        let next = next.within_some(self.report.look_again);
         let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
             || facts.invalid.is_some()
-            || self.report.not_applied.is_some()
+            || self.not_applied().is_some()
             || !facts.conflicts.is_empty();
         if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }
     }

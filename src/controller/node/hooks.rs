@@ -11,7 +11,7 @@ use crate::engine::{self, Outcome, Plan, TaskRecord};
 use crate::hooks::Values;
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
-use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
+use crate::planner::hooks::{HookPlacement, hook_of, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
@@ -85,8 +85,22 @@ impl Node<'_> {
             engine::try_again(plan);
         }
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return again };
+        if self.may_be_withdrawn(plan) {
+            return again;
+        }
         let wanted = self.wanted_hooks(&plan.recipe, Some(plan));
         wanted.bring_to(plan, &recipe.tasks) || again
+    }
+
+    /// True if a hook that comes before the pod of this plan is replaced was taken out of the list, and the fleet has not
+    /// decided yet whether the plan's target was withdrawn as well.
+    fn may_be_withdrawn(&self, plan: &Plan) -> bool {
+        let hooks = self.of_fleet.hooks();
+        let is_gone = |task: &TaskRecord| {
+            let is_due = !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
+            is_due && hook_of(task).is_some_and(|name| hooks.iter().all(|hook| hook.name != name))
+        };
+        plan.tasks.iter().any(is_gone) && !self.of_fleet.has_decided_on(&self.cx.view, &self.stored)
     }
 
     /// The task of this plan that a person skips by the annotation on the fleet.
@@ -163,9 +177,14 @@ impl Node<'_> {
             hold = Some("waiting for a version of Windlass that can read the spec of its fleet".to_owned());
             skip = None;
         }
+        let mut spec = self.of_fleet.spec().cloned();
+        if skip.is_none() && point == Some(HookPoint::BeforeNode) && self.may_be_withdrawn(plan) {
+            hold = Some("waiting for the fleet to decide on its new spec".to_owned());
+            spec = None;
+        }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
-        let scope = self.cx.hook_scope(self.job_owner(), self.of_fleet.spec().cloned(), &objects, values);
+        let scope = self.cx.hook_scope(self.job_owner(), spec, &objects, values);
         Some(HookScope { about: About::Point(point), skip, hold, ..scope })
     }
 
@@ -202,7 +221,10 @@ impl Node<'_> {
 
     /// Skips a failed hook whose policy is Continue. Returns the event to record on the fleet.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
-        if self.of_fleet.is_unreadable() {
+        // Without the fleet's list nobody has taken a hook out of it: whoever deletes a fleet and retains its nodes has
+        // not allowed that a pod goes undrained.
+        self.of_fleet.spec()?;
+        if self.may_be_withdrawn(plan) {
             return None;
         }
         pass_over(plan, self.of_fleet.hooks(), Some(&self.stored.meta.name))

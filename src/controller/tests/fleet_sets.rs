@@ -2,6 +2,9 @@
 
 use super::fleet::fleet_spec;
 use super::*;
+use crate::api::names::LABEL_MANAGED_BY;
+use crate::clock::monotonic;
+use crate::cluster::memory::{OverruledKey, OverruledKeys};
 
 fn blue_green(blue_green: &Value) -> Value {
     let mut spec = fleet_spec(2, "v1");
@@ -379,6 +382,80 @@ async fn a_promotion_is_taken_back_only_once_it_is_known_whose_the_service_is() 
     stage.pass(10).await;
     stage.settle().await;
     assert_eq!(stage.sets(), ["first"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promotion_that_cannot_be_taken_back_keeps_nothing_else_waiting() {
+    let object = || "Service shop/db".to_owned();
+    let message = || "the month is frozen".to_owned();
+    let refused = ClusterError::Refused { object: object(), message: message() };
+    let forbidden = ClusterError::Forbidden { object: object(), message: message() };
+    for error in [refused, forbidden] {
+        let mut spec = blue_green(&json!({"retireDelaySeconds": 5}));
+        spec["updateStrategy"]["hooks"] = json!([{"name": "look", "at": "AfterPromotion", "approval": {}}]);
+        let stage = Stage::serving(spec).await;
+        stage.change_fleet(&to_v2());
+        stage.settle().await;
+        let lost = format!("db-{}-0", stage.entrant());
+        assert_eq!(stage.stage(), "Promoting");
+        let plan = stage.fleet()["status"]["plan"]["id"].clone();
+        stage.annotate("windlass.dev/abort", plan.as_str().unwrap());
+        stage.fail("patch Service db", error.clone());
+        stage.remove(Kind::StatefulNode, &lost);
+        for _ in 0..3 {
+            let looked = stage.look_at_fleet().await;
+            let next = looked.as_ref().map_or_else(ReconcileError::next, |next| next.asked());
+            assert!(next.is_none_or(|next| next >= Duration::from_secs(5)), "{error}: {next:?}");
+            stage.pass(2).await;
+            stage.nodes_follow();
+        }
+        assert!(stage.names(Kind::StatefulNode).contains(&lost), "{error}");
+        let fleet = stage.fleet();
+        assert_eq!((&fleet["status"]["plan"]["state"], stage.outcomes()), (&json!("Active"), vec![]));
+        if error.refusal().is_some() {
+            let (_, reason, message) = condition(&fleet, "UpToDate");
+            assert_eq!(reason, "InvalidSpec");
+            assert_eq!(message, "service: the API server refuses it: the month is frozen");
+        }
+        stage.mend();
+        stage.pass(30).await;
+        stage.settle().await;
+        assert_eq!(stage.outcomes(), ["Aborted AbortRequested"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_a_policy_gave_to_another_manager_is_known_after_a_list_that_does_not_show_it() {
+    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 5}))).await;
+    stage.change(Kind::Service, "db", &json!({"metadata": {"labels": {LABEL_MANAGED_BY: "platform"}}}));
+    // It was tried in vain to set the label back.
+    let label = OverruledKey {
+        field: "label",
+        key: LABEL_MANAGED_BY.to_owned(),
+        wanted: Some("windlass".to_owned()),
+        live: Some("platform".to_owned()),
+    };
+    let keys = OverruledKeys { at: monotonic(), keys: vec![label] };
+    stage.cx.memory.overruled_own.put("uid of db/service", keys);
+    let service = stage.cx.view.services.get(&Key::new("shop", "db")).unwrap();
+    stage.cx.view.services.forget(&service.meta);
+    stage.calls();
+    for expected in [vec!["create Service db", "get Service db", "get Service db"], vec!["get Service db"]] {
+        let next = stage.look_at_fleet().await.unwrap();
+        let calls = stage.calls().into_iter().filter(|call| call.contains(" Service db"));
+        assert_eq!(calls.collect::<Vec<_>>(), expected);
+        assert_eq!(seconds(next), Some(30));
+        let (_, reason, message) = condition(&stage.fleet(), "UpToDate");
+        assert!(
+            reason == "InvalidSpec"
+                && message.starts_with("Service db: label app.kubernetes.io/managed-by is"),
+            "{reason}: {message}"
+        );
+        stage.pass(20).await;
+    }
+    // What goes is gone soon.
+    stage.change(Kind::Service, "db", &json!({"metadata": {"deletionTimestamp": stage.clock.now()}}));
+    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(5));
 }
 
 fn hard_fork() -> Value {

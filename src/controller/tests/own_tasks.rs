@@ -18,7 +18,8 @@ impl Task for CountRuns {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let runs = cx.record.progress["runs"].as_u64().unwrap_or_default() + 1;
         let message = "waiting for the snapshot".to_owned();
-        Ok(Outcome::Progress { message, recheck_after: None, progress: json!({"runs": runs}) })
+        let recheck_after = Some(Duration::from_secs(30));
+        Ok(Outcome::Progress { message, recheck_after, progress: json!({"runs": runs}) })
     }
 }
 
@@ -46,13 +47,19 @@ fn with_recipe(recipe: &str) -> Stage {
     stage
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
+/// A node whose update counts the runs of a task.
+fn counting_runs() -> Stage {
     let stage = with_recipe(
         "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: replace-pod}, \
          {type: observe-image}, {type: test-count-runs}, {type: mark-ready}]}",
     );
     stage.put(Kind::StatefulNode, "db-0", json!({"spec": template("v1")}));
+    stage
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
+    let stage = counting_runs();
     for _ in 0..10 {
         stage.look_at_node().await.unwrap();
         stage.pass(2).await;
@@ -61,31 +68,59 @@ async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
     let runs = || stage.node()["status"]["plan"]["tasks"][4]["progress"]["runs"].as_u64();
     let before = runs().expect("it runs");
     for run in 1..=3 {
+        stage.pass(2).await;
         stage.look_at_node().await.unwrap();
         assert_eq!(runs(), Some(before + run));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_does_not_complete_over_a_node_that_went_down_while_a_task_of_ones_own_came_last() {
+async fn the_write_of_a_tasks_progress_is_no_reason_to_run_it_again_at_once() {
+    let stage = counting_runs();
+    for _ in 0..10 {
+        stage.look_at_node().await.unwrap();
+        stage.pass(2).await;
+        stage.play();
+    }
+    stage.look_at_node().await.unwrap();
+    let before = stage.node()["status"]["plan"].clone();
+    assert!(before["tasks"][4]["progress"]["runs"].is_u64(), "{before:#}");
+    stage.calls();
+    for _ in 0..3 {
+        // Its own write is news of the node.
+        let next = stage.look_at_node().await.unwrap();
+        assert!(seconds(next).is_some_and(|after| after <= 2), "{next:?}");
+        assert_eq!(stage.node()["status"]["plan"], before);
+    }
+    let written = stage.calls().into_iter().filter(|call| call.starts_with("patch StatefulNode"));
+    assert_eq!(written.collect::<Vec<_>>(), [""; 0]);
+    stage.pass(2).await;
+    stage.look_at_node().await.unwrap();
+    assert_ne!(stage.node()["status"]["plan"]["tasks"][4]["progress"], before["tasks"][4]["progress"]);
+}
+
+/// A fleet in a rollout whose last task, of an embedder's own, waits. Returns what last completed as well.
+async fn soaking(is_over: &IsOver) -> (Stage, Value) {
     let mut stage = with_recipe(
         "{name: InPlace, tasks: [{type: update-node-specs}, {type: await-spec-update}, {type: mark-ready}, \
          {type: test-soak}]}",
     );
-    let is_over = IsOver::default();
     stage.cx.env = Env::new().with(is_over.clone());
     stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(2, "v1")}));
     stage.settle().await;
-    let completed = |stage: &Stage| stage.fleet()["status"]["lastCompletedRolloutHash"].clone();
-    let first = completed(&stage);
+    let first = stage.fleet()["status"]["lastCompletedRolloutHash"].clone();
     stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v2"}}}}));
     stage.settle().await;
-    assert_eq!(
-        stage.fleet()["status"]["plan"]["tasks"][3]["state"],
-        "Running",
-        "{:#}",
-        stage.fleet()["status"]
-    );
+    let status = stage.fleet()["status"].clone();
+    assert_eq!(status["plan"]["tasks"][3]["state"], "Running", "{status:#}");
+    (stage, first)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_does_not_complete_over_a_node_that_went_down_while_a_task_of_ones_own_came_last() {
+    let is_over = IsOver::default();
+    let (stage, first) = soaking(&is_over).await;
+    let completed = |stage: &Stage| stage.fleet()["status"]["lastCompletedRolloutHash"].clone();
     stage.node_is_down("db-1");
     is_over.0.store(true, Ordering::SeqCst);
     for _ in 0..5 {
@@ -99,4 +134,68 @@ async fn a_rollout_does_not_complete_over_a_node_that_went_down_while_a_task_of_
     stage.settle().await;
     assert_eq!(stage.fleet()["status"]["plan"]["state"], "Complete");
     assert_ne!(completed(&stage), first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_of_ones_own_is_stored_at_once_and_once_although_its_plan_goes_on() {
+    let is_over = IsOver::default();
+    let (stage, _) = soaking(&is_over).await;
+    let writes = || {
+        let calls = stage.calls().into_iter();
+        calls.filter(|call| call.starts_with("patch NodeDeployment")).count()
+    };
+    stage.calls();
+    stage.node_is_down("db-1");
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(writes(), 1, "progress is written once a second at most, and that was it");
+    is_over.0.store(true, Ordering::SeqCst);
+    stage.look_at_fleet().await.unwrap();
+    let plan = stage.fleet()["status"]["plan"].clone();
+    assert_eq!((&plan["state"], &plan["tasks"][3]["state"]), (&json!("Active"), &json!("Complete")));
+    assert_eq!(writes(), 1);
+    for _ in 0..3 {
+        stage.look_at_fleet().await.unwrap();
+        assert_eq!((writes(), &stage.fleet()["status"]["plan"]), (0, &plan));
+    }
+}
+
+/// Fails, and holds its plan.
+#[derive(Debug, Deserialize, Serialize)]
+struct CheckBackup {}
+
+#[typetag::serde(name = "test-check-backup")]
+#[async_trait]
+impl Task for CheckBackup {
+    async fn run(&self, _: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        Ok(Outcome::Failed { message: "there is no backup".to_owned() })
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_task_of_ones_own_that_holds_its_plan_is_not_passed_over() {
+    let held = |plan: &Value, task: usize| (plan["state"].clone(), plan["tasks"][task]["state"].clone());
+    let stage = with_recipe(
+        "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: test-check-backup}, \
+         {type: replace-pod}, {type: observe-image}, {type: mark-ready}]}",
+    );
+    stage.put(Kind::StatefulNode, "db-0", json!({"spec": template("v1")}));
+    for _ in 0..10 {
+        stage.look_at_node().await.unwrap();
+        stage.pass(2).await;
+        stage.play();
+    }
+    assert_eq!(held(&stage.node()["status"]["plan"], 2), (json!("Active"), json!("Failed")));
+    let stage = with_recipe(
+        "{name: InPlace, tasks: [{type: test-check-backup}, {type: update-node-specs}, {type: await-spec-update}, \
+         {type: mark-ready}]}",
+    );
+    stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(2, "v1")}));
+    stage.settle().await;
+    stage.change_fleet(&json!({"spec": {"template": {"spec": {"image": "db:v2"}}}}));
+    stage.settle().await;
+    assert_eq!(held(&stage.fleet()["status"]["plan"], 0), (json!("Active"), json!("Failed")));
 }

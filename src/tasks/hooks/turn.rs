@@ -167,6 +167,11 @@ macro_rules! hook_task {
                 true
             }
 
+            // The answer of a peer is such an event, and nothing is asked twice in between.
+            fn runs_on_any_event(&self) -> bool {
+                true
+            }
+
             fn due(&self, cx: &crate::engine::TaskContext<'_>) -> crate::engine::Due {
                 super::turn::due(cx, &self.0)
             }

@@ -469,6 +469,24 @@ async fn a_manual_promotion_waits_for_the_whole_hash_and_an_automatic_one_for_no
     assert_eq!(by("WhenReady", "").without_a_write(&AwaitPromotion {}).await, "done");
 }
 
+/// A promotion by hand does not wait for nodes to be ready: whoever obeyed would cut all traffic.
+#[tokio::test]
+async fn nobody_is_told_how_to_promote_nodes_that_may_not_take_over_yet() {
+    let manual = |amid: Amid| {
+        let strategy = json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}});
+        amid.with(json!({"updateStrategy": strategy}))
+    };
+    let ready = || manual(amid("BlueGreen", "AwaitingPromotion"));
+    let runs = |amid: Amid| amid.changed("db-new-0", "/status/podRuns", json!(true));
+    for (amid, why) in [
+        (runs(not_ready(ready(), "db-new-0")), "waiting for db-new-0 to be ready"),
+        (not_ready(ready(), "db-new-0"), "waiting for db-new-0 to run the target"),
+    ] {
+        let waits = amid.without_a_write(&AwaitPromotion {}).await;
+        assert_eq!(waits, format!("{why}; a person promotes after that"));
+    }
+}
+
 #[tokio::test]
 async fn a_missing_entrant_is_made_with_a_grant_and_a_name_of_its_set_and_never_while_paused() {
     let amid = || amid("BlueGreen", "CreatingEntrants").without("db-new-0");
@@ -597,6 +615,45 @@ async fn where_the_old_nodes_go_first_none_goes_as_long_as_traffic_could_not_mov
             assert!(waits.starts_with(said_so), "{is}, {stage}: {waits}");
         }
     }
+}
+
+/// Some of the old nodes may be gone by then: the promotion of what was wanted is finished first.
+#[tokio::test]
+async fn what_else_is_wrong_with_a_spec_keeps_the_old_nodes_only_until_the_promotion_has_begun() {
+    let refused = "template: the API server refuses it";
+    for stage in ["CreatingEntrants", "Promoting"] {
+        let goes = stage == "Promoting";
+        let mut cluster = MockCluster::new();
+        if goes {
+            cluster.expect_delete().once().withf(|target| target.name == "db-0").returning(|_| Ok(()));
+        }
+        let amid = amid("BlueGreen", stage).without("db-new-0");
+        let amid = amid.changed("db-0", "/spec/removalID", json!("remove-2"));
+        let amid = amid.changed("db-0", "/status/plan", leaving("remove-2"));
+        let amid = amid.changed("db-0", "/spec/volumeClaimRetention", json!("Retain"));
+        let mut scope = amid.scope(cluster, &View::shared());
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"}).into()));
+        scope.fleet = Arc::new(fleet);
+        scope.invalid = Some(Invalid::lasting(refused));
+        let env = Env::new().with(scope);
+        let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
+        let expected =
+            if goes { "waiting for set first to go".to_owned() } else { format!("waiting: {refused}") };
+        assert!(waits.starts_with(&expected), "{stage}: {waits}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_to_halt_as_long_as_traffic_could_not_move() {
+    let view = View::shared();
+    let amid = amid("HardFork", "CreatingEntrants").changed("db-0", "/spec/sidecar", json!({"image": "w:1"}));
+    let amid = amid.changed("db-0", "/status/sidecar", json!({"podUID": "pod-1", "height": 7}));
+    // Any write would panic.
+    let scope = amid.scope(MockCluster::new(), &view);
+    view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid");
+    let waits = said(&run_in(&Env::new().with(scope), &plan("HardFork"), &SubmitHalt {}).await);
+    assert_eq!(waits, "waiting for the fleet's Service to be there");
 }
 
 #[tokio::test]

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
+const POD: (&str, &str) = ("v1", "Pod");
+
 #[test]
 fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
     play(|w| async move {
@@ -225,4 +228,49 @@ fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
             w.is_at_rest().await;
         });
     }
+}
+
+#[test]
+fn a_hook_and_the_target_that_are_taken_back_at_once_take_no_pod_to_that_target() {
+    for (hook, state) in
+        [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
+    {
+        play(|w| async move {
+            w.serve(in_place(2, json!({}), json!([]))).await;
+            let to = |image: &str, hooks: Value| json!({"template": {"spec": {"image": image}}, "updateStrategy": {"hooks": hooks}});
+            w.change(to("db:2", json!([hook]))).await;
+            w.until_node_at("db-1", "drain", state).await;
+            w.rest(60).await;
+            let pods = || ["db-0-0", "db-1-0"].map(|pod| w.get(POD, pod)["metadata"]["uid"].clone());
+            let before = pods();
+            w.change(to("db:1", json!([]))).await;
+            w.until("it is back", is_up_to_date).await;
+            w.rest(30).await;
+            assert_eq!(pods(), before, "{state}: what it was granted was withdrawn");
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn a_fleet_that_goes_and_retains_its_nodes_lets_no_failed_hook_pass() {
+    play(|w| async move {
+        let mut fleet = in_place(2, json!({}), json!([fails("drain", "BeforeNode", "Hold")]));
+        fleet["spec"]["deletionPolicy"] = json!("Retain");
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        w.until_node_at("db-1", "drain", "Failed").await;
+        w.rest(60).await;
+        let before = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
+        w.delete(FLEET, "db").await;
+        // Longer than a node is left alone.
+        w.rest(1_000).await;
+        assert_eq!(w.get(POD, "db-1-0")["metadata"]["uid"], before, "nobody allowed that it goes undrained");
+        let plan = w.node_plan("db-1");
+        assert_eq!((text(&plan, "state"), text(task(&plan, "drain"), "state")), ("Active", "Failed"));
+        // A person can still let the node go on.
+        let id = text(task(&plan, "drain"), "id").to_owned();
+        w.merge(NODE, "db-1", &json!({"metadata": {"annotations": {"windlass.dev/skip": id}}})).await;
+        w.until("it goes on", |_| w.images().contains(&"db-1-0 db:2".to_owned())).await;
+    });
 }

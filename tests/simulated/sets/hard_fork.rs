@@ -338,3 +338,32 @@ fn a_promotion_waits_for_a_service_that_is_not_the_fleets() {
         assert_ne!(w.selected(), "first");
     });
 }
+
+/// Such as one behind a load balancer that takes its time: the old nodes would have halted, and none would serve.
+#[test]
+fn nobody_is_asked_to_halt_while_the_service_is_being_deleted() {
+    play(|w| async move {
+        let service = ("v1", "Service");
+        w.applications.reach(500);
+        w.serve(hard_fork(1000)).await;
+        w.rest(5).await;
+        w.merge(service, "db", &json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+        w.delete(service, "db").await;
+        w.rest(5).await;
+        w.image("db:2").await;
+        let waits =
+            |s: &Value| text(&s["rollout"], "message") == "waiting for the fleet's Service to be there";
+        w.until("it waits for the Service", waits).await;
+        // Five times as long as a rollout may go without progress.
+        w.rest(600).await;
+        let held = w.status();
+        assert_eq!(text(&held["rollout"], "stage"), "CreatingEntrants", "{held:#}");
+        assert_eq!(condition(&held, "Stalled"), "False/Progressing", "no node is late");
+        assert!(w.applications.halts().is_empty(), "{:?}", w.applications.halts());
+        w.merge(service, "db", &json!({"metadata": {"finalizers": null}})).await;
+        w.until("they are asked to halt", |_| w.applications.halts() == [1000, 1000]).await;
+        w.applications.reach(1000);
+        w.until("it is over", is_up_to_date).await;
+        assert_ne!(w.selected(), "first");
+    });
+}

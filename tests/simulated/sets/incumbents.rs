@@ -8,6 +8,7 @@ use super::world::{
 };
 
 const LATER: &str = "2031-01-01T00:00:00Z";
+const SERVICE: (&str, &str) = ("v1", "Service");
 
 async fn ready_to_promote(w: &World) -> Value {
     w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
@@ -150,7 +151,6 @@ fn an_incumbent_that_is_lost_while_it_halts_is_made_again_and_asked_again() {
 
 #[test]
 fn where_the_old_nodes_go_first_they_stay_as_long_as_the_services_name_is_not_the_fleets() {
-    const SERVICE: (&str, &str) = ("v1", "Service");
     for policy in ["Delete", "Retain"] {
         play(|w| async move {
             let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));
@@ -174,6 +174,44 @@ fn where_the_old_nodes_go_first_they_stay_as_long_as_the_services_name_is_not_th
             assert_eq!(w.selected(), text(&done, "activeSet"), "{policy}");
             assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{policy}: {:?}", w.images());
             w.is_at_rest().await;
+        });
+    }
+}
+
+/// Nothing can be done by a target about a Service that cannot be made.
+#[test]
+fn where_the_old_nodes_go_first_no_target_is_rejected_while_the_service_is_waited_for() {
+    for is_anothers in [true, false] {
+        play(|w| async move {
+            let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));
+            fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
+            w.serve(fleet).await;
+            w.rest(5).await;
+            if is_anothers {
+                w.merge(SERVICE, "db", &json!({"metadata": {"ownerReferences": null}})).await;
+            } else {
+                w.merge(SERVICE, "db", &json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+                w.delete(SERVICE, "db").await;
+            }
+            w.rest(5).await;
+            w.image("db:2").await;
+            // Five times as long as a rollout may go without progress.
+            w.rest(600).await;
+            let held = w.status();
+            let rollout = &held["rollout"];
+            assert_eq!(text(rollout, "stage"), "CreatingEntrants", "{is_anothers}: {held:#}");
+            assert!(held["rejected"].is_null(), "{is_anothers}: {held:#}");
+            assert!(text(rollout, "message").contains("Service"), "{is_anothers}: {rollout:#}");
+            let named = rollout["unconverged"].as_array().map_or(0, Vec::len);
+            assert_eq!(named, 0, "nodes that cannot be made yet are not late: {rollout:#}");
+            assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"], "{is_anothers}");
+            if is_anothers {
+                w.delete(SERVICE, "db").await;
+            } else {
+                w.merge(SERVICE, "db", &json!({"metadata": {"finalizers": null}})).await;
+            }
+            let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
+            assert_eq!(w.selected(), text(&done, "activeSet"), "{is_anothers}");
         });
     }
 }

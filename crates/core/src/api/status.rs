@@ -193,7 +193,7 @@ pub struct Filling {
     /// How many nodes were wanted then.
     #[serde(default)]
     pub total: i32,
-    /// Whether its clock stands, since the fleet is paused.
+    /// Whether its clock stands, since the fleet is paused or a hook lasts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_stopped: bool,
 }

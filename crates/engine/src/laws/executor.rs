@@ -135,6 +135,44 @@ fn events_do_not_shorten_a_backoff() {
 }
 
 #[tokio::test]
+async fn a_task_whose_progress_changed_rests_for_two_seconds_at_most_whatever_events_arrive() {
+    for (recheck, any_event, rest) in
+        [(1, false, 1_000), (30, false, 2_000), (-1, false, 2_000), (0, false, 0), (30, true, 0)]
+    {
+        let (answers, case) = (json!(["Progress", "Progress", "Done"]), (recheck, any_event));
+        let params = json!({"answers": answers, "recheck": recheck, "any_event": any_event});
+        let mut plan = plan_of(vec![step("test-try", params)]);
+        let (registry, env) = (Registry::new(), world().1);
+        let waits = Advance::Waiting { recheck_after: u64::try_from(recheck).ok().map(Duration::from_secs) };
+        let rest = TimeDelta::milliseconds(rest);
+        let mut now = at(0);
+        for runs in 1..=2 {
+            assert_eq!(advance(&mut plan, &registry, &env, now, 600).await, waits, "{case:?}");
+            assert_eq!(plan.tasks[0].progress, json!({"runs": runs}), "{case:?}");
+            // What is stored is all that the next process knows.
+            plan = Plan::from_value(&plan.to_value()).unwrap();
+            now += rest;
+            if rest > TimeDelta::zero() {
+                let (rested, soon) = (plan.clone(), Duration::from_millis(1));
+                let how = advance(&mut plan, &registry, &env, now - TimeDelta::milliseconds(1), 600).await;
+                assert_eq!(how, Advance::Waiting { recheck_after: Some(soon) }, "{case:?}");
+                assert_eq!(plan, rested, "{case:?}");
+            }
+        }
+        assert_eq!(advance(&mut plan, &registry, &env, now, 600).await, Advance::Ended, "{case:?}");
+        assert_eq!((plan.retry_at, plan.tasks[0].attempts), (None, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_task_whose_progress_stays_as_it_is_does_not_rest() {
+    let mut plan = plan_of(vec![step("test-try", json!({"answers": ["Same"]}))]);
+    let waits = Advance::Waiting { recheck_after: Some(Duration::from_secs(1)) };
+    assert_eq!(advance_at(&mut plan, 0).await, waits);
+    assert_eq!(plan.retry_at, None);
+}
+
+#[tokio::test]
 async fn the_other_side_may_lengthen_a_backoff_up_to_ten_minutes_and_never_shorten_it() {
     for (attempts, asked, least, most) in
         [(0, 0, 500, 999), (0, 30, 30_000, 30_000), (0, 86_400, 600_000, 600_000), (9, 1, 30_000, 59_999)]

@@ -155,6 +155,15 @@ pub struct Try {
     /// The deadline in seconds; negative for never.
     #[serde(default)]
     due: Option<i64>,
+    /// When to run again after progress, in seconds; negative for on an event.
+    #[serde(default = "one")]
+    recheck: i64,
+    #[serde(default)]
+    any_event: bool,
+}
+
+fn one() -> i64 {
+    1
 }
 
 #[typetag::serde(name = "test-try")]
@@ -168,9 +177,11 @@ impl Task for Try {
         Ok(match answer.as_str() {
             "Failed" => Outcome::Failed { message },
             "Skipped" => Outcome::Skipped { message },
-            "Progress" => {
-                let recheck_after = Some(Duration::from_secs(1));
-                Outcome::Progress { message, recheck_after, progress: json!({"runs": runs + 1}) }
+            "Progress" | "Same" => {
+                let recheck_after = u64::try_from(self.recheck).ok().map(Duration::from_secs);
+                let moved = json!({"runs": runs + 1});
+                let progress = if answer == "Same" { cx.record.progress.clone() } else { moved };
+                Outcome::Progress { message, recheck_after, progress }
             }
             _ => Outcome::Done,
         })
@@ -182,6 +193,10 @@ impl Task for Try {
 
     fn holds(&self) -> bool {
         self.holds
+    }
+
+    fn runs_on_any_event(&self) -> bool {
+        self.any_event
     }
 
     fn due(&self, _: &TaskContext<'_>) -> Due {

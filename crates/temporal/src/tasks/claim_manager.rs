@@ -18,6 +18,10 @@ pub struct ClaimManager {}
 #[typetag::serde(name = "claim-manager")]
 #[async_trait]
 impl Task for ClaimManager {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }

@@ -17,6 +17,10 @@ pub struct CreateVersion {}
 #[typetag::serde(name = "create-version")]
 #[async_trait]
 impl Task for CreateVersion {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }

@@ -34,6 +34,10 @@ pub struct Ramp {
 #[typetag::serde(name = "ramp")]
 #[async_trait]
 impl Task for Ramp {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         let patience = cx.env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
         due_unless_paused(cx, Due::After(i64::from(self.pause_seconds) + i64::from(patience)))

@@ -16,6 +16,10 @@ pub struct SetCurrent {}
 #[typetag::serde(name = "set-current")]
 #[async_trait]
 impl Task for SetCurrent {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }
@@ -34,6 +38,10 @@ pub struct ClearRamp {}
 #[typetag::serde(name = "clear-ramp")]
 #[async_trait]
 impl Task for ClearRamp {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }

@@ -49,6 +49,10 @@ pub fn workflow_id(record: &TaskRecord, index: usize) -> String {
 #[typetag::serde(name = "run-gate")]
 #[async_trait]
 impl Task for RunGate {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS))
     }

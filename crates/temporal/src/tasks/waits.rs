@@ -15,6 +15,10 @@ pub struct AwaitAvailable {}
 #[typetag::serde(name = "await-available")]
 #[async_trait]
 impl Task for AwaitAvailable {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }
@@ -32,6 +36,10 @@ pub struct AwaitRegistered {}
 #[typetag::serde(name = "await-registered")]
 #[async_trait]
 impl Task for AwaitRegistered {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, cx: &TaskContext<'_>) -> Due {
         due_unless_paused(cx, Due::Default)
     }
@@ -51,6 +59,10 @@ pub struct AwaitPromote {}
 #[typetag::serde(name = "await-promote")]
 #[async_trait]
 impl Task for AwaitPromote {
+    fn runs_on_any_event(&self) -> bool {
+        true
+    }
+
     fn due(&self, _cx: &TaskContext<'_>) -> Due {
         Due::Never
     }

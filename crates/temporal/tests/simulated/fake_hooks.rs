@@ -30,6 +30,7 @@ struct State {
     results: BTreeMap<String, HookResult>,
     refused: Option<String>,
     going_on: Option<String>,
+    panics: usize,
     ran: Vec<String>,
     ended: Vec<String>,
     senders: Vec<UnboundedSender<(String, String)>>,
@@ -53,6 +54,22 @@ impl FakeHooks {
     /// Rejects every list of hooks with this sentence; `None`: accepts them.
     pub fn refuse(&self, sentence: Option<&str>) {
         self.0.lock().unwrap().refused = sentence.map(str::to_owned);
+    }
+
+    /// The next check of a list of hooks panics.
+    pub fn panic_once(&self) {
+        self.0.lock().unwrap().panics = 1;
+    }
+
+    /// True if the panic that was asked for has happened.
+    pub fn has_panicked(&self) -> bool {
+        self.0.lock().unwrap().panics == 0
+    }
+
+    /// True if a panic was asked for, which is no more then.
+    fn takes_panic(&self) -> bool {
+        let mut state = self.0.lock().unwrap();
+        std::mem::take(&mut state.panics) > 0
     }
 
     /// Fails to stop the hooks of a plan with this sentence; `None`: stops them.
@@ -82,6 +99,8 @@ impl FakeHooks {
 #[async_trait]
 impl Hooks for FakeHooks {
     async fn check(&self, _: &HookedObject, _: &[Hook]) -> Result<(), HooksRejected> {
+        // Not while the state is locked.
+        assert!(!self.takes_panic(), "a bug in the check");
         self.0.lock().unwrap().refused.clone().map_or(Ok(()), |why| Err(HooksRejected::Permanent(why)))
     }
 

@@ -298,3 +298,13 @@ async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped_and_goes_at_o
     s.annotate("windlass.dev/delete", "now").await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_panics_ends_no_operator_and_is_tried_again() {
+    let (s, _) = second(&json!([http("first", "BeforeRollout")])).await;
+    s.hooks.done(&["first"]);
+    s.hooks.panic_once();
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    assert!(s.hooks.has_panicked());
+}

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
-use super::progress;
+use super::{hooks, progress};
 use crate::api::{Filling, NodeDeploymentStatus};
 
 /// True if the fleet waits for nodes outside a rollout.
@@ -14,7 +14,12 @@ fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     status.rollout.is_none() && filling && facts.replicas > 0 && !facts.terminating
 }
 
-/// Updates the clock: it restarts when one more node is updated or ready, and is stopped while the fleet is paused.
+/// True if the clock is stopped: the fleet is paused, or a hook runs, which has a clock of its own, or has failed.
+fn is_stopped(facts: &FleetFacts) -> bool {
+    facts.paused || hooks::stop_the_clock(facts)
+}
+
+/// Updates the clock: it restarts when one more node is updated or ready.
 pub(super) fn refresh(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -25,7 +30,7 @@ pub(super) fn refresh(
     if !is_under_way(status, facts) {
         return;
     }
-    let (score, stopped) = (progress::score(facts, rollout_target), facts.paused);
+    let (score, stopped) = (progress::score(facts, rollout_target), is_stopped(facts));
     let ready = Some(progress::ready(facts, rollout_target));
     let begun = Filling {
         last_progress_at: now,
@@ -54,7 +59,7 @@ pub(super) fn refresh(
 
 /// When the filling counts as stalled without progress; `None` while its clock is stopped, or if there is none.
 pub(super) fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
-    let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !facts.paused)?;
+    let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !is_stopped(facts))?;
     let allowed = TimeDelta::seconds(facts.deadline_seconds);
     if facts.is_converged(&RolloutTarget::Revision(facts.steady_revision().clone())) {
         return None;

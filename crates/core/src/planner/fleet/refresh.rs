@@ -137,7 +137,9 @@ fn refresh_rollout(
     unconverged.extend(progress::unconverged(facts, rollout_target, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
     // New nodes that are created only after the old ones are gone are not late.
-    if rollout.stage == Stage::Promoting && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
+    let old_first = set.as_ref().is_some_and(|set| set.strategy == Strategy::BlueGreenImmediate);
+    let come_later = old_first || rollout.stage == Stage::Promoting;
+    if come_later && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
         unconverged.clear();
     }
     rollout.unconverged = unconverged;

@@ -33,6 +33,12 @@ impl Invalid {
     pub fn transient(sentence: impl Into<String>) -> Self {
         Self { sentence: sentence.into(), is_transient: true }
     }
+
+    /// True if it is about the fleet's Service. Sentences begin with the field that they are about.
+    #[must_use]
+    pub fn is_of_service(&self) -> bool {
+        self.sentence.starts_with("service: ")
+    }
 }
 
 /// What a reconcile found in addition to its plan, for the status.

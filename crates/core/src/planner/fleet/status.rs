@@ -220,7 +220,8 @@ pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Opti
     Some(since + TimeDelta::seconds(facts.deadline_seconds))
 }
 
-/// True if a rollout's clock is stopped: it is paused, waits for a user or a hook, or no nodes are desired.
+/// True if a rollout's clock is stopped: it is paused, waits for a user, a hook or the fleet's Service, or no nodes are
+/// desired.
 pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
@@ -229,7 +230,9 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
         Stage::AwaitingPromotion => facts.replicas == 0 || facts.is_ready_to_promote(status),
         _ => facts.replicas == 0,
     };
-    facts.paused || by_person || hooks::stop_the_clock(facts)
+    // No node can do anything about that, so the target is not at fault.
+    let by_service = || SetRollout::of(status).is_some_and(|rollout| facts.awaits_service(&rollout));
+    facts.paused || by_person || hooks::stop_the_clock(facts) || by_service()
 }
 
 /// What [`refresh`](super::refresh::refresh) needs in addition to the facts.

@@ -109,17 +109,34 @@ impl FleetFacts {
         going.chain(taken).chain(self.missing()).collect()
     }
 
-    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, all nodes of
-    /// the new set run the target and, under HardFork, every old node exists and has reported a height. Where the old
-    /// nodes go before the new ones are created, the fleet has to have its Service instead.
+    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, its nodes are
+    /// ready for it and, where the old nodes stop serving before traffic moves, the fleet has its Service.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
+        // Under BlueGreen the old nodes serve until traffic moves, however long that takes.
+        let lacks_service = self.lacks_service && rollout.strategy != Strategy::BlueGreen;
+        self.invalid.is_none() && !self.paused && !lacks_service && self.nodes_are_ready_for(rollout)
+    }
+
+    /// True if the nodes keep the rollout from passing the point of no return no more: all nodes of the new set run the
+    /// target and, under HardFork, every old node exists and has reported a height. Where the old nodes go before the
+    /// new ones are created, there is nothing to wait for.
+    fn nodes_are_ready_for(&self, rollout: &SetRollout) -> bool {
         let known =
             || self.halt_height > 0 && self.without_height().next().is_none() && self.absent().is_empty();
         let height = rollout.strategy != Strategy::HardFork || known();
         let old_first = rollout.strategy == Strategy::BlueGreenImmediate;
-        let ready = || if old_first { !self.lacks_service } else { self.entrants_run(rollout) };
-        self.invalid.is_none() && !self.paused && height && ready()
+        height && (old_first || self.entrants_run(rollout))
+    }
+
+    /// True if a rollout that can still be taken back waits for nothing but the fleet's Service: another object has its
+    /// name, or the earlier one is still being deleted. No node is late then.
+    #[must_use]
+    pub fn awaits_service(&self, rollout: &SetRollout) -> bool {
+        self.lacks_service
+            && rollout.is_revocable()
+            && rollout.strategy != Strategy::BlueGreen
+            && self.nodes_are_ready_for(rollout)
     }
 
     /// True if a node of the new set runs the target now.

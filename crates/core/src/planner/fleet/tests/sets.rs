@@ -545,7 +545,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         facts.sets.get_mut(&entrant).unwrap().children[0].ready = false;
         facts
     };
-    for (what, facts, expected) in [
+    for (what, facts, expected) in vec![
         ("hard fork", fork(), true),
         ("hard fork without a height", FleetFacts { halt_height: 0, ..fork() }, false),
         ("hard fork, refused", refused(fork()), false),
@@ -580,6 +580,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         ("old nodes first, paused", old_first().paused(), false),
         ("old nodes first, refused", refused(old_first()), false),
         ("old nodes first, without the Service", FleetFacts { lacks_service: true, ..old_first() }, false),
+        ("hard fork, without the Service", FleetFacts { lacks_service: true, ..fork() }, false),
         ("blue-green, without the Service", FleetFacts { lacks_service: true, ..ready() }, true),
     ] {
         assert_eq!(may(&facts), expected, "{what}");

@@ -630,7 +630,39 @@ fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing(
     };
     assert_eq!(named("retire-incumbents", Stage::Promoting), 0);
     assert_eq!(named("create-entrants", Stage::Promoting), 2);
-    assert_eq!(named("retire-incumbents", Stage::AwaitingEntrants), 2);
+    assert_eq!(named("retire-incumbents", Stage::CreatingEntrants), 0, "it waits for the Service");
+}
+
+/// Somebody else's object, or a finalizer, may keep it away for hours.
+#[test]
+fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is_taken_back_for_it() {
+    let fork = |running: bool| {
+        let mut facts = FleetFacts { halt_height: 1000, ..amid(Strategy::HardFork, Stage::CreatingEntrants) };
+        for child in &mut facts.children {
+            child.sidecar = Some(SidecarFacts { height: Some(0), ..SidecarFacts::default() });
+        }
+        facts.sets.get_mut("v2").unwrap().children[1].ready = running;
+        facts
+    };
+    let old_first = |stage| amid(Strategy::BlueGreenImmediate, stage);
+    for (what, facts, strategy, stands) in [
+        ("old nodes first", old_first(Stage::CreatingEntrants), Strategy::BlueGreenImmediate, true),
+        ("old nodes first, promoting", old_first(Stage::Promoting), Strategy::BlueGreenImmediate, false),
+        ("hard fork", fork(true), Strategy::HardFork, true),
+        ("hard fork, a new node does not run", fork(false), Strategy::HardFork, false),
+        ("blue-green", amid(Strategy::BlueGreen, Stage::AwaitingEntrants), Strategy::BlueGreen, false),
+    ] {
+        let stage = rollout_of(&facts).stage;
+        let lacking = FleetFacts { lacks_service: true, ..facts.clone() };
+        let status = look(status_of(&lacking, strategy, stage), &lacking, 100);
+        assert_eq!(stall_deadline(&status, &lacking).is_none(), stands, "{what}");
+        assert_eq!(is_stalled(&status, &lacking, later(700)), !stands, "{what}");
+        if stands {
+            // The time for which it waited does not count.
+            let there = look(status, &facts, 9_000);
+            assert_eq!(stall_deadline(&there, &facts), Some(later(9_600)), "{what}");
+        }
+    }
 }
 
 #[test]

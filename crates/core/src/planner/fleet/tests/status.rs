@@ -320,6 +320,23 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
     }
 }
 
+/// Such a fleet is scaled in as any other.
+#[test]
+fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its_hook() {
+    let facts = || fleet(2).never_completed();
+    let leaves = facts().with_surplus(node(2));
+    let at_hook = facts().with_surplus(ChildFacts { at_hook: Some(AtHook::default()), ..node(2) });
+    let status = look(NodeDeploymentStatus::default(), &leaves, 0);
+    assert_eq!(stall_deadline(&status, &leaves), Some(later(600)));
+    assert_eq!(stall_deadline(&status, &at_hook), None);
+    let held = look(status, &at_hook, 500);
+    assert!(!is_stalled(&held, &at_hook, later(9_000)));
+    assert_eq!(find(&look(held.clone(), &at_hook, 9_000).conditions, STALLED).unwrap().reason, "Progressing");
+    // The time for which the hook lasted does not count.
+    let left = look(held, &leaves, 5_000);
+    assert_eq!(stall_deadline(&left, &leaves), Some(later(5_600)));
+}
+
 #[test]
 fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say() {
     let ready = || {
