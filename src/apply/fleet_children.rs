@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
-use super::node_objects::{ASK_AGAIN_FOR_UNLABELLED, ASK_FOR_UNLABELLED};
 use super::overruled::{is_overruled, metadata_change_left, remember_overruled};
 use super::patches::metadata_ops;
-use super::unwatched::read_again;
+use super::unwatched::{ask_again, read_again};
 use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
 use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
@@ -121,7 +120,7 @@ pub async fn forget_unlabelled(
         let read = read_again(fleet.cluster.as_ref(), &fleet.view, kind, &known).await;
         if read.map_err(ReconcileError::Children)? {
             let goes = kind == Kind::StatefulSet || is_service_terminating(fleet);
-            let wait = if goes { ASK_FOR_UNLABELLED } else { ASK_AGAIN_FOR_UNLABELLED };
+            let wait = ask_again(goes);
             again = again.into_iter().chain([wait]).min();
         }
     }

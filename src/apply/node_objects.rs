@@ -13,7 +13,7 @@ use super::node_service::NotApplied;
 use super::overruled::{self, metadata_change_left, remember_overruled};
 use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
 use super::patches::{metadata_ops, retention_ops, set_target};
-use super::unwatched::read_again;
+use super::unwatched::{ask_again, read_again};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_NODE, pod_name};
 use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
@@ -36,10 +36,6 @@ const ASK_WHY: Duration = Duration::from_secs(15);
 /// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are
 /// created at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
-/// How soon an object without our label is read again that goes, or that its controller has not observed.
-pub(super) const ASK_FOR_UNLABELLED: Duration = Duration::from_secs(5);
-/// How soon any other object without our label is read again: a person may change or delete it.
-pub(super) const ASK_AGAIN_FOR_UNLABELLED: Duration = Duration::from_secs(30);
 /// How soon a PVC that no watch shows is read again.
 const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
 /// How long a node without a pod may have no PVCs.
@@ -203,9 +199,7 @@ pub fn await_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
             || belongs(meta, &node.meta, kind.name()) == Belongs::Earlier
             || (kind == Kind::StatefulSet && is_unobserved())
     };
-    let wait = |(kind, meta): (Kind, Meta)| {
-        if changes_soon(kind, &meta) { ASK_FOR_UNLABELLED } else { ASK_AGAIN_FOR_UNLABELLED }
-    };
+    let wait = |(kind, meta): (Kind, Meta)| ask_again(changes_soon(kind, &meta));
     unlabelled(scope).map(wait).min()
 }
 
