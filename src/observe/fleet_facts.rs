@@ -96,6 +96,7 @@ impl FleetScope {
             retry: self.retry_request(),
             invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
             not_applied: None,
+            overruled: None,
             waits_for: None,
             undecided,
             selected: self.selected_set(),

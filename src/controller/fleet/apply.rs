@@ -68,10 +68,10 @@ impl<'a> Decided<'a> {
             Action::ChangePlan { plan, decision, entrant } => {
                 match fleet.change_plan(&facts, plan, decision, entrant).await {
                     Ok(Some(change)) => change,
-                    Ok(None) => fleet.keep_until_it_can_end().await?,
+                    Ok(None) => fleet.keep_until_it_can_end().await,
                     Err(error @ ReconcileError::Children(_)) if !error.is_conflict() => {
                         fleet.note_of_end(error);
-                        fleet.keep_until_it_can_end().await?
+                        fleet.keep_until_it_can_end().await
                     }
                     Err(error) => return Err(error),
                 }
@@ -152,17 +152,19 @@ impl Fleet<'_> {
     /// Keeps a plan that is to end, but whose traffic cannot be moved back or whose Jobs cannot be deleted now, and does
     /// everything beside it: nodes that are lost come back, and only that finds out that the name of the Service is free
     /// again, and makes the Service.
-    async fn keep_until_it_can_end(&mut self) -> Result<StatusChange, ReconcileError> {
+    async fn keep_until_it_can_end(&mut self) -> StatusChange {
         // As it is stored: what a person asked of it meanwhile is obeyed once it is known whether it ends.
         let plan = self.stored_plan().ok().flatten();
         self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;
-        let change = self.advanced(Stored { plan, skipped: false }, &WAITING)?;
+        // It does not move on either: a rollout that somebody takes back must not pass the point of no return.
+        let status = (*self.scope.fleet.status).clone();
+        let urgency = if self.has_news() { Urgency::Now } else { Urgency::Progress("") };
         // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet. An
         // error has a backoff of its own.
         let report = &self.report;
         let is_known = self.scope.invalid.is_some() || report.not_applied.is_some() || report.error.is_some();
         let soon = (!is_known).then_some(REQUEUE_TRAFFIC);
-        Ok(StatusChange { then: Then::Requeue(soon), ..change })
+        StatusChange { status, plan, urgency, events: Vec::new(), then: Then::Requeue(soon) }
     }
 
     /// Records why a plan cannot end now.
@@ -238,10 +240,15 @@ impl Fleet<'_> {
             }
             (_, None) => {}
         }
-        // A new generation or an invalid spec is reported at once: it is more than progress of a plan.
-        if before.observed_generation != self.scope.fleet.meta.generation || self.scope.invalid.is_some() {
+        if self.has_news() {
             urgency = Urgency::Now;
         }
         Ok(StatusChange { status, plan, urgency, events, then: Then::Requeue(after) })
+    }
+
+    /// True if a new generation or an invalid spec is to be reported, which is more than progress of a plan.
+    fn has_news(&self) -> bool {
+        let fleet = &self.scope.fleet;
+        fleet.status.observed_generation != fleet.meta.generation || self.scope.invalid.is_some()
     }
 }

@@ -31,15 +31,11 @@ impl Fleet<'_> {
     fn findings(&self) -> Findings {
         Findings {
             invalid: self.scope.invalid.clone(),
-            not_applied: self.not_applied(),
+            not_applied: self.report.not_applied.clone(),
+            // By each reconcile, also by one that applies nothing: the conditions would change for one write.
+            overruled: fleet_objects::not_let_be(&self.scope),
             waits_for: self.report.waits_for.clone(),
         }
-    }
-
-    /// What could not be applied although the rest continues. What admission does not let be comes last, and is said by each
-    /// reconcile, also by one that applies nothing: the conditions would change for one write.
-    fn not_applied(&self) -> Option<String> {
-        self.report.not_applied.clone().or_else(|| fleet_objects::not_let_be(&self.scope))
     }
 
     /// Writes the status, and records the events that follow from it.
@@ -119,7 +115,7 @@ impl Fleet<'_> {
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
             || facts.invalid.is_some()
-            || self.not_applied().is_some()
+            || self.report.not_applied.is_some()
             || !facts.conflicts.is_empty();
         if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }
     }

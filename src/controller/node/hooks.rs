@@ -85,22 +85,21 @@ impl Node<'_> {
             engine::try_again(plan);
         }
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return again };
-        if self.may_be_withdrawn(plan) {
+        if plan.tasks.iter().any(|task| self.may_be_withdrawn(task)) {
             return again;
         }
         let wanted = self.wanted_hooks(&plan.recipe, Some(plan));
         wanted.bring_to(plan, &recipe.tasks) || again
     }
 
-    /// True if a hook that comes before the pod of this plan is replaced was taken out of the list, and the fleet has not
-    /// decided yet whether the plan's target was withdrawn as well.
-    fn may_be_withdrawn(&self, plan: &Plan) -> bool {
-        let hooks = self.of_fleet.hooks();
-        let is_gone = |task: &TaskRecord| {
-            let is_due = !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
-            is_due && hook_of(task).is_some_and(|name| hooks.iter().all(|hook| hook.name != name))
-        };
-        plan.tasks.iter().any(is_gone) && !self.of_fleet.has_decided_on(&self.cx.view, &self.stored)
+    /// True if a task is a hook that comes before the pod is replaced and that was taken out of the list, and the fleet has
+    /// not decided yet whether the plan's target was withdrawn as well.
+    fn may_be_withdrawn(&self, task: &TaskRecord) -> bool {
+        let is_due = !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
+        let is_listed = |name: &str| self.of_fleet.hooks().iter().any(|hook| hook.name == name);
+        is_due
+            && hook_of(task).is_some_and(|name| !is_listed(name))
+            && !self.of_fleet.has_decided_on(&self.cx.view, &self.stored, self.now)
     }
 
     /// The task of this plan that a person skips by the annotation on the fleet.
@@ -178,7 +177,7 @@ impl Node<'_> {
             skip = None;
         }
         let mut spec = self.of_fleet.spec().cloned();
-        if skip.is_none() && point == Some(HookPoint::BeforeNode) && self.may_be_withdrawn(plan) {
+        if skip.is_none() && plan.current_task().is_some_and(|task| self.may_be_withdrawn(task)) {
             hold = Some("waiting for the fleet to decide on its new spec".to_owned());
             spec = None;
         }
@@ -224,7 +223,7 @@ impl Node<'_> {
         // Without the fleet's list nobody has taken a hook out of it: whoever deletes a fleet and retains its nodes has
         // not allowed that a pod goes undrained.
         self.of_fleet.spec()?;
-        if self.may_be_withdrawn(plan) {
+        if engine::held_by(plan).is_some_and(|task| self.may_be_withdrawn(task)) {
             return None;
         }
         pass_over(plan, self.of_fleet.hooks(), Some(&self.stored.meta.name))

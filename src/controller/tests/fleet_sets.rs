@@ -458,6 +458,40 @@ async fn a_service_that_a_policy_gave_to_another_manager_is_known_after_a_list_t
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(5));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_is_taken_back_does_not_pass_the_point_of_no_return_while_it_cannot_end() {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "tidy:1"}]});
+    let mut spec = blue_green(&json!({"promotion": "Immediately"}));
+    spec["updateStrategy"]["hooks"] =
+        json!([{"name": "tidy", "at": "AfterRollout", "job": {"template": {"template": {"spec": pod}}}}]);
+    let stage = Stage::serving(spec).await;
+    stage.remove(Kind::Service, "db");
+    let foreign =
+        json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+    stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    stage.change_fleet(&to_v2());
+    for _ in 0..5 {
+        stage.look_at_fleet().await.unwrap();
+        stage.pass(2).await;
+    }
+    let plan = stage.fleet()["status"]["plan"].clone();
+    assert_eq!((stage.stage().as_str(), &plan["state"]), ("CreatingEntrants", &json!("Active")), "{plan:#}");
+    stage.annotate("windlass.dev/abort", plan["id"].as_str().unwrap());
+    stage.fail("get Job", busy());
+    stage.port.kept.lock().unwrap().objects.remove(&("Service", "db".to_owned()));
+    stage.pass(60).await;
+    for _ in 0..3 {
+        assert!(stage.look_at_fleet().await.is_err());
+        stage.pass(2).await;
+        assert_eq!(stage.stage(), "CreatingEntrants", "the abort came first");
+    }
+    assert!(!stage.get(Kind::Service, "db").is_null(), "it is made meanwhile");
+    stage.mend();
+    stage.settle().await;
+    assert_eq!(stage.outcomes(), ["Aborted AbortRequested"]);
+    assert_eq!(stage.sets(), ["first"]);
+}
+
 fn hard_fork() -> Value {
     let mut spec = fleet_spec(2, "v1");
     spec["template"]["spec"]["sidecar"] = json!({"image": "w:1"});

@@ -152,7 +152,11 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     let rests = || facts.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
     let not_applied = || facts.not_applied.clone();
-    facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided).or_else(not_applied)
+    // It keeps no rollout from its end, so what becomes of that is said first.
+    let is_at_rest = status.rollout.is_none() && facts.rejected.is_none();
+    let overruled = || facts.overruled.clone().filter(|_| is_at_rest);
+    let found = facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided);
+    found.or_else(not_applied).or_else(overruled)
 }
 
 fn up_to_date(
