@@ -75,7 +75,8 @@ impl Node<'_> {
     /// fleet requests it. Returns true if the plan changed.
     pub(super) fn follow_fleet(&self, plan: &mut Plan) -> bool {
         if !plan.is_active()
-            || self.of_fleet.is_unreadable()
+            // Without the fleet's list nobody has taken a hook out of it.
+            || (self.of_fleet.spec().is_none() && has_hooks(plan))
             || (self.of_fleet.hooks().is_empty() && !has_hooks(plan))
         {
             return false;
@@ -180,6 +181,12 @@ impl Node<'_> {
         if skip.is_none() && plan.current_task().is_some_and(|task| self.may_be_withdrawn(task)) {
             hold = Some("waiting for the fleet to decide on its new spec".to_owned());
             spec = None;
+        }
+        if skip.is_none() && point == Some(HookPoint::BeforeNode) && fleet.is_none() {
+            let id = plan.current_task().map(|task| task.id.as_str()).unwrap_or_default();
+            hold = Some(format!(
+                "its fleet, whose hook this is, is gone: to go on without it, annotate the node with windlass.dev/skip={id}"
+            ));
         }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();

@@ -253,24 +253,31 @@ fn a_hook_and_the_target_that_are_taken_back_at_once_take_no_pod_to_that_target(
 }
 
 #[test]
-fn a_fleet_that_goes_and_retains_its_nodes_lets_no_failed_hook_pass() {
-    play(|w| async move {
-        let mut fleet = in_place(2, json!({}), json!([fails("drain", "BeforeNode", "Hold")]));
-        fleet["spec"]["deletionPolicy"] = json!("Retain");
-        w.serve(fleet).await;
-        w.image("db:2").await;
-        w.until_node_at("db-1", "drain", "Failed").await;
-        w.rest(60).await;
-        let before = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
-        w.delete(FLEET, "db").await;
-        // Longer than a node is left alone.
-        w.rest(1_000).await;
-        assert_eq!(w.get(POD, "db-1-0")["metadata"]["uid"], before, "nobody allowed that it goes undrained");
-        let plan = w.node_plan("db-1");
-        assert_eq!((text(&plan, "state"), text(task(&plan, "drain"), "state")), ("Active", "Failed"));
-        // A person can still let the node go on.
-        let id = text(task(&plan, "drain"), "id").to_owned();
-        w.merge(NODE, "db-1", &json!({"metadata": {"annotations": {"windlass.dev/skip": id}}})).await;
-        w.until("it goes on", |_| w.images().contains(&"db-1-0 db:2".to_owned())).await;
-    });
+fn a_fleet_that_goes_and_retains_its_nodes_lets_no_hook_pass() {
+    for (hook, state) in
+        [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
+    {
+        play(|w| async move {
+            let mut fleet = in_place(2, json!({}), json!([hook, person("look", "BeforeNode")]));
+            fleet["spec"]["deletionPolicy"] = json!("Retain");
+            w.serve(fleet).await;
+            w.image("db:2").await;
+            w.until_node_at("db-1", "drain", state).await;
+            w.rest(60).await;
+            let before = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
+            w.delete(FLEET, "db").await;
+            for (hook, state) in [("drain", state), ("look", "Running")] {
+                // Longer than a node is left alone.
+                w.rest(1_000).await;
+                let pod = w.get(POD, "db-1-0")["metadata"]["uid"].clone();
+                assert_eq!(pod, before, "{hook}: nobody allowed that it goes undrained");
+                let plan = w.node_plan("db-1");
+                assert_eq!((text(&plan, "state"), text(task(&plan, hook), "state")), ("Active", state));
+                // A person can still let the node go on.
+                let id = text(task(&plan, hook), "id").to_owned();
+                w.merge(NODE, "db-1", &json!({"metadata": {"annotations": {"windlass.dev/skip": id}}})).await;
+            }
+            w.until("it goes on", |_| w.images().contains(&"db-1-0 db:2".to_owned())).await;
+        });
+    }
 }
