@@ -9,11 +9,11 @@ use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYME
 use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan, Reason};
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::{Key, Kind};
-use crate::engine::{self, Plan, TaskRecord, held_by};
+use crate::engine::{self, Plan, TaskRecord};
 use crate::hooks::Values;
 use crate::planner::fleet::Cause;
 use crate::planner::fleet::hooks::{AtHook, CurrentHook};
-use crate::planner::hooks::hook_of;
+use crate::planner::hooks::{hook_of, on_failure};
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner};
 
 impl Context {
@@ -75,15 +75,6 @@ pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) 
 /// True if a plan has tasks that carry out hooks.
 pub(super) fn has_hooks(plan: &Plan) -> bool {
     plan.tasks.iter().any(|task| hook_of(task).is_some())
-}
-
-/// The `onFailure` policy of the failed hook that the plan is held by; `None` if none holds it, or a task of an
-/// embedder's own does. It is Continue if the hook is no longer in the list: whoever takes it out of the list wants the
-/// plan to go on without it.
-pub(super) fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
-    let name = hook_of(held_by(plan)?)?;
-    let hook = hooks.iter().find(|hook| hook.name == name);
-    Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
 }
 
 /// Skips the failed hook that the plan is held by, if the hook's policy is Continue. Returns the event to record on the

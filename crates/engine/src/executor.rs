@@ -235,8 +235,8 @@ pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     Ok(())
 }
 
-/// What is left of the current task's backoff, or of its rest. If it is longer than any backoff can be, it was written before the clock
-/// was set back, and is ignored.
+/// What is left of the current task's backoff, or of its rest. If it is longer than any backoff can be, it was written
+/// before the clock was set back, and is ignored.
 fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     let left = (plan.retry_at? - now).to_std().ok()?;
     (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)

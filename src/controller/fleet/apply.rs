@@ -66,15 +66,14 @@ impl<'a> Decided<'a> {
         let change = match action {
             Action::EndStored(plan) => fleet.end_stored(&facts, *plan),
             Action::ChangePlan { plan, decision, entrant } => {
-                match fleet.change_plan(&facts, plan, decision, entrant).await {
-                    Ok(Some(change)) => change,
-                    Ok(None) => fleet.keep_until_it_can_end().await,
+                let changed = match fleet.change_plan(&facts, plan, decision, entrant).await {
                     Err(error @ ReconcileError::Children(_)) if !error.is_conflict() => {
                         fleet.note_of_end(error);
-                        fleet.keep_until_it_can_end().await
+                        None
                     }
-                    Err(error) => return Err(error),
-                }
+                    changed => changed?,
+                };
+                if let Some(change) = changed { change } else { fleet.keep_until_it_can_end().await }
             }
             Action::StorePlan { plan, retried } => fleet.store_plan(plan, retried),
             Action::Wait(stored) => {

@@ -55,6 +55,14 @@ impl Stage {
         panic!("{stage} is never reached: {:#}", self.fleet()["status"]);
     }
 
+    /// The name belongs to a Service without our labels from now on, which no watch shows.
+    fn somebody_takes_the_service(&self) {
+        self.remove(Kind::Service, "db");
+        let foreign =
+            json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
+        self.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    }
+
     fn outcomes(&self) -> Vec<String> {
         let history = self.fleet()["status"]["history"].as_array().cloned().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -356,11 +364,7 @@ async fn a_promotion_is_taken_back_only_once_it_is_known_whose_the_service_is() 
     let set = stage.entrant();
     let selected = || stage.get(Kind::Service, "db")["spec"]["selector"]["windlass.dev/set"].clone();
     assert_eq!((stage.stage().as_str(), selected()), ("Promoting", json!(set)));
-    // The name belongs to a Service without our labels, which no watch shows.
-    stage.remove(Kind::Service, "db");
-    let foreign =
-        json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
-    stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    stage.somebody_takes_the_service();
     let plan = stage.fleet()["status"]["plan"]["id"].clone();
     stage.annotate("windlass.dev/abort", plan.as_str().unwrap());
     for second in [0, 20, 40, 60] {
@@ -465,10 +469,7 @@ async fn a_rollout_that_is_taken_back_does_not_pass_the_point_of_no_return_while
     spec["updateStrategy"]["hooks"] =
         json!([{"name": "tidy", "at": "AfterRollout", "job": {"template": {"template": {"spec": pod}}}}]);
     let stage = Stage::serving(spec).await;
-    stage.remove(Kind::Service, "db");
-    let foreign =
-        json!({"metadata": {"name": "db", "namespace": "shop", "uid": "x", "resourceVersion": "1"}});
-    stage.port.kept.lock().unwrap().objects.insert(("Service", "db".to_owned()), foreign);
+    stage.somebody_takes_the_service();
     stage.change_fleet(&to_v2());
     for _ in 0..5 {
         stage.look_at_fleet().await.unwrap();

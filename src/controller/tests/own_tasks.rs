@@ -47,24 +47,30 @@ fn with_recipe(recipe: &str) -> Stage {
     stage
 }
 
-/// A node whose update counts the runs of a task.
-fn counting_runs() -> Stage {
-    let stage = with_recipe(
-        "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: replace-pod}, \
-         {type: observe-image}, {type: test-count-runs}, {type: mark-ready}]}",
-    );
+/// A node that was played until its update, by this recipe, goes no further.
+async fn updating(recipe: &str) -> Stage {
+    let stage = with_recipe(recipe);
     stage.put(Kind::StatefulNode, "db-0", json!({"spec": template("v1")}));
-    stage
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
-    let stage = counting_runs();
     for _ in 0..10 {
         stage.look_at_node().await.unwrap();
         stage.pass(2).await;
         stage.play();
     }
+    stage
+}
+
+/// A node whose update counts the runs of a task.
+async fn counting_runs() -> Stage {
+    updating(
+        "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: replace-pod}, \
+         {type: observe-image}, {type: test-count-runs}, {type: mark-ready}]}",
+    )
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
+    let stage = counting_runs().await;
     let runs = || stage.node()["status"]["plan"]["tasks"][4]["progress"]["runs"].as_u64();
     let before = runs().expect("it runs");
     for run in 1..=3 {
@@ -76,12 +82,7 @@ async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_write_of_a_tasks_progress_is_no_reason_to_run_it_again_at_once() {
-    let stage = counting_runs();
-    for _ in 0..10 {
-        stage.look_at_node().await.unwrap();
-        stage.pass(2).await;
-        stage.play();
-    }
+    let stage = counting_runs().await;
     stage.look_at_node().await.unwrap();
     let before = stage.node()["status"]["plan"].clone();
     assert!(before["tasks"][4]["progress"]["runs"].is_u64(), "{before:#}");
@@ -178,16 +179,11 @@ impl Task for CheckBackup {
 #[tokio::test(start_paused = true)]
 async fn a_failed_task_of_ones_own_that_holds_its_plan_is_not_passed_over() {
     let held = |plan: &Value, task: usize| (plan["state"].clone(), plan["tasks"][task]["state"].clone());
-    let stage = with_recipe(
+    let stage = updating(
         "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: test-check-backup}, \
          {type: replace-pod}, {type: observe-image}, {type: mark-ready}]}",
-    );
-    stage.put(Kind::StatefulNode, "db-0", json!({"spec": template("v1")}));
-    for _ in 0..10 {
-        stage.look_at_node().await.unwrap();
-        stage.pass(2).await;
-        stage.play();
-    }
+    )
+    .await;
     assert_eq!(held(&stage.node()["status"]["plan"], 2), (json!("Active"), json!("Failed")));
     let stage = with_recipe(
         "{name: InPlace, tasks: [{type: test-check-backup}, {type: update-node-specs}, {type: await-spec-update}, \

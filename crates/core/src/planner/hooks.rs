@@ -3,15 +3,25 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{Hook, HookPoint, TaskType};
+use crate::api::{Hook, HookPoint, OnHookFailure, TaskType};
 use crate::engine::id::task_id;
 use crate::engine::recipe::MAX_TASKS;
-use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState};
+use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState, held_by};
 
 pub use crate::api::at_hook::{hook_of, point_of};
 
 /// The param that limits a task to a step of the rollout: an index into `inPlace.steps`.
 pub const STEP: &str = "step";
+
+/// The `onFailure` policy of the failed hook that a plan is held by; `None` if none holds it, or a task of an embedder's
+/// own does. It is Continue if the hook is no longer in the list: whoever takes it out of the list wants the plan to go on
+/// without it.
+#[must_use]
+pub fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
+    let name = hook_of(held_by(plan)?)?;
+    let hook = hooks.iter().find(|hook| hook.name == name);
+    Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
+}
 
 /// The hooks of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -108,7 +108,7 @@ fn of_active(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decis
         return Decision::Supersede;
     }
     let Some(failed) = held_by(plan) else { return Decision::Keep };
-    let (reason, goes_back) = match hooks::on_failure(facts, plan) {
+    let (reason, goes_back) = match hooks::on_failure(plan, &facts.spec.hooks) {
         Some(leads_to) => (Reason::HookFailed, leads_to == OnHookFailure::Rollback),
         None => (Reason::GateFailed, facts.spec.rollout.on_failure == OnFailure::Rollback),
     };

@@ -1,10 +1,10 @@
 //! Where hooks run in a rollout of workers, what a failed hook leads to, and its messages.
 
-use windlass_core::api::at_hook::hook_of;
-use windlass_core::api::{AtHook, Hook, HookPoint, HookStatus, OnHookFailure};
+use windlass_core::api::{AtHook, Hook, HookPoint, HookStatus};
 use windlass_core::planner::fleet::hooks::{CurrentHook, with_ways_out};
+pub use windlass_core::planner::hooks::on_failure;
 use windlass_core::planner::hooks::{begun, is_of_list, is_same, of_list, replace_rest};
-use windlass_engine::{Plan, Step, TaskRecord, TaskState, held_by};
+use windlass_engine::{Plan, Step, TaskRecord, TaskState};
 
 use super::facts::Facts;
 use super::recipe::{self, Direction, HOOKS};
@@ -103,15 +103,6 @@ pub fn too_many_tasks(facts: &Facts) -> Option<String> {
             names.join(", ")
         )
     })
-}
-
-/// The failure policy of the failed hook that holds a plan; `None` if no hook does. It is Continue for a hook
-/// that is no longer in the spec.
-#[must_use]
-pub fn on_failure(facts: &Facts, plan: &Plan) -> Option<OnHookFailure> {
-    let name = hook_of(held_by(plan)?)?;
-    let hook = facts.spec.hooks.iter().find(|hook| hook.name == name);
-    Some(hook.map_or(OnHookFailure::Continue, Hook::on_failure))
 }
 
 /// Why the current hook of a plan need not run, in a sentence; `None` if it has to.

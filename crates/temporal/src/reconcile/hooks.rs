@@ -49,7 +49,7 @@ impl Reconcile<'_> {
 
     /// Continues past a failed hook whose failure policy is Continue, with an event. True if it did.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> bool {
-        if hooks::on_failure(&self.facts, plan) != Some(OnHookFailure::Continue) {
+        if hooks::on_failure(plan, &self.facts.spec.hooks) != Some(OnHookFailure::Continue) {
             return false;
         }
         if let Some(at) = AtHook::of(plan) {
@@ -63,7 +63,7 @@ impl Reconcile<'_> {
     /// Records the event of a failed hook, or of one that waits for approval, once for each attempt.
     pub(super) fn report_hook(&self, plan: Option<&Plan>) {
         let Some(at) = plan.and_then(AtHook::of) else { return };
-        let passes = plan.and_then(|plan| hooks::on_failure(&self.facts, plan));
+        let passes = plan.and_then(|plan| hooks::on_failure(plan, &self.facts.spec.hooks));
         if at.failed && passes != Some(OnHookFailure::Continue) {
             let note = format!("hook {} failed: {}", at.hook, hooks::last_message(&at));
             self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));

@@ -30,7 +30,7 @@ struct State {
     results: BTreeMap<String, HookResult>,
     refused: Option<String>,
     going_on: Option<String>,
-    panics: usize,
+    panics: bool,
     ran: Vec<String>,
     ended: Vec<String>,
     senders: Vec<UnboundedSender<(String, String)>>,
@@ -58,18 +58,17 @@ impl FakeHooks {
 
     /// The next check of a list of hooks panics.
     pub fn panic_once(&self) {
-        self.0.lock().unwrap().panics = 1;
+        self.0.lock().unwrap().panics = true;
     }
 
     /// True if the panic that was asked for has happened.
     pub fn has_panicked(&self) -> bool {
-        self.0.lock().unwrap().panics == 0
+        !self.0.lock().unwrap().panics
     }
 
     /// True if a panic was asked for, which is no more then.
     fn takes_panic(&self) -> bool {
-        let mut state = self.0.lock().unwrap();
-        std::mem::take(&mut state.panics) > 0
+        std::mem::take(&mut self.0.lock().unwrap().panics)
     }
 
     /// Fails to stop the hooks of a plan with this sentence; `None`: stops them.

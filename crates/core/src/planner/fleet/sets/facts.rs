@@ -113,9 +113,14 @@ impl FleetFacts {
     /// ready for it and, where the old nodes stop serving before traffic moves, the fleet has its Service.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
-        // Under BlueGreen the old nodes serve until traffic moves, however long that takes.
-        let lacks_service = self.lacks_service && rollout.strategy != Strategy::BlueGreen;
-        self.invalid.is_none() && !self.paused && !lacks_service && self.nodes_are_ready_for(rollout)
+        let has_service = !self.lacks_service_for(rollout);
+        self.invalid.is_none() && !self.paused && has_service && self.nodes_are_ready_for(rollout)
+    }
+
+    /// True if the fleet lacks its Service and the old nodes stop serving before traffic moves. Under BlueGreen they serve
+    /// until then, however long that takes.
+    fn lacks_service_for(&self, rollout: &SetRollout) -> bool {
+        self.lacks_service && rollout.strategy != Strategy::BlueGreen
     }
 
     /// True if the nodes keep the rollout from passing the point of no return no more: all nodes of the new set run the
@@ -133,10 +138,7 @@ impl FleetFacts {
     /// name, or the earlier one is still being deleted. No node is late then.
     #[must_use]
     pub fn awaits_service(&self, rollout: &SetRollout) -> bool {
-        self.lacks_service
-            && rollout.is_revocable()
-            && rollout.strategy != Strategy::BlueGreen
-            && self.nodes_are_ready_for(rollout)
+        self.lacks_service_for(rollout) && rollout.is_revocable() && self.nodes_are_ready_for(rollout)
     }
 
     /// True if a node of the new set runs the target now.
