@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::many::{OnFailure, each};
-use crate::api::{GrantedBy, NodeName};
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
+use crate::api::{GrantedBy, NodeName, SetName};
 use crate::cluster::live_pods::LivePods;
-use crate::cluster::observed::ObservedPod;
-use crate::cluster::{ClusterError, Key, LivePod};
+use crate::cluster::observed::{Meta, ObservedPod};
+use crate::cluster::{ClusterError, Key, Kind, LivePod, Selector};
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
+use crate::observe::fleet_facts::remnant_in_words;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 
 /// The requeue delay if the pods differ from what was assumed. The read updates the cache, so the nodes' own reconciles
@@ -93,6 +95,15 @@ impl FleetScope {
         };
         let differing: Vec<&str> = children.iter().filter(differs).map(|c| c.name.as_str()).collect();
         Ok((!differing.is_empty()).then(|| look_again_at(&differing)))
+    }
+
+    /// The pods of a set that the API server itself shows, in words for a message. No watch shows a pod from which a
+    /// person removed the label of its node, and it may still run.
+    pub async fn live_pods_of(&self, set: &SetName) -> Result<Vec<String>, ClusterError> {
+        let meta = &self.fleet.meta;
+        let of_set = Selector::Labels(format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={set}", meta.name));
+        let pods = self.cluster.selected(Kind::Pod, &meta.namespace, of_set).await?;
+        Ok(pods.iter().map(|pod| remnant_in_words(Kind::Pod, &Meta::read(pod))).collect())
     }
 
     /// True if the pod of a node that counts as down is Ready, and the node's status may not say so yet.

@@ -16,7 +16,7 @@ mod overruled;
 mod own_fields;
 pub mod patches;
 pub mod traffic;
-mod unwatched;
+pub mod unwatched;
 
 pub use admission::Admission;
 pub use error::ReconcileError;

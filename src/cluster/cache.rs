@@ -56,6 +56,16 @@ impl<T: Observed> Inner<T> {
         }
     }
 
+    fn forget(&mut self, last: &Meta) {
+        let (key, uid) = (&last.key(), last.uid.as_str());
+        self.gone.remove(uid);
+        self.changes += 1;
+        self.past.remember(uid, last.version());
+        if self.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
+            self.take(key);
+        }
+    }
+
     fn take(&mut self, key: &Key) {
         self.changes += 1;
         let old = self.objects.remove(key);
@@ -212,14 +222,19 @@ impl<T: Observed> Cache<T> {
 
     /// Removes an object whose deletion a watch reported. `last` is the metadata of its last version.
     pub fn forget(&self, last: &Meta) {
-        let (key, uid) = (&last.key(), last.uid.as_str());
+        self.write().forget(last);
+    }
+
+    /// Removes an object that a response shows without the labels that the watch selects by, unless the cached one is
+    /// newer. Returns true if the object was cached.
+    pub fn left(&self, now: &Meta) -> bool {
         let mut inner = self.write();
-        inner.gone.remove(uid);
-        inner.changes += 1;
-        inner.past.remember(uid, last.version());
-        if inner.objects.get(key).is_some_and(|known| known.meta().uid == uid) {
-            inner.take(key);
+        let known = inner.objects.get(&now.key()).map(|known| known.meta()).filter(|m| m.uid == now.uid);
+        let is_left = known.is_some_and(|known| known.version() <= now.version());
+        if is_left {
+            inner.forget(now);
         }
+        is_left
     }
 
     /// Removes an object that our own request has deleted, or has found to be gone, before the watch reports it.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use crate::api::names::LABEL_NODE;
 use crate::clock::monotonic;
 use crate::metrics::Metrics;
 
@@ -107,8 +108,8 @@ impl View {
             + self.revisions.changes()
     }
 
-    /// Stores an object from a response. If it is new, the subscriber is notified now: when the watch shows the same
-    /// object later, it is no longer new.
+    /// Stores an object from a response, or removes it, if it no longer has the label that pods and claims are watched
+    /// by. If that is news, the subscriber is notified now: when the watch shows the same object later, it is not.
     pub fn observe(&self, kind: Kind, object: &Value) {
         self.take_in(kind, object, Meta::read(object));
     }
@@ -120,6 +121,9 @@ impl View {
 
     fn take_in(&self, kind: Kind, object: &impl Sent, meta: Meta) {
         let is_new = match kind {
+            // No watch would report that such an object changes or is gone.
+            Kind::Pod if meta.label(LABEL_NODE).is_none() => self.pods.left(&meta),
+            Kind::PersistentVolumeClaim if meta.label(LABEL_NODE).is_none() => self.claims.left(&meta),
             Kind::NodeDeployment => self.fleets.take_in(object, &meta),
             Kind::StatefulNode => self.nodes.take_in(object, &meta),
             Kind::StatefulSet => self.stateful_sets.take_in(object, &meta),

@@ -34,6 +34,18 @@ struct Remnant {
     goes: bool,
 }
 
+/// An object that remains of a set, and its state, for a message. If a person removed its owner reference, only a person
+/// deletes it.
+#[must_use]
+pub fn remnant_in_words(kind: Kind, meta: &Meta) -> String {
+    let state = match (meta.terminating, meta.controller().is_some()) {
+        (true, _) => " (terminating)",
+        (false, true) => "",
+        (false, false) => " (it has no owner any more: delete it)",
+    };
+    format!("{} {}{state}", kind.name(), meta.name)
+}
+
 impl FleetScope {
     fn under_way(&self) -> Option<Cause> {
         let rollout = self.fleet.status.rollout.as_ref();
@@ -282,15 +294,11 @@ impl FleetScope {
         let of_kind = |kind: Kind, m: &Meta| {
             let ours = m.label(LABEL_DEPLOYMENT) == Some(&meta.name);
             let set = m.label(LABEL_SET).filter(|_| ours).and_then(SetName::recorded)?;
-            let owned = m.controller().is_some();
-            // If a person removed the owner reference, only a person deletes the object.
-            let state = match (m.terminating, owned) {
-                (true, _) => " (terminating)",
-                (false, true) => "",
-                (false, false) => " (it has no owner any more: delete it)",
-            };
-            let what = format!("{} {}{state}", kind.name(), m.name);
-            Some(Remnant { set, what, goes: m.terminating || owned })
+            Some(Remnant {
+                set,
+                what: remnant_in_words(kind, m),
+                goes: m.terminating || m.controller().is_some(),
+            })
         };
         let stateful_sets = self.view.stateful_sets.group(&meta.namespace, &meta.name);
         let pods = self.view.pods.group(&meta.namespace, &meta.name);

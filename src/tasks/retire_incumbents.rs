@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::{FleetScope, entrants};
 use crate::api::{SetName, Stage};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
+use crate::apply::unwatched::ask_again;
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::stage::has_switched;
-use crate::planner::fleet::{SetRollout, WAITS_TO_BE_RESUMED};
+use crate::planner::fleet::{SetRollout, Strategy, WAITS_TO_BE_RESUMED};
 
 /// Waits until the incumbents are gone. If the strategy removes them before their successors are created, this task
 /// removes them.
@@ -30,7 +31,7 @@ impl Task for RetireIncumbents {
         let Some(set) = rollout.incumbent.as_ref().or_else(active) else { return Ok(Outcome::Done) };
         let left = || fleet.left_of(set);
         if left().is_empty() {
-            return Ok(Outcome::Done);
+            return are_gone(fleet, &rollout, set).await;
         }
         if facts.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
@@ -54,14 +55,12 @@ impl Task for RetireIncumbents {
             }
             let kept = fleet.remove_set(set, "another set takes over").await?;
             let left = left();
-            return Ok(if left.is_empty() {
-                Outcome::Done
-            } else {
-                // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist
-                // yet.
-                let why = kept.map(|why| format!("; {why}")).unwrap_or_default();
-                Outcome::waiting(still_there(set, &left) + &why)
-            });
+            if left.is_empty() {
+                return are_gone(fleet, &rollout, set).await;
+            }
+            // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist yet.
+            let why = kept.map(|why| format!("; {why}")).unwrap_or_default();
+            return Ok(Outcome::waiting(still_there(set, &left) + &why));
         }
         let retiring = facts.sets.get(set).and_then(|s| s.retiring.as_ref());
         if let Some(sentence) = retiring.and_then(|retiring| facts.kept(retiring)) {
@@ -77,6 +76,21 @@ impl Task for RetireIncumbents {
             None => Outcome::waiting(still_there(set, &left())),
         })
     }
+}
+
+/// Done, once no pod of the old set runs. If the new nodes are created only then, none of the old ones may write any more:
+/// that is what this order is chosen for, so the API server itself is asked.
+async fn are_gone(fleet: &FleetScope, rollout: &SetRollout, set: &SetName) -> Result<Outcome, TaskError> {
+    if rollout.strategy != Strategy::BlueGreenImmediate || rollout.stage != Stage::Promoting {
+        return Ok(Outcome::Done);
+    }
+    let left = fleet.live_pods_of(set).await?;
+    // No watch shows these pods, so nothing else says when they are gone.
+    Ok(if left.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::recheck(still_there(set, &left), ask_again(true))
+    })
 }
 
 /// Why the old nodes may not go yet, if so. Once the promotion has begun, some of them may be gone already: only what

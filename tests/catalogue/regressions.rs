@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 50] = [
+const KEPT: [(&str, &str); 52] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -195,6 +195,14 @@ const KEPT: [(&str, &str); 50] = [
     (
         "hard-fork/template/7 F5-minute 126 seed=1",
         "while the end of a node's plan conflicted its sidecar was asked, and the end written, ten times a second",
+    ),
+    (
+        "hooks-immediately/image/2 F11-strip-pod 2 seed=1",
+        "a pod that had lost its label was cached from a response, and waited for after it was gone",
+    ),
+    (
+        "hooks/job-never-starts/1 F8-late 4 seed=1",
+        "the create of an earlier leader made a Job anew after it had timed out and was deleted",
     ),
 ];
 

@@ -163,3 +163,18 @@ fn a_list_has_the_objects_of_one_namespace_in_the_order_of_their_names() {
     let names: Vec<&str> = cache.list("shop", |t| t.content != "c").iter().map(|t| t.content).collect();
     assert_eq!(names, ["a", "b"]);
 }
+
+/// The label that a watch selects by goes, which the watch reports as a deletion, and comes back.
+#[test]
+fn what_a_response_shows_without_its_label_is_not_kept_and_an_older_response_removes_nothing() {
+    let cache = Cache::default();
+    cache.observe(db(5, "labelled"));
+    assert!(!cache.left(&thing("db", "uid-0", 9, "").meta), "another object");
+    assert!(!cache.left(&db(4, "").meta), "an older response");
+    assert_eq!(cache.content("db"), Some("labelled"));
+    assert!(cache.left(&db(6, "").meta));
+    assert_eq!(cache.content("db"), None);
+    assert!(!cache.left(&db(7, "").meta), "it is gone already");
+    assert!(!cache.observe(db(5, "labelled")), "from before");
+    assert!(cache.observe(db(8, "labelled again")));
+}

@@ -105,3 +105,34 @@ async fn what_is_gone_a_moment_after_it_was_made_is_made_again_only_if_its_owner
     assert_eq!(made_for(Some("another"), soon).await, (1, 0), "another has its name");
     assert_eq!(made_for(None, Duration::from_mins(5)).await, (2, 1), "later it is not asked about");
 }
+
+/// No watch would report that it is gone, and a fleet would wait for it for good.
+#[test]
+fn a_pod_or_claim_that_lost_its_label_is_known_by_no_response_and_one_without_is_news_once() {
+    for (kind, keeps) in [
+        (Kind::Pod, false),
+        (Kind::PersistentVolumeClaim, false),
+        (Kind::StatefulSet, true),
+        (Kind::Service, true),
+    ] {
+        let view = View::shared();
+        let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
+        view.notify(send);
+        let shown = |version: u32, label: Value| {
+            let mut object = object(kind);
+            object["metadata"]["resourceVersion"] = json!(version.to_string());
+            object["metadata"]["labels"] = json!({"windlass.dev/node": label});
+            view.observe(kind, &object);
+        };
+        shown(5, json!("db-0"));
+        shown(6, Value::Null);
+        shown(7, Value::Null);
+        let known = view.pods.list("shop", |_| true).len()
+            + view.claims.list("shop", |_| true).len()
+            + view.stateful_sets.list("shop", |_| true).len()
+            + view.services.list("shop", |_| true).len();
+        assert_eq!(known, usize::from(keeps), "{kind:?}");
+        let told = std::iter::from_fn(|| news.try_recv().ok()).count();
+        assert!(keeps || told == 2, "{kind:?}: {told}");
+    }
+}

@@ -19,7 +19,8 @@ fn now() -> DateTime<Utc> {
 /// A pod as the cache has it.
 fn known(name: &str, uid: &str, ready: bool) -> Value {
     let mut metadata = meta(name, uid, 20, None);
-    metadata["labels"] = json!({"windlass.dev/deployment": "db"});
+    metadata["labels"] =
+        json!({"windlass.dev/deployment": "db", "windlass.dev/node": name.strip_suffix("-0")});
     let status = if ready { "True" } else { "False" };
     json!({"metadata": metadata, "status": {"conditions": [{"type": "Ready", "status": status}]}})
 }

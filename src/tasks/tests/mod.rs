@@ -153,7 +153,8 @@ impl Node {
 
     fn with_pod(mut self, version: &str) -> Self {
         let mut metadata = meta("db-0-0", "pod-1", 20, Some(("StatefulSet", "db-0", "set-uid")));
-        metadata["labels"] = json!({"controller-revision-hash": format!("db-0-{version}")});
+        metadata["labels"] =
+            json!({"controller-revision-hash": format!("db-0-{version}"), "windlass.dev/node": "db-0"});
         metadata["deletionTimestamp"] = Value::Null;
         self.pod = Some(json!({
             "metadata": metadata,
@@ -307,7 +308,8 @@ fn pods_are_as_said<'a>(view: &View, cluster: &mut MockCluster, nodes: impl Into
         let name = format!("{}-0", node["metadata"]["name"].as_str().unwrap_or_default());
         let ready = &node["status"]["conditions"][0]["status"];
         let mut metadata = meta(&name, "pod-1", 1, None);
-        metadata["labels"] = json!({"windlass.dev/deployment": "db"});
+        metadata["labels"] =
+            json!({"windlass.dev/deployment": "db", "windlass.dev/node": node["metadata"]["name"]});
         let pod = json!({
             "metadata": metadata,
             "status": {"conditions": [{"type": "Ready", "status": ready}]},

@@ -9,12 +9,13 @@ use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::apply::fleet_objects::{last_taken_service, taken_service};
 use crate::clock::monotonic;
-use crate::cluster::Part;
 use crate::cluster::observed::{Observed, ObservedFleet};
+use crate::cluster::{Part, Selector};
 use crate::planner::fleet::RolloutTarget;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
+use std::sync::Mutex;
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 
@@ -537,6 +538,7 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
     };
     let claim = |owned: bool| {
         let mut metadata = meta("data-db-0-0", "claim-uid", 6, None);
+        metadata["labels"] = json!({"windlass.dev/node": "db-0"});
         if owned {
             metadata["ownerReferences"] =
                 json!([{"kind": "StatefulNode", "name": "db-0", "uid": "uid of db-0"}]);
@@ -707,10 +709,42 @@ async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do()
     {
         let view = View::shared();
         let mut metadata = meta("db-0-0", "pod-uid", 6, owner);
-        metadata["labels"] = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first"});
+        metadata["labels"] = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first",
+            "windlass.dev/node": "db-0"});
         view.observe(Kind::Pod, &json!({"metadata": metadata}));
         let scope = amid("BlueGreen", "Retiring").without("db-0").scope(MockCluster::new(), &view);
         let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &RetireIncumbents {}).await);
         assert!(waits.ends_with(&format!("what is left of it: {named}")), "{waits}");
+    }
+}
+
+#[tokio::test]
+async fn new_nodes_that_follow_the_old_ones_wait_for_a_pod_that_no_watch_shows_any_more() {
+    for strategy in ["BlueGreen", "BlueGreenImmediate"] {
+        let immediately = strategy == "BlueGreenImmediate";
+        let mut metadata = meta("db-0-0", "pod-uid", 6, None);
+        metadata["labels"] = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "first"});
+        let left = Arc::new(Mutex::new(vec![json!({"metadata": metadata})]));
+        let (shown, mut cluster) = (left.clone(), MockCluster::new());
+        cluster.expect_selected().times(if immediately { 2 } else { 0 }).returning(
+            move |kind, namespace, by| {
+                let of_set = "windlass.dev/deployment=db,windlass.dev/set=first".to_owned();
+                assert_eq!((kind, namespace, by), (Kind::Pod, "shop", Selector::Labels(of_set)));
+                Ok(shown.lock().unwrap().clone())
+            },
+        );
+        let mut scope = amid("BlueGreen", "Promoting").without("db-0").scope(cluster, &View::shared());
+        let mut fleet = (*scope.fleet).clone();
+        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": strategy}).into()));
+        scope.fleet = Arc::new(fleet);
+        let env = Env::new().with(scope);
+        let plan = plan(strategy);
+        let before = run_in(&env, &plan, &RetireIncumbents {}).await;
+        if immediately {
+            let waits = "waiting for set first to go; what is left of it: Pod db-0-0 (it has no owner any more: delete it)";
+            assert_eq!(said(&before), waits);
+            left.lock().unwrap().clear();
+        }
+        assert!(matches!(run_in(&env, &plan, &RetireIncumbents {}).await, Ok(Outcome::Done)), "{strategy}");
     }
 }
