@@ -279,24 +279,40 @@ impl Settled {
 /// The Jobs of hooks that this process deleted because a plan was about to end, or to go on without them. If that is not
 /// stored after all and the plan goes on as before, such a Job is made anew. One that somebody else deleted is not, and
 /// that includes an earlier process: after a crash just then, a person has to retry the hook.
-#[derive(Default)]
-pub struct DeletedJobs(Remembered<(String, String), ()>);
+pub struct DeletedJobs {
+    /// By the UIDs of owner and Job.
+    jobs: Remembered<(String, String), ()>,
+    /// Since when this process acts.
+    since: Instant,
+}
+
+impl Default for DeletedJobs {
+    fn default() -> Self {
+        Self { jobs: Remembered::default(), since: monotonic() }
+    }
+}
 
 impl DeletedJobs {
+    /// For how long this process has acted. It begins to act as it becomes the leader.
+    #[must_use]
+    pub fn acts_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// Remembers a deleted Job until its owner is forgotten.
     pub fn put(&self, owner_uid: &str, job_uid: &str) {
-        self.0.put(&(owner_uid.to_owned(), job_uid.to_owned()), ());
+        self.jobs.put(&(owner_uid.to_owned(), job_uid.to_owned()), ());
     }
 
     /// True if this process deleted the Job.
     #[must_use]
     pub fn has(&self, owner_uid: &str, job_uid: &str) -> bool {
-        self.0.get(&(owner_uid.to_owned(), job_uid.to_owned())).is_some()
+        self.jobs.get(&(owner_uid.to_owned(), job_uid.to_owned())).is_some()
     }
 
     /// Forgets the Jobs of this owner.
     pub fn forget(&self, owner_uid: &str) {
-        self.0.forget(owner_uid);
+        self.jobs.forget(owner_uid);
     }
 }
 
@@ -381,7 +397,7 @@ impl Memory {
             ("live_pods", self.live_pods.len()),
             ("nameless", self.nameless.len()),
             ("plans_told", self.plans_told.len()),
-            ("deleted_jobs", self.deleted_jobs.0.len()),
+            ("deleted_jobs", self.deleted_jobs.jobs.len()),
         ]
     }
 
@@ -624,7 +640,7 @@ mod tests {
             memory.learn_revision(set, "db-0-1");
         };
         let sizes = || {
-            assert_eq!(memory.deleted_jobs.0.len(), memory.free.len());
+            assert_eq!(memory.deleted_jobs.jobs.len(), memory.free.len());
             (memory.plans.len(), memory.free.len(), memory.revisions.len())
         };
         met("a", None);

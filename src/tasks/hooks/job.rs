@@ -17,6 +17,7 @@ use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
 use crate::cluster::memory::DeletedJobs;
 use crate::cluster::observed::Meta;
+use crate::cluster::view::DOUBT;
 use crate::cluster::{Cluster, ClusterError, Kind, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
@@ -83,12 +84,17 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         return Ok(turn.fails(&trouble.after(&format!("Job {name} failed: {words}"))));
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
+    let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
     if turn.is_overdue() {
+        if may_be_made_again(turn) {
+            let message = message
+                + "; it has timed out, and is deleted once no earlier leader's request can make it again";
+            return Ok(turn.waits(message, LOOK));
+        }
         // A Job that timed out must not run in parallel to what follows.
         delete(cluster.as_ref(), &meta).await?;
         return Ok(turn.is_late(&so_far));
     }
-    let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
     let known = Made { uid: meta.uid, trouble };
     if known == made {
         return Ok(turn.waits(message, LOOK));
@@ -101,6 +107,16 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
 fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
     let deleted = turn.cx.env.find::<Arc<DeletedJobs>>();
     deleted.is_some_and(|deleted| deleted.has(&turn.scope.owner.uid, job_uid))
+}
+
+/// True if an earlier process began this task, and a request of it may still be under way. It may be the one that makes
+/// the Job: as long as there is a Job of this name, the API server refuses it.
+fn may_be_made_again(turn: &Turn<'_>) -> bool {
+    let Some(here) = turn.cx.env.find::<Arc<DeletedJobs>>().map(|deleted| deleted.acts_for()) else {
+        return false;
+    };
+    let task = turn.cx.record.started_at.and_then(|at| (turn.cx.now - at).to_std().ok());
+    here < DOUBT && task.is_some_and(|task| task > here)
 }
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {

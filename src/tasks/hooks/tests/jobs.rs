@@ -159,6 +159,26 @@ async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
     assert!(store.lock().unwrap().is_empty(), "what is late does not go on");
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_that_an_earlier_leader_may_still_make_keeps_its_name_until_it_cannot() {
+    let (cluster, store, _) = cluster();
+    let mut stage = Stage::new(&backup(), cluster);
+    let _ = stage.look().await;
+    store.lock().unwrap()[0]["status"] = json!({"active": 1, "ready": 0});
+    pass(40).await;
+    stage.restart();
+    stage.deleted = Arc::default();
+    pass(20).await;
+    let _ = stage.look().await;
+    let waits = "it has timed out, and is deleted once no earlier leader's request can make it again";
+    assert!(stage.message().ends_with(waits), "{}", stage.message());
+    assert_eq!((stage.state(), store.lock().unwrap().len()), (TaskState::Running, 1));
+    pass(55).await;
+    let _ = stage.look().await;
+    assert!(stage.message().contains("no success within 60 s"), "{}", stage.message());
+    assert_eq!((stage.state(), store.lock().unwrap().len()), (TaskState::Failed, 0));
+}
+
 /// Makes the Job incomplete, with a selector for its pods.
 fn begun(store: &Store) {
     let mut jobs = store.lock().unwrap();
