@@ -109,14 +109,14 @@ fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
     deleted.is_some_and(|deleted| deleted.has(&turn.scope.owner.uid, job_uid))
 }
 
-/// True if an earlier process began this task, and a request of it may still be under way. It may be the one that makes
-/// the Job: as long as there is a Job of this name, the API server refuses it.
+/// True if an earlier process began this plan, and a request of it may still be under way. It may be the one that makes
+/// the Job, before the task's start was persisted: as long as there is a Job of this name, the API server refuses it.
 fn may_be_made_again(turn: &Turn<'_>) -> bool {
     let Some(here) = turn.cx.env.find::<Arc<DeletedJobs>>().map(|deleted| deleted.acts_for()) else {
         return false;
     };
-    let task = turn.cx.record.started_at.and_then(|at| (turn.cx.now - at).to_std().ok());
-    here < DOUBT && task.is_some_and(|task| task > here)
+    let plan = (turn.cx.now - turn.cx.plan.started_at).to_std();
+    here < DOUBT && plan.is_ok_and(|plan| plan > here)
 }
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
