@@ -156,6 +156,27 @@ async fn while_promoting_the_same_content_changes_nothing_and_the_way_back_is_a_
     assert_eq!(claims.len(), 3, "the set that is made again has volumes of its own: {claims:?}");
 }
 
+/// The StatefulSet controller lets go of a pod that lost the label, no watch shows it any more, and it still runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_old_nodes_go_first_a_pod_whose_label_was_taken_off_is_waited_for_until_it_is_gone() {
+    let world = World::new("bgloose").await;
+    world.settled_fleet(blue_green(1, json!({"promotion": "Immediately"}))).await;
+    let pods = world.api("v1", "Pod");
+    world.patch(&pods, "db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": null}}})).await;
+    let is_loose = |pod: &Value| pod["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty);
+    world.until(&pods, "db-0-0", "the StatefulSet lets it go", is_loose).await;
+    world.set_image("db:2").await;
+    let what = "what is left of it: Pod db-0-0 (it has no owner any more: delete it)";
+    let says = |db: &Value| text(&db["status"]["rollout"], "message").ends_with(what);
+    world.until_db("it waits for the pod", says).await;
+    // The next look, after 5 s.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    assert!(nodes(&world).await.is_empty(), "none is made beside it");
+    world.delete(&pods, "db-0-0").await;
+    let done = world.until_db("another set serves", is_over).await;
+    assert_eq!((outcomes(&done), world.images().await), (vec!["Complete"], vec!["db:2".to_owned()]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn while_retiring_a_new_target_starts_at_once_and_the_old_set_still_goes() {
     let world = World::new("bgretnew").await;
