@@ -126,9 +126,10 @@ fn before_promotion_back_to_the_last_completed_removes_the_entrants_and_needs_no
 async fn while_promoting(w: &World) -> (String, String) {
     let first = w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
     w.image("db:2-slow").await;
-    let status = w.until("it promotes", |s| {
-        s["rollout"]["stage"] == "Promoting" && text(&s["rollout"], "message").contains("to run the target")
-    });
+    // The old nodes are gone, and the new ones do not run yet.
+    let made = || w.names(NODE).iter().all(|node| !["db-0", "db-1"].contains(&node.as_str()));
+    let status = w
+        .until("it promotes", |s| s["rollout"]["stage"] == "Promoting" && w.names(NODE).len() == 2 && made());
     let status = status.await;
     w.stages();
     (first, text(&status, "requestedRolloutHash").to_owned())
