@@ -1,6 +1,8 @@
 //! Tests the tasks of a rollout that creates a set: nothing that cannot be undone happens before the status records
 //! that it will, only nodes that run are promoted, and no claim is deleted for a set that was never promoted.
 
+use std::sync::Mutex;
+
 use super::super::{
     AwaitCaughtUp, AwaitNodesAtHeight, AwaitNodesRunning, AwaitPromotion, CreateEntrants, FleetScope,
     RetireIncumbents, SubmitHalt, SwitchTraffic,
@@ -15,7 +17,6 @@ use crate::planner::fleet::RolloutTarget;
 use crate::planner::fleet::report::Invalid;
 use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
-use std::sync::Mutex;
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 
@@ -43,6 +44,12 @@ pub(super) struct Amid {
 
 pub(super) fn amid(strategy: &'static str, stage: &'static str) -> Amid {
     Amid { strategy, stage, spec: json!({}), nodes: vec![serving("db-0", "v1"), serving("db-new-0", "v2")] }
+}
+
+/// Stores a plan of this recipe in the fleet's status.
+fn has_plan(scope: &mut FleetScope, recipe: &str) {
+    let plan = crate::api::RawPlan(json!({"recipe": recipe}).into());
+    Arc::make_mut(&mut scope.fleet).status.plan = Some(plan);
 }
 
 impl Amid {
@@ -566,9 +573,7 @@ async fn where_the_old_nodes_go_first_they_go_only_when_their_claims_are_not_the
         }
         let view = View::shared();
         let mut scope = immediate(retention).scope(cluster, &view);
-        let mut fleet = (*scope.fleet).clone();
-        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"}).into()));
-        scope.fleet = Arc::new(fleet);
+        has_plan(&mut scope, "BlueGreenImmediate");
         if shown {
             view.observe(Kind::PersistentVolumeClaim, &claim(owned));
         }
@@ -634,9 +639,7 @@ async fn what_else_is_wrong_with_a_spec_keeps_the_old_nodes_only_until_the_promo
         let amid = amid.changed("db-0", "/status/plan", leaving("remove-2"));
         let amid = amid.changed("db-0", "/spec/volumeClaimRetention", json!("Retain"));
         let mut scope = amid.scope(cluster, &View::shared());
-        let mut fleet = (*scope.fleet).clone();
-        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": "BlueGreenImmediate"}).into()));
-        scope.fleet = Arc::new(fleet);
+        has_plan(&mut scope, "BlueGreenImmediate");
         scope.invalid = Some(Invalid::lasting(refused));
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
@@ -734,9 +737,7 @@ async fn new_nodes_that_follow_the_old_ones_wait_for_a_pod_that_no_watch_shows_a
             },
         );
         let mut scope = amid("BlueGreen", "Promoting").without("db-0").scope(cluster, &View::shared());
-        let mut fleet = (*scope.fleet).clone();
-        fleet.status.plan = Some(crate::api::RawPlan(json!({"recipe": strategy}).into()));
-        scope.fleet = Arc::new(fleet);
+        has_plan(&mut scope, strategy);
         let env = Env::new().with(scope);
         let plan = plan(strategy);
         let before = run_in(&env, &plan, &RetireIncumbents {}).await;
