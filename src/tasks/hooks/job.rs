@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::warn;
@@ -39,6 +40,9 @@ struct Made {
     uid: String,
     #[serde(skip_serializing_if = "Trouble::is_none")]
     trouble: Trouble,
+    /// Until when a request of an earlier leader may make the Job again, if it is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contested_until: Option<DateTime<Utc>>,
 }
 
 async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
@@ -85,8 +89,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
     let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
+    let contested_until = if made.uid.is_empty() { contested_until(turn) } else { made.contested_until };
     if turn.is_overdue() {
-        if may_be_made_again(turn) {
+        if contested_until.is_some_and(|until| until > turn.cx.now) {
             let message = message
                 + "; it has timed out, and is deleted once no earlier leader's request can make it again";
             return Ok(turn.waits(message, LOOK));
@@ -95,7 +100,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         delete(cluster.as_ref(), &meta).await?;
         return Ok(turn.is_late(&so_far));
     }
-    let known = Made { uid: meta.uid, trouble };
+    let known = Made { uid: meta.uid, trouble, contested_until };
     if known == made {
         return Ok(turn.waits(message, LOOK));
     }
@@ -109,14 +114,14 @@ fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
     deleted.is_some_and(|deleted| deleted.has(&turn.scope.owner.uid, job_uid))
 }
 
-/// True if an earlier process began this plan, and a request of it may still be under way. It may be the one that makes
-/// the Job, before the task's start was persisted: as long as there is a Job of this name, the API server refuses it.
-fn may_be_made_again(turn: &Turn<'_>) -> bool {
-    let Some(here) = turn.cx.env.find::<Arc<DeletedJobs>>().map(|deleted| deleted.acts_for()) else {
-        return false;
-    };
-    let plan = (turn.cx.now - turn.cx.plan.started_at).to_std();
-    here < DOUBT && plan.is_ok_and(|plan| plan > here)
+/// Until when a request of an earlier leader to make this Job may still be carried out: it may have been sent before the
+/// task's start was persisted. As long as there is a Job of this name, the API server refuses it. None if this process
+/// began the plan, or acts for so long that there is no such request.
+fn contested_until(turn: &Turn<'_>) -> Option<DateTime<Utc>> {
+    let here = turn.cx.env.find::<Arc<DeletedJobs>>()?.acts_for();
+    let left = DOUBT.checked_sub(here)?;
+    let plan = (turn.cx.now - turn.cx.plan.started_at).to_std().ok()?;
+    (plan > here).then(|| turn.cx.now + left)
 }
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
@@ -125,7 +130,8 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
     match turn.scope.cluster.create(Kind::Job, made).await {
         Ok(stored) => {
             let meta = Meta::read(&stored);
-            let made = Made { uid: meta.uid, ..Made::default() };
+            let contested_until = contested_until(turn);
+            let made = Made { uid: meta.uid, contested_until, ..Made::default() };
             Ok(turn.keeps(waiting(&meta.name), LOOK, json!(made)))
         }
         // Created by us, with the response lost, or by somebody else: the next reconcile finds out.
