@@ -53,6 +53,9 @@ async fn a_revert_in_the_middle_brings_back_what_was_and_leaves_untouched_nodes_
     let superseded =
         |db: &Value| outcomes(db) == ["Superseded"] && db["status"]["rollout"]["targetHash"] == first;
     world.until_db("the way back begins", superseded).await;
+    // Before that, the StatefulSet controller makes the pod anew as the superseded rollout had it.
+    let back = |set: &Value| set["spec"]["template"]["spec"]["containers"][0]["image"] == "db:1";
+    world.until(&world.sets(), "db-1", "the way back reaches its StatefulSet", back).await;
     world.steer("db-1-0", "default").await;
     let done = world.until_applied().await;
     assert_eq!(world.images().await, ["db:1", "db:1", "db:1"]);
