@@ -10,10 +10,11 @@ use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::apply::patches::{metadata_ops, retention_ops, set_target};
+use crate::cluster::observed::ObservedNode;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
-use crate::planner::node::StatefulSetFact;
+use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
@@ -38,32 +39,14 @@ impl Task for ApplyStatefulSet {
                 "waiting for the StatefulSet of an earlier node of this name to be removed",
             ));
         }
+        if facts.set == StatefulSetFact::Missing {
+            return create_stateful_set(scope, &node, &facts).await;
+        }
         if !facts.can_render() {
-            return Ok(Outcome::waiting(
-                "waiting for a grant: this version of Windlass renders another template than the granted one",
-            ));
+            return Ok(waits_for_a_grant());
         }
         let identity = scope.identity(&node);
         let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
-        if facts.set == StatefulSetFact::Missing {
-            if let Some(sentence) = scope.awaits(&node) {
-                return Ok(Outcome::waiting(sentence));
-            }
-            let manifest =
-                render::stateful_set(&identity, spec_of(&node)?, &rendered.template, &rendered.hash);
-            return match scope.cluster.create(Kind::StatefulSet, manifest).await {
-                Ok(created) => {
-                    scope.wrote_template(&created, &rendered.hash);
-                    Ok(Outcome::Done)
-                }
-                Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, &node).await?
-                {
-                    Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
-                    _ => Err(TaskError::transient("waiting to see the StatefulSet that exists already")),
-                },
-                Err(error) => Err(error.into()),
-            };
-        }
         // With a spent grant, the template is not changed while a Ready pod runs that does not match the grant:
         // otherwise the pod's next crash would update the node outside of any wave.
         if facts.is_kept_by_spent_grant() {
@@ -99,6 +82,40 @@ impl Task for ApplyStatefulSet {
     fn replayable(&self) -> bool {
         true
     }
+}
+
+/// Creates the StatefulSet of a node that has none, with the granted template.
+pub async fn create_stateful_set(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    facts: &NodeFacts,
+) -> Result<Outcome, TaskError> {
+    if !facts.can_render() {
+        return Ok(waits_for_a_grant());
+    }
+    let identity = scope.identity(node);
+    let rendered = scope.rendered(node).map_err(TaskError::terminal)?;
+    if let Some(sentence) = scope.awaits(node) {
+        return Ok(Outcome::waiting(sentence));
+    }
+    let manifest = render::stateful_set(&identity, spec_of(node)?, &rendered.template, &rendered.hash);
+    match scope.cluster.create(Kind::StatefulSet, manifest).await {
+        Ok(created) => {
+            scope.wrote_template(&created, &rendered.hash);
+            Ok(Outcome::Done)
+        }
+        Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, node).await? {
+            Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
+            _ => Err(TaskError::transient("waiting to see the StatefulSet that exists already")),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn waits_for_a_grant() -> Outcome {
+    Outcome::waiting(
+        "waiting for a grant: this version of Windlass renders another template than the granted one",
+    )
 }
 
 /// The outcome once the template is written. If the plan has a hook before the pod is deleted, that hook and its

@@ -34,7 +34,7 @@ use crate::engine::{Outcome, TaskError};
 
 pub use crate::observe::{FleetScope, NodeScope};
 pub use apply_service::ApplyService;
-pub use apply_stateful_set::ApplyStatefulSet;
+pub use apply_stateful_set::{ApplyStatefulSet, create_stateful_set};
 pub use await_caught_up::AwaitCaughtUp;
 pub use await_nodes_at_height::AwaitNodesAtHeight;
 pub use await_nodes_running::AwaitNodesRunning;

@@ -4,7 +4,7 @@ use crate::run;
 use crate::sweep::Baselines;
 
 /// The line that replays it, and what it showed.
-const KEPT: [(&str, &str); 52] = [
+const KEPT: [(&str, &str); 54] = [
     (
         "hooks/image/3 F10-held 0 seed=1",
         "a hook that waits for a person was held, its clock with it, while the StatefulSet controller did nothing: no stall",
@@ -199,6 +199,11 @@ const KEPT: [(&str, &str); 52] = [
     (
         "hooks-immediately/image/2 F11-strip-pod 2 seed=1",
         "a pod that had lost its label was cached from a response, and waited for after it was gone",
+    ),
+    ("immediately/image/3 F11-strip-pod 1 seed=1", "the same, in a fleet without hooks"),
+    (
+        "hooks-blue-green/peers/2 F11-delete-set 42 seed=1",
+        "the StatefulSet of a node that took leave was deleted: its hook waited for the pod's address for good",
     ),
     (
         "hooks/job-never-starts/1 F8-late 4 seed=1",

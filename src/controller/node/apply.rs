@@ -6,16 +6,18 @@ use super::change::StatusChange;
 use super::context::{Failed, Node};
 use super::decide::{Action, CarryOut, Decided};
 use super::plans::of_outcome;
-use crate::api::{ClaimRetention, Ending, TaskType};
+use crate::api::at_hook::point_of;
+use crate::api::{ClaimRetention, Ending, HookPoint, TaskType};
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
 use crate::asking::Wish;
 use crate::controller::{Next, ReconcileError};
-use crate::engine::{self, Advance, Plan, TaskState};
+use crate::engine::{self, Advance, Plan, TaskError, TaskState};
 use crate::planner::node::decide::recipes;
-use crate::planner::node::{NodeDecision, decide};
-use crate::tasks::request_mark_ready;
+use crate::planner::node::{NodeDecision, NodeFacts, StatefulSetFact, decide};
+
 use crate::tasks::watch_sidecar::{Watched, watch};
+use crate::tasks::{create_stateful_set, request_mark_ready};
 
 /// The requeue delay for a spec that cannot be carried out: a person may remove the obstacle.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -78,7 +80,9 @@ impl Node<'_> {
             // Claims come first: a node may be deleted as soon as its claims are released, whatever else cannot be
             // applied.
             let claims = AppliedAtOnce::from(self.apply_to_claims(&spec).await);
-            claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await)
+            let applied =
+                claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await);
+            applied.and(self.restore_for_hooks(plan.as_ref(), &facts).await)
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);
         self.report.sidecar = status;
@@ -94,6 +98,23 @@ impl Node<'_> {
             StatusChange { next, ..change }
         });
         (change, error)
+    }
+
+    /// Creates the StatefulSet of a node anew that somebody deleted while hooks at `BeforeRemove` run. Until they are done
+    /// the node serves, and they may need its pod. The plan has no task that creates it.
+    async fn restore_for_hooks(&self, plan: Option<&Plan>, facts: &NodeFacts) -> AppliedAtOnce {
+        let takes_leave = plan.filter(|plan| plan.is_active()).is_some_and(|plan| {
+            plan.current_task().and_then(point_of) == Some(HookPoint::BeforeRemove)
+                && facts.grant().is_some_and(|grant| *grant == *plan.target_hash)
+        });
+        if !takes_leave || facts.set != StatefulSetFact::Missing || facts.suspended || self.never_ran() {
+            return AppliedAtOnce::default();
+        }
+        match create_stateful_set(&self.scope, &self.stored, facts).await {
+            Ok(_) => AppliedAtOnce::default(),
+            Err(TaskError::Terminal { message }) => Ok(Some(message)).into(),
+            Err(TaskError::Transient { message, .. }) => Err(ReconcileError::Plan(message)).into(),
+        }
     }
 
     /// Advances the plan until one of its tasks has to wait.

@@ -197,7 +197,7 @@ impl Node<'_> {
     /// True if the main container of this node was never started: its set was given up as it was created, its names
     /// are taken, its image could not be pulled, or there was no room for its pod. There is nobody to take leave of, and
     /// `{{podIP}}` would be waited for without end.
-    fn never_ran(&self) -> bool {
+    pub(super) fn never_ran(&self) -> bool {
         let status = &self.stored.status;
         let is_recorded = status.running().is_some()
             || !status.pod_uid.is_empty()

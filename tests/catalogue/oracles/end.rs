@@ -357,13 +357,18 @@ pub fn summary(world: &World) -> String {
                 format!("{}={}/{} {:?}", text("type"), text("status"), text("reason"), text("message"))
             })
             .collect();
+        let plan = &object["status"]["plan"];
+        let mut tasks = plan["tasks"].as_array().into_iter().flatten();
+        let current = tasks.find(|task| task["state"] == "Pending" || task["state"] == "Running");
+        let task = current.map(|task| format!("at {} {}, ", task["type"], task["message"]));
         lines.push(format!(
-            "{} {}: {} plan {} {} {}",
+            "{} {}: {} plan {} {} {}{}",
             object["kind"].as_str().unwrap_or_default(),
             object["metadata"]["name"].as_str().unwrap_or_default(),
             object["status"]["phase"],
-            object["status"]["plan"]["recipe"],
-            object["status"]["plan"]["state"],
+            plan["recipe"],
+            plan["state"],
+            task.unwrap_or_default(),
             said.join(", ")
         ));
     }

@@ -444,7 +444,13 @@ impl Watcher {
         }
         if actor == Actor::Operator && step.after.is_some() && changes_template(step) {
             let stamp = step.after.map(state::set).unwrap_or_default().stamp;
-            self.check_plan(name, "writes the template of", Some(&stamp));
+            let plan = self.stored.nodes.get(name).map(|node| &node.plan);
+            // A node that leaves serves until its hooks are done, so a StatefulSet that was deleted comes back.
+            let is_restored = step.before.is_none()
+                && plan.is_some_and(|plan| plan.has_hooks_before_removal() && plan.target == stamp);
+            if !is_restored {
+                self.check_plan(name, "writes the template of", Some(&stamp));
+            }
         }
     }
 

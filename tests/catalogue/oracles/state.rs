@@ -23,6 +23,11 @@ impl PlanState {
     pub fn is_rolling(&self) -> bool {
         self.state == "Active" && self.recipe != "MarkReady" && self.recipe != "RemoveNode"
     }
+
+    /// True if hooks are to be done before the node is removed.
+    pub fn has_hooks_before_removal(&self) -> bool {
+        self.state == "Active" && self.recipe == "RemoveNode" && self.leaves_for.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -161,6 +161,24 @@ fn a_node_leaves_once_what_comes_before_is_done() {
 }
 
 #[test]
+fn a_node_whose_stateful_set_was_deleted_serves_again_until_what_comes_before_is_done() {
+    play(|w| async move {
+        w.serve(in_place(2, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
+        w.change(json!({"replicas": 1})).await;
+        let plan = w.until_node_at("db-1", "decommission", "Running").await;
+        let pod = || w.get(("v1", "Pod"), "db-1-0")["metadata"]["uid"].clone();
+        let before = pod();
+        w.delete(("apps/v1", "StatefulSet"), "db-1").await;
+        let serves = || condition(&w.get(NODE, "db-1")["status"], "Ready") == "True/NodeReady";
+        w.until("it serves again", |_| pod() != before && !pod().is_null() && serves()).await;
+        w.approve(text(task(&plan, "decommission"), "id")).await;
+        w.until("it is gone", |s| w.names(NODE) == ["db-0"] && is_up_to_date(s)).await;
+        w.rest(60).await;
+        assert_eq!(w.names(("apps/v1", "StatefulSet")), ["db-0"]);
+    });
+}
+
+#[test]
 fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([person("a", "BeforeNode"), person("z", "AfterRollout")])))
