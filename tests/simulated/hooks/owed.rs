@@ -101,9 +101,12 @@ fn a_node_whose_names_are_taken_leaves() {
         w.change(json!({"replicas": 3})).await;
         w.until("it is held", |_| condition(&w.get(NODE, "db-2")["status"], "Stalled") == "True/InvalidSpec")
             .await;
+        let since = w.cluster.audit().len();
         w.change(json!({"replicas": 2})).await;
         w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
         assert!(!w.get(("apps/v1", "StatefulSet"), "db-2").is_null());
+        let made = |e: &windlass_sim::AuditEntry| e.resource == "statefulsets.apps" && e.verb == "create";
+        assert!(!w.cluster.audit_after(since).iter().any(made), "there is nothing to restore");
     });
 }
 
