@@ -122,6 +122,21 @@ async fn a_fleet_that_is_deleted_asks_nobody_before_its_nodes_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_stateful_set_is_deleted_as_it_takes_leave_serves_until_its_hooks_are_done() {
+    let world = World::new("hook-restored").await;
+    world.settled_fleet(with_hooks(fleet(2, "db:1"), json!([person("leave", "BeforeRemove")]))).await;
+    world.patch_fleet(json!({"spec": {"replicas": 1}})).await;
+    let db = world.until_db("a person is asked", is_asked("leave", "db-1")).await;
+    let pod = world.get(&world.pods(), "db-1-0").await;
+    world.delete(&world.sets(), "db-1").await;
+    world.until_serves("db-1-0", text(&pod["metadata"], "uid")).await;
+    approve(&world, &db).await;
+    world.until(&world.nodes(), "db-1", "it is gone", Value::is_null).await;
+    world.until(&world.sets(), "db-1", "so is its StatefulSet", Value::is_null).await;
+    world.until_applied().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_fix_of_a_broken_node_gets_through_and_what_was_skipped_says_why() {
     let world = World::new("hook-broken").await;
     let hooks = json!([person("drain", "BeforeNode")]);
