@@ -15,7 +15,6 @@ use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Advance, Plan, TaskError, TaskState};
 use crate::planner::node::decide::recipes;
 use crate::planner::node::{NodeDecision, NodeFacts, StatefulSetFact, decide};
-
 use crate::tasks::watch_sidecar::{Watched, watch};
 use crate::tasks::{create_stateful_set, request_mark_ready};
 
