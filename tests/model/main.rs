@@ -13,7 +13,7 @@
 //! - L: where nothing happens by itself any more, nothing is left to be done; C: that is always reached.
 //!
 //! The large worlds want an optimised search (the planner itself may stay as it is: what it answers is remembered);
-//! `.ci/run` has the command, `docs/dev/model.md` what is modelled, what is not, and how long it takes.
+//! `.ci/nightly` has the command, `docs/dev/model.md` what is modelled, what is not, and how long it takes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::struct_excessive_bools, reason = "a state is small, and is compared bit by bit")]
 #![allow(clippy::doc_markdown, reason = "recipes and objects of Kubernetes read as words")]
