@@ -6,10 +6,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::State,
-    http::{
-        HeaderMap, StatusCode,
-        header::{ACCEPT, CONTENT_TYPE},
-    },
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     routing::get,
 };
 use clap::{Args, ValueEnum};
@@ -23,7 +20,6 @@ use super::scrapers::Scrapers;
 #[cfg(feature = "temporal")]
 use crate::hooks::HookRules;
 use crate::hooks::{Host, PrometheusUrl};
-use crate::metrics::Format;
 use crate::operator::lease::Election;
 use crate::operator::{DEFAULT_CONCURRENCY, Health, Operator};
 use crate::revision::hash::hex;
@@ -196,7 +192,7 @@ fn lease_name(namespaces: &[String]) -> String {
     format!("windlass-{}", hex(&digest[..5]))
 }
 
-/// `more` returns the metrics of other controllers, in the Prometheus text format.
+/// `more` returns the metrics of other controllers, in OpenMetrics.
 fn pages(
     health: Health,
     scrapers: Option<Scrapers>,
@@ -209,10 +205,10 @@ fn pages(
         if let Some(scrapers) = scrapers.as_ref() {
             scrapers.admit(&headers).await?;
         }
-        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let format = Format::accepted(accept);
-        let text = format.joined(health.text(format), more());
-        Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, format.content_type())], text))
+        let (own, more) = (health.text(), more());
+        // The end marker stands once, at the end.
+        let text = if more.is_empty() { own } else { own.trim_end_matches("# EOF\n").to_owned() + &more };
+        Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text))
     };
     Router::new()
         .route("/healthz", get(healthz))
@@ -257,23 +253,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scraper_is_told_the_format_that_it_gets() {
-        for (accept, type_, is_open) in [
-            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
-            (
-                "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
-                "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                true,
-            ),
-        ] {
-            let request = axum::http::Request::get("/metrics").header(ACCEPT, accept);
-            let request = request.body(axum::body::Body::empty()).unwrap();
-            let answer = tower::ServiceExt::oneshot(pages(Health::default(), None, String::new), request)
-                .await
-                .unwrap();
-            assert_eq!(answer.headers()[CONTENT_TYPE], type_);
-            let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-            assert_eq!(text.ends_with(b"# EOF\n"), is_open, "OpenMetrics ends so: {text:?}");
-        }
+    async fn metrics_of_all_controllers_are_one_open_metrics_document() {
+        let more = || "# TYPE more gauge\nmore 1\n# EOF\n".to_owned();
+        let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
+        let answer = tower::ServiceExt::oneshot(pages(Health::default(), None, more), request).await.unwrap();
+        assert_eq!(answer.headers()[CONTENT_TYPE], crate::metrics::CONTENT_TYPE);
+        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        assert!(text.ends_with("more 1\n# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
     }
 }

@@ -96,7 +96,6 @@ mod tests {
 
     use super::*;
     use crate::api::NodeDeploymentStatus;
-    use crate::metrics::Format;
 
     fn fleet(task: &str, history: &Value) -> NodeDeploymentStatus {
         let at = |second: u32| format!("2030-01-01T12:00:{second:02}Z");
@@ -127,7 +126,7 @@ mod tests {
 
             count(&metrics, Kind::NodeDeployment, &ended);
         }
-        let text = metrics.text(Format::Prometheus, true, &[]);
+        let text = metrics.text(true, &[]);
         for line in [
             "windlass_task_duration_seconds_sum{type=\"update-node-specs\",outcome=\"Complete\"} 2.0",
             "windlass_task_duration_seconds_count{type=\"update-node-specs\",outcome=\"Complete\"} 1",

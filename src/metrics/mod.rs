@@ -3,7 +3,6 @@
 
 mod fleets;
 mod register;
-mod text;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +18,10 @@ use prometheus_client::registry::Registry;
 pub use fleets::FleetSample;
 use fleets::Fleets;
 use register::{Histograms, Register, Seconds};
-pub use text::Format;
+
+/// The media type of [`Metrics::text`]: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a
+/// scraper refuses the response.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const RECONCILES: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
 const REQUESTS: [f64; 9] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -281,10 +283,10 @@ impl Metrics {
         self.0.rollouts.get_or_create(&OfOutcome { outcome: outcome.to_owned() }).observe(took.as_secs_f64());
     }
 
-    /// All metrics in this format. `leads`: whether this replica is the leader. `fleets` replaces the samples of the
+    /// All metrics, in OpenMetrics. `leads`: whether this replica is the leader. `fleets` replaces the samples of the
     /// last scrape.
     #[must_use]
-    pub fn text(&self, format: Format, leads: bool, fleets: &[FleetSample]) -> String {
+    pub fn text(&self, leads: bool, fleets: &[FleetSample]) -> String {
         let queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.leader.set(i64::from(leads));
         self.0.fleets.set(fleets);
@@ -298,7 +300,7 @@ impl Metrics {
         let mut out = String::new();
         // Writing to a string cannot fail.
         let _ = open_metrics::encode(&mut out, &self.0.registry);
-        format.of(out)
+        out
     }
 }
 

@@ -13,7 +13,7 @@ use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
 use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
-use crate::metrics::{FleetSample, Format, Metrics};
+use crate::metrics::{FleetSample, Metrics};
 
 /// How long a cache may get nothing but refusals from the API server, or not be known to be current, or a standby
 /// replica may fail to read its Lease, before the replica is not ready. A watch is restarted more often than that.
@@ -88,18 +88,18 @@ impl Health {
         }
     }
 
-    /// All metrics. Only the replica that leads has samples of fleets.
+    /// All metrics, in OpenMetrics. Only the replica that leads has samples of fleets.
     #[must_use]
-    pub fn text(&self, format: Format) -> String {
+    pub fn text(&self) -> String {
         let views = match &*self.doing() {
             Doing::Acting(views) => views.clone(),
-            Doing::Starting | Doing::StandingBy(..) => return self.metrics.text(format, false, &[]),
+            Doing::Starting | Doing::StandingBy(..) => return self.metrics.text(false, &[]),
         };
         for (kind, age) in ages(&views) {
             self.metrics.cache_age(kind.name(), age);
         }
         let fleets: Vec<FleetSample> = views.iter().flat_map(|view| samples(view)).collect();
-        self.metrics.text(format, true, &fleets)
+        self.metrics.text(true, &fleets)
     }
 
     /// Records what the installed custom resource definitions lack, in one sentence: fields of a spec or a status that
@@ -247,13 +247,11 @@ mod tests {
         assert_eq!(first(|row| &row.1), (31, sentence(31)));
         assert_eq!(first(|row| &row.2), (121, sentence(121)));
         assert!(
-            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"Pod\"} 125.0"),
+            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 125.0"),
             "{}",
-            health.text(Format::Prometheus)
+            health.text()
         );
-        assert!(
-            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0")
-        );
+        assert!(health.text().contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0"));
         view.freshness.heard(Kind::Pod, Sign::Progress);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
     }
@@ -272,7 +270,7 @@ mod tests {
             health.not_ready().as_deref(),
             Some("the cache of Pod is 300 s old: the API server answers, but not with a whole list")
         );
-        let text = health.text(Format::Prometheus);
+        let text = health.text();
         assert!(text.contains("windlass_cache_age_seconds{kind=\"Pod\"} 300.0"), "{text}");
         assert_eq!(health.ill(), None, "the pages of a list of 10,000 nodes are answers");
         view.freshness.found(Kind::Pod);
@@ -306,9 +304,9 @@ mod tests {
         assert_eq!(health.ill(), None);
         assert!(health.not_ready().is_some_and(|said| said.ends_with("for 400 s")));
         assert!(
-            health.text(Format::Prometheus).contains("windlass_cache_age_seconds{kind=\"Pod\"} 400.0"),
+            health.text().contains("windlass_cache_age_seconds{kind=\"Pod\"} 400.0"),
             "{}",
-            health.text(Format::Prometheus)
+            health.text()
         );
         tokio::time::advance(Duration::from_secs(121)).await;
         assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");

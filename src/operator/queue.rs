@@ -280,7 +280,6 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::metrics::Format;
 
     fn take(queue: &mut Queue, now: Instant) -> Option<Key> {
         queue.take(now).map(|(key, _)| key)
@@ -439,7 +438,7 @@ mod tests {
             |name: &str| times.iter().filter(|(of, _)| of == name).map(|(_, at)| *at).collect::<Vec<_>>();
         assert_eq!(of("b"), [0, 5]);
         assert_eq!(of("a"), [0, 1, 3, 7, 15, 31, 63, 123, 183, 200, 201]);
-        let text = metrics.text(Format::Prometheus, true, &[]);
+        let text = metrics.text(true, &[]);
         for line in [
             "windlass_reconcile_total{kind=\"StatefulNode\",outcome=\"panic\"} 10",
             "windlass_reconcile_errors_total{kind=\"StatefulNode\"} 10",

@@ -15,7 +15,6 @@ pub use writes::trace;
 
 use std::collections::BTreeMap;
 
-use windlass::metrics::Format;
 use windlass::operator::Health;
 use windlass_sim::{AuditEntry, Failure};
 
@@ -147,7 +146,7 @@ fn hoard(evidence: &mut Evidence<'_>) {
 
 /// The number of reconciles of the operator.
 pub fn reconciles(health: &Health) -> u64 {
-    let text = health.text(Format::Prometheus);
+    let text = health.text();
     let counts = text.lines().filter(|line| line.starts_with("windlass_reconcile_total"));
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
