@@ -75,7 +75,7 @@ async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
     let scene = Scene::new("job-node").await;
     let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "first", "image": "backup:1"}],
         "containers": [{"name": "move", "image": "backup:1", "env": [{"name": "WHO", "value": "$(WINDLASS_NODE)"}]}]});
-    let job = json!({"template": {"ttlSecondsAfterFinished": 77, "template": {"spec": spec}}});
+    let job = json!({"template": {"ttlSecondsAfterFinished": 7200, "template": {"spec": spec}}});
     scene
         .fleet(1, json!({"type": "InPlace", "hooks": [{"name": "move", "at": "BeforeNode", "job": job}]}))
         .await;
@@ -92,7 +92,7 @@ async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
         (owners.len(), &owners[0]["kind"], &owners[0]["name"]),
         (1, &json!("StatefulNode"), &json!("db-0"))
     );
-    assert_eq!(spec["ttlSecondsAfterFinished"], 77);
+    assert_eq!(spec["ttlSecondsAfterFinished"], 7200);
     for list in ["initContainers", "containers"] {
         let env = spec["template"]["spec"][list][0]["env"].as_array().unwrap();
         let value = |name: &str| {

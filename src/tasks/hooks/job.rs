@@ -19,12 +19,14 @@ use crate::api::{Hook, HookAction};
 use crate::cluster::memory::DeletedJobs;
 use crate::cluster::observed::Meta;
 use crate::cluster::view::DOUBT;
-use crate::cluster::{Cluster, ClusterError, Kind, Target};
+use crate::cluster::{Cluster, ClusterError, Kind, Selector, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
 
 /// How often a Job is polled. Jobs are not watched: Windlass does not request the permission to watch them.
 const LOOK: Duration = Duration::from_secs(2);
+/// The reason of the event that the Job controller records about a Job that is Complete.
+const COMPLETED: &str = "Completed";
 /// The requeue delay after a conflicting create.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
@@ -53,10 +55,14 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     let made = Made::deserialize(&turn.cx.record.progress).unwrap_or_default();
     let found = cluster.get(Kind::Job, &owner.namespace, &name).await.map_err(allowed)?;
     let Some(found) = found else {
+        let is_gone = !made.uid.is_empty() && !was_deleted_here(turn, &made.uid);
+        if is_gone && has_completed(cluster.as_ref(), owner, &name, &made.uid).await? {
+            return Ok(Outcome::Done);
+        }
         if turn.is_overdue() {
             return Ok(turn.is_late(&turn.said_before(format!("Job {name} was not made"))));
         }
-        if !made.uid.is_empty() && !was_deleted_here(turn, &made.uid) {
+        if is_gone {
             // Nobody knows how far the Job got: only a person may decide to run it again.
             return Ok(turn.fails(&format!(
                 "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
@@ -105,6 +111,23 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         return Ok(turn.waits(message, LOOK));
     }
     Ok(turn.keeps(message, LOOK, json!(known)))
+}
+
+/// True if a Job that is gone was Complete, by the event of its controller. Somebody deleted it after its end, or the
+/// operator was away for longer than it is kept.
+async fn has_completed(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    job: &str,
+    uid: &str,
+) -> Result<bool, ClusterError> {
+    let by = format!("regarding.kind=Job,regarding.name={job},reason={COMPLETED}");
+    match cluster.selected(Kind::Event, &owner.namespace, Selector::Fields(by)).await {
+        Ok(events) => Ok(events.iter().any(|event| event["regarding"]["uid"] == uid)),
+        // Without the right nothing is known.
+        Err(ClusterError::Forbidden { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// True if this process deleted the Job for an end of the plan that was not stored, as the plan goes on. Only this process

@@ -10,8 +10,8 @@ use crate::api::names::{
 use crate::cluster::Kind;
 use crate::hooks::Values;
 
-/// How long a Job is kept after its end, unless its template says otherwise.
-const TTL_SECONDS: i64 = 3_600;
+/// How long a Job is kept after its end, at least, in seconds: until its end was read, also by an operator that was away.
+const MIN_TTL_SECONDS: i64 = 3_600;
 /// The maximum length of a Job's name, which is also a label value of the Job's pods.
 const MAX_NAME: usize = 63;
 /// The environment variable with the attempt.
@@ -76,7 +76,11 @@ pub(super) struct Attempt<'a> {
 pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value, values: &Values) -> Value {
     let mut spec = template.clone();
     if let Some(fields) = spec.as_object_mut() {
-        fields.entry("ttlSecondsAfterFinished").or_insert(json!(TTL_SECONDS));
+        let ttl = fields.entry("ttlSecondsAfterFinished").or_insert(Value::Null);
+        // What is no number, or negative, is for the API server to refuse.
+        if ttl.is_null() || ttl.as_i64().is_some_and(|seconds| (0..MIN_TTL_SECONDS).contains(&seconds)) {
+            *ttl = json!(MIN_TTL_SECONDS);
+        }
     }
     let number = attempt.number.to_string();
     let mut variables: Vec<(&str, &str)> = values.variables().collect();
@@ -202,10 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn how_long_it_is_kept_may_be_said() {
-        let template = json!({"ttlSecondsAfterFinished": 5, "template": {}});
-        let attempt = Attempt { hook: "backup", task_id: "0123456789-2", number: 1 };
-        let job = manifest(&owner(), attempt, &template, &Values::default());
-        assert_eq!(job["spec"], template);
+    fn a_job_is_kept_for_an_hour_or_longer() {
+        for (asked, kept) in [
+            (json!(null), json!(3_600)),
+            (json!(0), json!(3_600)),
+            (json!(3_599), json!(3_600)),
+            (json!(7_200), json!(7_200)),
+            (json!(-1), json!(-1)),
+            (json!("5"), json!("5")),
+        ] {
+            let template = json!({"ttlSecondsAfterFinished": asked, "template": {}});
+            let attempt = Attempt { hook: "backup", task_id: "0123456789-2", number: 1 };
+            let job = manifest(&owner(), attempt, &template, &Values::default());
+            assert_eq!(job["spec"], json!({"ttlSecondsAfterFinished": kept, "template": {}}), "{asked}");
+        }
     }
 }

@@ -260,6 +260,67 @@ fn a_job_that_a_hand_deletes_fails_or_never_starts_holds_the_rollout_and_says_wh
 }
 
 #[test]
+fn a_job_that_completed_is_a_success_whatever_deletes_it() {
+    #[derive(Clone, Copy, Debug)]
+    enum By {
+        /// The controller of TTLs, which the template asks for.
+        Ttl,
+        /// The same, while the operator is away for this many seconds.
+        TtlWhileAway(u64),
+        /// A cleaner that deletes what is Complete at once.
+        Cleaner,
+        /// The same, while the operator is away.
+        CleanerWhileAway,
+    }
+    let cases = [By::Ttl, By::TtlWhileAway(20), By::TtlWhileAway(3_000), By::Cleaner, By::CleanerWhileAway];
+    for by in cases {
+        for point in ["BeforeRollout", "BeforeNode", "AfterRollout"] {
+            play(|w| async move {
+                let mut hooks = backup("backup:1", &json!({"at": point}));
+                hooks[0]["job"]["template"]["ttlSecondsAfterFinished"] = json!(0);
+                w.serve(in_place(1, json!({}), hooks)).await;
+                w.image("db:2").await;
+                let what = format!("{by:?} at {point}");
+                let has = |w: &World, condition_: &str| {
+                    let jobs = w.names(JOB);
+                    jobs.iter()
+                        .any(|job| condition(&w.get(JOB, job)["status"], condition_).starts_with("True"))
+                };
+                w.until("a Job is known", |s| {
+                    let of_node = w.get(NODE, "db-0")["status"]["plan"].clone();
+                    let knows = |plan: &Value| {
+                        let tasks = plan["tasks"].as_array().cloned().unwrap_or_default();
+                        tasks.iter().any(|task| task["progress"]["uid"].is_string())
+                    };
+                    knows(&s["plan"]) || knows(&of_node)
+                })
+                .await;
+                if matches!(by, By::TtlWhileAway(_) | By::CleanerWhileAway) {
+                    w.kill_operator();
+                }
+                if matches!(by, By::Cleaner | By::CleanerWhileAway) {
+                    while !has(&w, "Complete") {
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                    w.delete(JOB, &w.names(JOB)[0]).await;
+                }
+                match by {
+                    By::TtlWhileAway(seconds) => w.rest(seconds).await,
+                    By::CleanerWhileAway => w.rest(20).await,
+                    By::Ttl | By::Cleaner => {}
+                }
+                if matches!(by, By::TtlWhileAway(_) | By::CleanerWhileAway) {
+                    w.start_operator();
+                }
+                w.until(&what, |s| is_up_to_date(s) && w.images().contains(&"db-0-0 db:2".to_owned())).await;
+                assert_eq!(w.made().len(), 1, "{what}: it runs once");
+                assert!(w.events("HookFailed").is_empty(), "{what}");
+            });
+        }
+    }
+}
+
+#[test]
 fn a_job_goes_with_the_plan_that_is_superseded_or_aborted() {
     play(|w| async move {
         w.serve(in_place(1, json!({}), backup("backup:nope", &json!({})))).await;

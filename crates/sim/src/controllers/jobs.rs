@@ -106,8 +106,12 @@ pub(crate) fn step(world: &mut World, key: &Key) {
         let left = seconds * 1_000 - (now - started).num_milliseconds();
         world.agenda.after(Job::Work(key.clone()), u64::try_from(left).unwrap_or_default() + 1);
     }
+    let completes = is(&next, "Complete");
     if next != job.value {
         world.put(&kind, key.clone(), next);
+    }
+    if completes {
+        world.record_event(&job.value, "Completed", "Job completed");
     }
 }
 

@@ -118,6 +118,48 @@ async fn one_that_a_hand_deletes_is_not_run_again_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_is_deleted_after_it_completed_is_a_success() {
+    let transient = || ClusterError::Transient {
+        object: "events".to_owned(),
+        message: "busy".to_owned(),
+        retry_after: None,
+    };
+    let forbidden = || ClusterError::Forbidden { object: "events".to_owned(), message: "no".to_owned() };
+    let of = |uid: &str| Ok(vec![json!({"regarding": {"uid": uid}, "reason": "Completed"})]);
+    for (what, late, events, expected) in [
+        ("its event", false, of("uid 0"), TaskState::Complete),
+        ("its event, and time is up", true, of("uid 0"), TaskState::Complete),
+        ("the event of another Job", false, of("another"), TaskState::Failed),
+        ("no right to events", false, Err(forbidden()), TaskState::Failed),
+        ("no answer", false, Err(transient()), TaskState::Running),
+    ] {
+        let (mut cluster, store, made) = keeping_jobs();
+        cluster.expect_selected().returning(move |kind, _, by| {
+            let Selector::Fields(fields) = by else { panic!("{by:?}") };
+            assert!(kind == Kind::Event && fields.ends_with(",reason=Completed"), "{fields}");
+            let name = fields.split(&['=', ','][..]).nth(3).unwrap().to_owned();
+            let mut events = events.clone();
+            for event in events.iter_mut().flatten() {
+                if event["regarding"]["uid"] == "uid 0" {
+                    event["regarding"]["uid"] = json!(format!("uid 0 of {name}"));
+                }
+            }
+            events
+        });
+        let mut stage = Stage::new(&backup(), cluster);
+        let _ = stage.look().await;
+        store.lock().unwrap().clear();
+        if late {
+            pass(60).await;
+        }
+        stage.restart();
+        let _ = stage.look().await;
+        assert_eq!(stage.state(), expected, "{what}: {}", stage.message());
+        assert_eq!(made.lock().unwrap().len(), 1, "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_of_somebody_else_is_not_touched() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
