@@ -49,7 +49,7 @@ impl Task for ApplyStatefulSet {
         let rendered = scope.rendered(&node).map_err(TaskError::terminal)?;
         // With a spent grant, the template is not changed while a Ready pod runs that does not match the grant:
         // otherwise the pod's next crash would update the node outside of any wave.
-        if facts.is_kept_by_spent_grant() {
+        if facts.is_kept_by_grant() {
             return Ok(Outcome::waiting("waiting for a new grant: the last one was already used"));
         }
         let Some(set) = scope.set() else {

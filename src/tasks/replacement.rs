@@ -93,7 +93,7 @@ impl NodeScope {
                 return Ok(Replacement::NotNow(Outcome::recheck(what, left)));
             }
         }
-        if facts.is_kept_by_spent_grant() {
+        if facts.is_kept_by_grant() {
             return waiting("waiting for a new grant: the last one was already used");
         }
         match self.pod().filter(|live| live.meta.uid == pod.uid && pod.owned) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::api::Stage;
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::apply::{fleet_objects, traffic};
 use crate::cluster::{Kind, Part, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
@@ -53,6 +54,10 @@ impl Task for SwitchTraffic {
             return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));
         }
         if let Some(service) = service().filter(|service| !traffic::is_at(service, &rollout.entrant)) {
+            // A cache may lag while a node goes down.
+            if let Some(differs) = fleet.find_stale_pods(&entrants.view.children, &[]).await? {
+                return Ok(Outcome::recheck(differs, REQUEUE_STALE_PODS));
+            }
             let target = Target::of(Kind::Service, &service.meta);
             let ops = traffic::move_to(&service, &rollout.entrant);
             if let Err(error) = fleet.cluster.patch(target, Part::Main, ops).await {

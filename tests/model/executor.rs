@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 
 use chrono::{DateTime, Utc};
 use windlass::api::conditions::{self, SIDECAR_READY, Truth};
-use windlass::api::{MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef};
+use windlass::api::{GrantId, GrantedBy, MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef};
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
@@ -124,14 +124,17 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         never_started: false,
     };
     let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
+    let plan = "plan".into();
+    let by = if node.child.pinned { GrantedBy::Abort } else { GrantedBy::Plan(&plan) };
+    let grant_id = Some(GrantId::of(by, 1));
     NodeFacts {
         wanted: Ok(RenderedTarget {
             hash: text(rendered).into(),
             image: IMAGES[rendered as usize].to_owned(),
         }),
         granted_hash: PodTemplateHash::recorded(text(granted)),
-        grant_id: Some("grant".into()),
-        spent_grant_id: Some(if spent { "grant" } else { "before" }.into()),
+        spent_grant_id: if spent { grant_id.clone() } else { Some("before".into()) },
+        grant_id,
         set: match node.set {
             Set::Missing => StatefulSetFact::Missing,
             Set::Leaving => StatefulSetFact::Leaving,
@@ -254,7 +257,7 @@ fn carry_out(
                 StatefulSetFact::Leaving => (doing, None),
                 _ if !facts.can_render() => (doing, None),
                 StatefulSetFact::Missing => (doing, Some(Effect::CreateSet(rendered))),
-                StatefulSetFact::Live(_) if facts.is_kept_by_spent_grant() => (doing, None),
+                StatefulSetFact::Live(_) if facts.is_kept_by_grant() => (doing, None),
                 StatefulSetFact::Live(_) => (doing, Some(Effect::WriteTemplate(rendered))),
             };
         }
@@ -279,7 +282,7 @@ fn carry_out(
             return (at(1), None);
         };
         if !facts.is_at_grant(pod) {
-            let deletes = !facts.is_kept_by_spent_grant() && pod.owned;
+            let deletes = !facts.is_kept_by_grant() && pod.owned;
             return (at(1), deletes.then_some(Effect::DeletePod));
         }
     }

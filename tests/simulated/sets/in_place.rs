@@ -166,3 +166,47 @@ fn a_status_that_lost_what_last_completed_releases_no_canary() {
         });
     }
 }
+
+/// What an abort holds to at every moment: a pod that exists stays.
+#[test]
+fn an_abort_at_any_moment_takes_down_no_pod() {
+    let pods = |w: &World| -> Vec<(String, String)> {
+        let all = w.cluster.snapshot();
+        let stay = all.iter().filter(|o| o["kind"] == "Pod" && o["metadata"]["deletionTimestamp"].is_null());
+        stay.map(|p| {
+            (text(&p["metadata"], "uid").to_owned(), p["spec"]["containers"][0]["image"].to_string())
+        })
+        .collect()
+    };
+    // A restart, a new image, and a new image of two nodes at once. A pod is Ready eight seconds after its start.
+    for (restarts, most) in [(true, 1), (false, 1), (false, 2)] {
+        for tenths in (0..30).chain([40, 50, 79, 80, 81, 90]) {
+            play(|w| async move {
+                let mut fleet = in_place(3, json!({"maxUnavailable": most}));
+                fleet["spec"]["template"]["spec"]["image"] = json!("db:1-slow");
+                w.serve(fleet).await;
+                if restarts {
+                    w.annotate("windlass.dev/restartedAt", "2099-01-01T00:00:00Z").await;
+                } else {
+                    w.image("db:2-slow").await;
+                }
+                let rolling = w.until("it begins", |s| s["plan"]["state"] == "Active").await;
+                tokio::time::sleep(std::time::Duration::from_millis(tenths * 100)).await;
+                let before = pods(&w);
+                w.annotate("windlass.dev/abort", text(&rolling["plan"], "id")).await;
+                w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
+                w.rest(120).await;
+                let after = pods(&w);
+                let what = format!("restart {restarts}, {most} at once, after {tenths} tenths of a second");
+                assert!(after.len() == 3, "{what}: {after:?}");
+                let gone: Vec<_> = before.iter().filter(|pod| !after.contains(pod)).collect();
+                assert!(gone.is_empty(), "{what}: {gone:?} of {before:?} went: {after:?}");
+                for node in w.names(NODE) {
+                    let node = w.get(NODE, &node);
+                    assert_eq!(node["status"]["podTemplateHash"], node["spec"]["grantedHash"], "{what}");
+                    assert_eq!(node["status"]["spentGrantID"], node["spec"]["grantID"], "{what}");
+                }
+            });
+        }
+    }
+}

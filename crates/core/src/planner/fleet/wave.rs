@@ -5,7 +5,7 @@
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::{Ending, GrantId, NodeName, PodTemplateHash, RestartTime, RolloutHash};
+use crate::api::{Ending, NodeName, PodTemplateHash, RestartTime, RolloutHash};
 
 /// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -136,18 +136,16 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     grants
 }
 
-/// The grants that restore the running hash after an abort, for nodes that run another hash than the granted one. Skips
-/// spent grants, and grants that an abort has already restored: the pod may have moved before that was written, and
-/// would be moved back and forth.
+/// The grants of what runs after an abort, for nodes that run another hash than the granted one. Skips spent grants. The
+/// pod may have been replaced before such a grant is written: the node then keeps the new pod and is granted what that
+/// runs, so no abort moves a node.
 #[must_use]
 pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {
         return Vec::new();
     }
     let runs_other = |c: &&ChildFacts| {
-        let is_given_back = c.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
-        let is_taken_back = !c.is_spent() && !is_given_back;
-        is_taken_back && c.running.is_some() && c.running != c.granted && !c.terminating
+        !c.is_spent() && c.running.is_some() && c.running != c.granted && !c.terminating
     };
     let pin = |child: &ChildFacts| {
         // An abort takes back a restart, too: what runs may have been rendered without it.

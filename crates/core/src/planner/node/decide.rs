@@ -192,7 +192,7 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     // Before the StatefulSet controller has observed the StatefulSet, the revision of the pod means nothing: a new
     // node's pod may already be Ready by then.
     let observed = facts.live().is_some_and(|set| set.observed);
-    if !wants && observed && !facts.is_converged() && facts.is_kept_by_spent_grant() {
+    if !wants && observed && !facts.is_converged() && facts.is_kept_by_grant() {
         return NodeDecision::Supersede { reason: "GrantSpent", next: None };
     }
     NodeDecision::Keep

@@ -325,19 +325,27 @@ impl NodeFacts {
         if self.template_is_granted() && !pod_differs {
             return false;
         }
-        !self.is_kept_by_spent_grant()
+        !self.is_kept_by_grant()
     }
 
-    /// True if a Ready pod stays because the grant is spent, although the pod is not at the grant, or the template is
-    /// not and this version of Windlass cannot restore it. A plan could only wait. Several waiting nodes would all be
-    /// in flight, and each would keep the others from the new grant that they wait for.
+    /// True if the pod stays although it is not at the grant, or the template is not and this version of Windlass cannot
+    /// restore it. A plan could only wait. Several waiting nodes would all be in flight, and each would keep the others
+    /// from the new grant that they wait for.
+    ///
+    /// A spent grant keeps a Ready pod. An abort's unspent grant keeps every pod whose main container runs or may yet run:
+    /// an abort takes down nothing, and the pod may have been replaced after what the abort was decided on. The fleet
+    /// then grants what this pod runs.
     #[must_use]
-    pub fn is_kept_by_spent_grant(&self) -> bool {
+    pub fn is_kept_by_grant(&self) -> bool {
+        let Some(pod) = self.staying_pod() else { return false };
+        let runs = self.pod_hash(pod);
+        let is_other = runs != self.grant();
         let beyond_us = || !self.template_is_granted() && !self.can_render();
-        self.is_spent()
-            && self
-                .staying_pod()
-                .is_some_and(|p| p.ready && (self.pod_hash(p) != self.grant() || beyond_us()))
+        if self.is_spent() {
+            return pod.ready && (is_other || beyond_us());
+        }
+        let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
+        is_by_abort && runs.is_some() && is_other && !pod.main_cannot_run
     }
 
     /// True if the template is at the grant and observed, and the pod is at the grant and Ready.

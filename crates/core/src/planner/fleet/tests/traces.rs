@@ -112,15 +112,28 @@ fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {
 }
 
 #[test]
-fn what_an_abort_gave_back_is_not_given_back_again() {
-    let given = |by: GrantedBy<'_>| {
+fn an_abort_grants_what_a_node_runs_until_it_has_converged() {
+    let given = |by: GrantedBy<'_>, running: &'static str, is_spent: bool| {
         let moves = move |c: ChildFacts| {
-            let granted = c.granted("v1").granted("v2").running("v1");
-            ChildFacts { grant_id: Some(GrantId::of(by, 7)), status_outdated: false, ..granted }
+            let granted = c.granted("v1").granted("v2").running(running);
+            let grant_id = Some(GrantId::of(by, 7));
+            let spent_id = if is_spent { grant_id.clone() } else { granted.spent_id.clone() };
+            ChildFacts { grant_id, spent_id, status_outdated: false, ..granted }
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
         pins(&facts).into_iter().map(|g| (g.name.to_string(), g.revision.to_string())).collect::<Vec<_>>()
     };
-    assert_eq!(given(GrantedBy::Plan(&"0123456789".into())), [("db-1".to_owned(), "v1".to_owned())]);
-    assert_eq!(given(GrantedBy::Abort), [("", ""); 0].map(|(n, r)| (n.to_owned(), r.to_owned())));
+    let plan = "0123456789".into();
+    for (by, running, is_spent, expected) in [
+        (GrantedBy::Plan(&plan), "v1", false, Some("v1")),
+        (GrantedBy::Plan(&plan), "v2", false, None),
+        (GrantedBy::Plan(&plan), "v1", true, None),
+        // Its pod was replaced before the abort's first grant was written, and stays.
+        (GrantedBy::Abort, "v1", false, Some("v1")),
+        (GrantedBy::Abort, "v2", false, None),
+        (GrantedBy::Abort, "v1", true, None),
+    ] {
+        let expected: Vec<_> = expected.map(|v| ("db-1".to_owned(), v.to_owned())).into_iter().collect();
+        assert_eq!(given(by, running, is_spent), expected, "{running} {is_spent}");
+    }
 }

@@ -170,7 +170,45 @@ fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
         ),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(facts.is_kept_by_spent_grant(), expected, "{what}");
+        assert_eq!(facts.is_kept_by_grant(), expected, "{what}");
+    }
+}
+
+#[test]
+fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
+    let taken_back =
+        || NodeFacts { grant_id: Some("abort-3".into()), ..node().granted("v1").with_template("v2") };
+    let new = || pod("v2").of_another_uid();
+    let table: Vec<Holds> = vec![
+        ("the new pod serves", taken_back().with_pod(new()), true),
+        ("the new pod is not ready", taken_back().with_pod(new().not_ready()), true),
+        ("the new pod does not run yet", taken_back().with_pod(new().not_running()), true),
+        (
+            "the new pod runs beside a container that does not",
+            taken_back().with_pod(PodFacts { running: true, ..new().that_cannot_run() }),
+            true,
+        ),
+        (
+            "the new pod cannot run",
+            taken_back().with_pod(PodFacts { main_cannot_run: true, ..new().that_cannot_run() }),
+            false,
+        ),
+        ("the new pod terminates", taken_back().with_pod(new().terminating()), false),
+        ("the old pod is still there", taken_back().with_pod(pod("v1")), false),
+        ("no pod", taken_back().without_pod(), false),
+        (
+            "a plan's grant",
+            NodeFacts { grant_id: Some("0123456789-3".into()), ..taken_back().with_pod(new()) },
+            false,
+        ),
+        (
+            "the abort's grant was spent",
+            NodeFacts { spent_grant_id: Some("abort-3".into()), ..taken_back().with_pod(new().not_ready()) },
+            false,
+        ),
+    ];
+    for (what, facts, expected) in table {
+        assert_eq!(facts.is_kept_by_grant(), expected, "{what}");
     }
 }
 

@@ -93,7 +93,7 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() 
     }
     // A pod about which nothing is known is not taken down without a new grant either.
     let strange = node().with_set(moved("v1")).that_ran(Running::default());
-    assert!(!strange.wants_roll() && strange.is_kept_by_spent_grant() && !strange.is_converged());
+    assert!(!strange.wants_roll() && strange.is_kept_by_grant() && !strange.is_converged());
 }
 
 #[test]
