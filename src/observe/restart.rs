@@ -34,14 +34,6 @@ pub fn later<'a>(left: Option<&'a RestartTime>, right: Option<&'a RestartTime>) 
     }
 }
 
-/// The message for a `windlass.dev/restartedAt` that cannot be parsed.
-#[must_use]
-pub fn unreadable_restart(text: &str) -> String {
-    format!(
-        "{ANNOTATION_RESTARTED_AT}: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

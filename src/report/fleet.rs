@@ -12,6 +12,7 @@ use crate::api::names::ANNOTATION_ASKED;
 use crate::api::{Asked, FleetPhase, HookStatus, NodeDeploymentSpec, Reason, Rollout, Stage};
 use crate::cluster::observed::ObservedFleet;
 use crate::engine::{PlanState, TaskState};
+use crate::planner::fleet::requests;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::revision;
 
@@ -233,6 +234,9 @@ pub struct FleetReport {
     /// Since when, if a node blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
+    /// What a person asked for that has no effect, and what its strategy cannot do, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// Who paused it and why, if `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub paused_by: String,
@@ -302,6 +306,7 @@ impl FleetReport {
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
             waiting_for: here(&waiting_for),
             waiting_since,
+            remarks: said_besides(seen).iter().map(|sentence| here(sentence)).collect(),
             paused_by: paused_by(seen).unwrap_or_default(),
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
@@ -365,6 +370,16 @@ pub fn worst_first(reports: &mut [FleetReport]) {
         (report.verdict, !report.is_out(), report.namespace.clone(), report.name.clone())
     };
     reports.sort_by_cached_key(key);
+}
+
+/// The remarks about a fleet whose current spec the operator has seen.
+fn said_besides(seen: &Seen) -> Vec<String> {
+    let fleet = &seen.fleet;
+    let Some(spec) = fleet.spec.as_deref().ok().filter(|_| not_seen(fleet).is_none()) else {
+        return Vec::new();
+    };
+    let remarks = requests::remarks(&fleet.meta, spec, &fleet.status);
+    remarks.into_iter().map(|remark| remark.sentence).collect()
 }
 
 fn paused_by(seen: &Seen) -> Option<String> {

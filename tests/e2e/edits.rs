@@ -36,6 +36,27 @@ async fn an_edited_stateful_set_is_put_right_under_its_running_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn kubectl_rollout_restart_of_a_stateful_set_is_answered() {
+    let world = World::new("edit").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    let pods = world.pod_uids().await;
+    let restart =
+        json!({"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "2030-01-31T12:00:00Z"}}});
+    world.patch(&world.sets(), "db-0", json!({"spec": {"template": restart}})).await;
+    let told = world.until_event("db-0", "RequestIgnored").await;
+    let command = format!("run windlass restart nd/db -n {}", world.ns);
+    assert!(told.contains("kubectl rollout restart") && told.ends_with(&command), "{told}");
+    let is_back = |s: &Value| {
+        s["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"].is_null()
+    };
+    world.until(&world.sets(), "db-0", "its template is put back", is_back).await;
+    world.until_quiet().await;
+    assert_eq!(world.pod_uids().await, pods);
+    let node = world.get(&world.nodes(), "db-0").await;
+    assert!(!node["status"].to_string().contains("kubectl"), "it is over: {node:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replicas_and_update_strategy_of_a_stateful_set_are_put_right_at_once() {
     let world = World::new("edit").await;
     world.settled_fleet(fleet(1, "db:1")).await;

@@ -142,3 +142,43 @@ async fn a_job_of_the_longest_names_runs_under_a_name_of_63_characters() {
         assert!(job["metadata"]["labels"]["windlass.dev/hook"].as_str().unwrap().len() == 63, "{job}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_completes_is_a_success_ten_times_of_ten() {
+    let mut scene = Scene::new("job-ttl").await;
+    scene.fleet(1, json!({"type": "InPlace"})).await;
+    let hook = |number: i32| {
+        let mut hook = backup(&json!({}), 60)[0].clone();
+        hook["name"] = json!(format!("backup-{number}"));
+        hook["job"]["template"]["ttlSecondsAfterFinished"] = json!(0);
+        hook
+    };
+    scene.hooks((0..10).map(hook).collect()).await;
+    scene.world.set_image("db:2").await;
+    let is_complete = |job: &Value| {
+        let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.into_iter().any(|c| c["type"] == "Complete" && c["status"] == "True")
+    };
+    // The first ends while the operator is away; the second is deleted by a cleaner.
+    scene.until_jobs("the first is made", |jobs| !jobs.is_empty()).await;
+    scene.world.kill_operator().await;
+    scene.until_jobs("the first is complete", |jobs| is_complete(&jobs[0])).await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    scene.start().await;
+    let of_second =
+        |job: &Value| job["metadata"]["name"].as_str().is_some_and(|name| name.contains("backup-1"));
+    let jobs = scene
+        .until_jobs("the second is complete", |jobs| {
+            jobs.iter().any(|job| of_second(job) && is_complete(job))
+        })
+        .await;
+    let second =
+        jobs.iter().find(|job| of_second(job)).unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+    scene.world.delete(&scene.world.api("batch/v1", "Job"), &second).await;
+    let done = scene
+        .world
+        .until_db("it is applied", |db| is_applied(db) && db["status"]["history"][0].is_object())
+        .await;
+    assert_eq!(done["status"]["history"][0]["outcome"], "Complete", "{done:#}");
+    assert!(scene.world.notes("HookFailed").await.is_empty());
+}

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
+mod abort;
 mod alternating;
+mod answered;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 #[path = "../page/browser.rs"]
 mod browser;

@@ -220,7 +220,6 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
         build_id: "",
         plan: None,
         superseded: false,
-        remark: "",
         now: now(),
     };
     refresh(&mut status, &facts, &input);

@@ -1,6 +1,6 @@
-//! An annotation that names a plan which the fleet never had: it is reported once, and has no effect.
+//! An annotation that names a plan which the fleet never had, or one that is over: it is answered once, and has no effect.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::sets::world::{fleet, is_up_to_date, play, text};
 
@@ -32,8 +32,20 @@ fn an_abort_and_a_retry_of_no_plan_of_the_fleet_are_said_once_and_change_nothing
             notes.iter().any(|n| n.contains("windlass.dev/retry") && n.contains("0123456789")),
             "{notes:?}"
         );
+        let ignored = w.events("RequestIgnored");
+        assert_eq!(ignored.len(), 2, "{ignored:?}");
         let after = w.status();
-        assert_eq!((&after["conditions"], &after["history"]), (&done["conditions"], &done["history"]));
+        let message = |status: &Value| {
+            let conditions = status["conditions"].as_array().unwrap();
+            text(conditions.iter().find(|c| c["type"] == "UpToDate").unwrap(), "message").to_owned()
+        };
+        assert_eq!(after["history"], done["history"]);
+        assert!(ignored.iter().all(|note| message(&after).contains(note)), "{after}");
+        w.is_at_rest().await;
+        w.annotate("windlass.dev/abort", "").await;
+        w.annotate("windlass.dev/retry", "").await;
+        w.rest(10).await;
+        assert_eq!(w.status()["conditions"], done["conditions"], "nothing is said about what was removed");
         w.is_at_rest().await;
     });
 }

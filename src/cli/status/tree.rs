@@ -49,6 +49,9 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown:
             .then(|| Line::of(Style::Yellow, format!("paused by {}", report.paused_by))),
     );
     under((!report.waiting_for.is_empty()).then(|| waiting_line(report.verdict, report.waiting(now))));
+    for remark in &report.remarks {
+        under(Some(Line::of(Style::Yellow, remark)));
+    }
     let target = format!("nd/{} -n {}", report.name, report.namespace);
     for hook in &report.hooks {
         under(Some(hook_line(&target, hook)));

@@ -11,6 +11,7 @@ use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::requests::Remark;
 use crate::tasks::FleetScope;
 
 /// A fleet during one reconcile.
@@ -36,6 +37,8 @@ pub(super) struct ReconcileFindings {
     pub(super) needs_requeue: bool,
     /// When to read the objects again that no watch shows; `None` if there are none.
     pub(super) look_again: Option<Duration>,
+    /// What a person asked for that is refused in this reconcile.
+    pub(super) remarks: Vec<Remark>,
     /// The IDs of the stored plan's tasks that were already over.
     pub(super) finished_tasks: Vec<String>,
     /// The first error outside the plan. It is retried.

@@ -49,7 +49,6 @@ impl<'a> Fleet<'a> {
             edits.skipped = plan.as_mut().is_some_and(|plan| self.skip(plan));
             edits.retried = self.obey_retry(plan.as_mut(), &facts);
             edits.followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));
-            self.warn_of_impossible_requests(&facts);
             plan
         });
         Ok(Observed { fleet: self, facts, plan, edits })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::apply::{Applied, StatusChange, Then};
 use super::context::Fleet;
-use crate::api::conditions;
+use crate::api::conditions::{self, UP_TO_DATE};
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{NodeDeploymentStatus, Reason};
 use crate::apply::fleet_objects;
@@ -16,8 +16,9 @@ use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
 use crate::planner::fleet::report::{
-    Findings, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news, next_deadline, remark,
+    Findings, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news, next_deadline,
 };
+use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
 use crate::planner::fleet::{FleetFacts, refresh, release};
 
@@ -57,11 +58,13 @@ impl Fleet<'_> {
             build_id: &build_id,
             plan,
             superseded: facts.requested != self.scope.specified(),
-            remark: remark(spec),
             now: self.now,
         };
         refresh(&mut status, &facts, &input);
         let before = &*self.stored.status;
+        let remarks = self.remarks(&status);
+        let sentences: Vec<&str> = remarks.iter().map(|remark| remark.sentence.as_str()).collect();
+        conditions::add_to_message(&mut status.conditions, UP_TO_DATE, &sentences);
         // What the collector is at already cannot be retained any more.
         if !facts.terminating || !meta.collects_first {
             let release = self.scope.release();
@@ -71,11 +74,30 @@ impl Fleet<'_> {
             }
         }
         // Written at once, so that no event reports it before the status does.
-        let urgency = if is_news(before, &status) { Urgency::Now } else { urgency };
+        let said = conditions::find(&before.conditions, UP_TO_DATE).map_or("", |c| &c.message);
+        let is_new = is_news(before, &status) || !sentences.iter().all(|sentence| said.contains(sentence));
+        let urgency = if is_new { Urgency::Now } else { urgency };
         let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
         self.record_status_events(&status, &facts, plan);
+        for Remark { sentence, event } in &remarks {
+            if let Some((reason, cause)) = event {
+                self.warn(*reason, cause, sentence);
+            }
+        }
         Ok(next)
+    }
+
+    /// What is to be said about what a person asked for, under the status that is about to be written.
+    fn remarks(&self, status: &NodeDeploymentStatus) -> Vec<Remark> {
+        let Fleet { scope, stored, report, .. } = self;
+        // A status that was never written, or is lost, knows no earlier plan and no earlier restart.
+        if stored.status.requested_rollout_hash.is_empty() {
+            return Vec::new();
+        }
+        let mut all = requests::remarks(&scope.fleet.meta, &scope.spec, status);
+        all.extend(report.remarks.iter().filter(|remark| !all.contains(remark)).cloned().collect::<Vec<_>>());
+        all
     }
 
     fn record_status_events(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {

@@ -1,12 +1,8 @@
 //! The first stage: reads the state from the stores, without requests.
 
 use super::context::Node;
-use crate::api::Reason;
-use crate::api::names::ANNOTATION_RESTARTED_AT;
-use crate::controller::events::Event;
 use crate::controller::record::found;
 use crate::engine::Plan;
-use crate::observe::restart::{parse_time, unreadable_restart};
 use crate::planner::node::NodeFacts;
 
 /// A node as it was when the reconcile began.
@@ -20,9 +16,6 @@ pub(super) struct Observed<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn observe(mut self) -> Observed<'a> {
-        if self.stored.spec.is_ok() {
-            self.warn_of_unreadable_restart();
-        }
         let plan = self.stored_plan();
         self.report.finished_tasks = found(&plan);
         Observed { facts: self.facts(), plan, node: self }
@@ -40,12 +33,5 @@ impl<'a> Node<'a> {
             return Ok(None);
         }
         Err(Box::new(raw.failed(&self.stored.meta.uid, &sentence, self.now)))
-    }
-
-    fn warn_of_unreadable_restart(&self) {
-        let restart = self.stored.meta.annotation(ANNOTATION_RESTARTED_AT);
-        if let Some(text) = restart.filter(|text| parse_time(text).is_none()) {
-            self.record(&Event::warning(Reason::InvalidSpec, text, unreadable_restart(text)));
-        }
     }
 }

@@ -3,7 +3,8 @@
 use super::apply::Applied;
 use super::change::StatusChange;
 use super::context::{Failed, Node};
-use crate::api::conditions::{self, READY};
+use crate::api::conditions::{self, NODE_UPDATE_IN_PROGRESS, READY};
+use crate::api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_OWNER_UID};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, NodePhase, Reason, StatefulNodeStatus};
 use crate::cluster::Kind;
@@ -14,6 +15,7 @@ use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
 use crate::observe::restart::effective_restart;
+use crate::planner::fleet::requests::{Remark, ignored_restart};
 use crate::planner::node::decide::removal_of;
 use crate::planner::node::status::{StatusInput, status};
 
@@ -132,11 +134,54 @@ impl Node<'_> {
         let before = self.status();
         let (meta, kind) = (&self.stored.meta, Kind::StatefulNode);
         let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
-        let next = save(self.cx, kind, meta, before, after, urgency, progress).await?;
+        let remarks = self.remarks();
+        let mut after = after.clone();
+        let sentences: Vec<&str> = remarks.iter().map(|remark| remark.sentence.as_str()).collect();
+        conditions::add_to_message(&mut after.conditions, NODE_UPDATE_IN_PROGRESS, &sentences);
+        let said = conditions::find(&before.conditions, NODE_UPDATE_IN_PROGRESS).map_or("", |c| &c.message);
+        let is_new = !sentences.iter().all(|sentence| said.contains(sentence));
+        let urgency = if is_new { Urgency::Now } else { urgency };
+        let next = save(self.cx, kind, meta, before, &after, urgency, progress).await?;
+        for Remark { sentence, event } in &remarks {
+            if let Some((reason, cause)) = event {
+                self.record(&Event::warning(*reason, cause, sentence));
+            }
+        }
         if let Some(sentence) = invalid.or(self.report.not_applied.as_deref()) {
             let cause = format!("{}/{sentence}", self.stored.meta.generation);
             self.record(&Event::warning(Reason::InvalidSpec, cause, sentence));
         }
         Ok(next)
+    }
+
+    /// What is to be said about restarts that a person asked for and that are not carried out.
+    fn remarks(&self) -> Vec<Remark> {
+        let (meta, spec) = (&self.stored.meta, &self.stored.spec);
+        let is_taken_back = spec.as_ref().is_ok_and(|s| s.grant_id().is_some_and(|id| id.is_by_abort()));
+        if spec.is_err() || meta.terminating {
+            return Vec::new();
+        }
+        let is_of_fleet = meta.controller().is_some() || meta.annotation(ANNOTATION_OWNER_UID).is_some();
+        let obeyed = self.status().restarted_at().filter(|_| !is_taken_back);
+        let restart = ignored_restart(meta, obeyed.as_ref(), is_of_fleet);
+        restart.into_iter().chain(self.restarted_by_kubectl()).collect()
+    }
+
+    /// `kubectl rollout restart` of the node's StatefulSet writes an annotation into its template, which is put back.
+    fn restarted_by_kubectl(&self) -> Option<Remark> {
+        let (set, meta) = (self.scope.set()?, &self.stored.meta);
+        let template = self.stored.spec.as_ref().ok()?.pod_template.clone();
+        let own = template["metadata"]["annotations"][ANNOTATION_KUBECTL_RESTART].as_str();
+        let written = set.kubectl_restart.as_deref().filter(|written| Some(*written) != own)?;
+        set.meta.is_controlled_by(&meta.uid).then_some(())?;
+        let command = match &self.of_fleet.fleet {
+            Some(fleet) => format!("windlass restart nd/{}", fleet.meta.name),
+            None => format!("windlass restart sn/{}", meta.name),
+        };
+        let sentence = format!(
+            "kubectl rollout restart has no effect on StatefulSet {}: its template is put back; run {command} -n {}",
+            set.meta.name, meta.namespace
+        );
+        Some(Remark::ignored(format!("{ANNOTATION_KUBECTL_RESTART}={written}"), sentence))
     }
 }

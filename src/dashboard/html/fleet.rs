@@ -80,6 +80,7 @@ fn head(view: &FleetView) -> Markup {
             p.waits.(verdict_class(report.verdict)) { (report.waiting(view.now)) }
         }
         @if !report.paused_by.is_empty() { p { "Paused by " (report.paused_by) } }
+        @for remark in &report.remarks { p { (remark) } }
         @for sentence in &view.unread { p.dim { (sentence) } }
     }
 }

@@ -80,3 +80,14 @@ pub fn set(
         None => conditions.push(next(now)),
     }
 }
+
+/// Adds sentences to the message of a condition.
+pub fn add_to_message(conditions: &mut [Condition], type_: &str, sentences: &[&str]) {
+    let Some(condition) = conditions.iter_mut().find(|c| c.type_ == type_) else { return };
+    for sentence in sentences {
+        let said = &mut condition.message;
+        said.push_str(if said.is_empty() { "" } else { "; " });
+        said.push_str(sentence);
+    }
+    condition.message = cut(&condition.message, MAX_MESSAGE_BYTES);
+}

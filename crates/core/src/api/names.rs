@@ -28,6 +28,8 @@ pub const ANNOTATION_BUILD_ID: &str = "windlass.dev/build-id";
 pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
 /// Annotation: the time of a requested restart of what this object runs (RFC 3339).
 pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
+/// The annotation that `kubectl rollout restart` writes into a pod template: the time.
+pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation: abort the plan with this ID.
 pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
 /// Annotation: retry the plan with this ID.

@@ -56,6 +56,7 @@ crate::engine::words! {
         RolloutStalled,
         Promoted,
         StaleForcePromote,
+        RequestIgnored,
         NodeCreated,
         NodeDeleted,
         SkipRefused,
@@ -200,6 +201,7 @@ pub const EVENTS_OF_FLEETS: &[Reason] = &[
     Reason::RolledBack,
     Reason::Promoted,
     Reason::StaleForcePromote,
+    Reason::RequestIgnored,
     Reason::NodeCreated,
     Reason::NodeDeleted,
     Reason::InvalidSpec,
@@ -216,6 +218,7 @@ pub const EVENTS_OF_NODES: &[Reason] = &[
     Reason::TaskFailed,
     Reason::InvalidSpec,
     Reason::SkipRefused,
+    Reason::RequestIgnored,
 ];
 
 /// The reasons of the events that `windlass VERB` records.

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
-    names::{ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
+    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
 };
 use crate::parts::Parts;
 
@@ -106,6 +106,8 @@ pub struct ObservedStatefulSet {
     pub images: Shared<Vec<(String, String)>>,
     /// What its pods are created for, by the annotations of `spec.template`.
     pub made_for: Option<Shared<MadeFor>>,
+    /// The time of the last `kubectl rollout restart`, by the annotations of `spec.template`.
+    pub kubectl_restart: Option<Box<str>>,
     /// A digest of `spec.template`, as the API server stores it.
     pub template_digest: String,
     /// `status.observedGeneration`.
@@ -286,6 +288,7 @@ impl Observed for ObservedStatefulSet {
         Self {
             images: images(&template["spec"]),
             made_for: MadeFor::read(|key| annotations[key].as_str()).map(Shared::from),
+            kubectl_restart: annotations[ANNOTATION_KUBECTL_RESTART].as_str().map(Box::from),
             template_digest: digest(template),
             ..Self::without_template(object, meta)
         }
@@ -297,6 +300,7 @@ impl Observed for ObservedStatefulSet {
         Self {
             images: known.images.clone(),
             made_for: known.made_for.clone(),
+            kubectl_restart: known.kubectl_restart.clone(),
             template_digest: known.template_digest.clone(),
             ..Self::without_template(object, meta)
         }

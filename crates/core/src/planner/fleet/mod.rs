@@ -16,6 +16,7 @@ pub mod progress;
 mod refresh;
 pub mod release;
 pub mod report;
+pub mod requests;
 pub mod sets;
 pub mod status;
 pub mod verdicts;

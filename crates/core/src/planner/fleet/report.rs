@@ -102,16 +102,6 @@ pub fn forget_spent_wishes(status: &mut NodeDeploymentStatus, spec: &NodeDeploym
     }
 }
 
-/// A note about a spec that is valid but should be changed; empty if there is none.
-#[must_use]
-pub fn remark(spec: &NodeDeploymentSpec) -> &'static str {
-    if spec.update_strategy.type_.is_empty() {
-        "updateStrategy.type is empty and is treated as InPlace; set it"
-    } else {
-        ""
-    }
-}
-
 /// Updates the status of a fleet whose spec cannot be read.
 pub fn spec_is_unreadable(
     status: &mut NodeDeploymentStatus,

@@ -249,8 +249,6 @@ pub struct RefreshInput<'a> {
     pub plan: Option<&'a Plan>,
     /// True if the spec has changed since the promotion of its target began.
     pub superseded: bool,
-    /// A note about a stored strategy that is treated as another one; empty if there is none.
-    pub remark: &'a str,
     /// The time.
     pub now: DateTime<Utc>,
 }

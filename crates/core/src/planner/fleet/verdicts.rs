@@ -210,7 +210,7 @@ fn up_to_date(
         );
     }
     if status.last_completed() == facts.requested {
-        return verdict(Truth::True, Reason::Applied, input.remark);
+        return verdict(Truth::True, Reason::Applied, "");
     }
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, Reason::NotStarted, "replicas is 0");

@@ -6,6 +6,7 @@ mod decide;
 mod facts;
 mod filling;
 mod leave;
+mod requests;
 mod said;
 mod serving;
 mod sets;
@@ -254,7 +255,6 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
         build_id: "v-build",
         plan: plan.as_ref(),
         superseded: false,
-        remark: "",
         now: later(seconds),
     };
     refresh(&mut status, facts, &input);
