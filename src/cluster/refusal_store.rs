@@ -1,4 +1,5 @@
-//! A bounded store of the last event about each StatefulSet that could not create its pod. `refusals.rs` fills it.
+//! A bounded store of the last event about each StatefulSet that could not create its pod, and about each pod that cannot
+//! start. `refusals.rs` fills it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +15,12 @@ use crate::clock::monotonic;
 const KEPT: Duration = Duration::from_hours(1);
 /// The minimum interval between sweeps of outdated entries.
 const SWEEP: Duration = Duration::from_mins(1);
-/// The maximum number of StatefulSets with an entry.
+/// The maximum number of objects with an entry.
 const MAX_ENTRIES: usize = 20_000;
 /// The maximum length of a note, in bytes: some notes list every rule of a policy.
 const MAX_NOTE: usize = 2_048;
 
-/// The last event about each StatefulSet that could not create its pod.
+/// The last event about each StatefulSet that could not create its pod, and about each pod that cannot start.
 #[derive(Default)]
 pub struct Refusals {
     said: Mutex<Said>,
@@ -33,13 +34,13 @@ struct Said {
 }
 
 impl Refusals {
-    /// The last event about the StatefulSet with this UID.
+    /// The last event about the object with this UID.
     #[must_use]
     pub fn last(&self, uid: &str) -> Option<EventNote> {
         self.said().by_uid.get(uid).map(|(told, _)| told.clone())
     }
 
-    /// Stores an event about a StatefulSet, unless a newer one is known. Returns true if the event is new.
+    /// Stores an event about an object, unless a newer one is known. Returns true if the event is new.
     pub fn note(&self, uid: &str, mut told: EventNote) -> bool {
         cut(&mut told.note);
         let mut said = self.said();
@@ -63,7 +64,7 @@ impl Refusals {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Removes old entries, and entries of StatefulSets that are not among these UIDs. Does nothing within the
+    /// Removes old entries, and entries of objects that are not among these UIDs. Does nothing within the
     /// interval.
     pub(super) fn sweep(&self, existing: impl FnOnce() -> HashSet<String>) {
         let now = monotonic();
@@ -71,7 +72,7 @@ impl Refusals {
         if said.swept.is_some_and(|last| now.duration_since(last) < SWEEP) {
             return;
         }
-        // A recent event may be about a StatefulSet that the watch has not shown yet.
+        // A recent event may be about an object that the watch has not shown yet.
         let lately = |at: &Instant| now.duration_since(*at) < SWEEP;
         let there = existing();
         said.by_uid
@@ -83,7 +84,7 @@ impl Refusals {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of StatefulSets with an entry.
+    /// The number of objects with an entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.said().by_uid.len()

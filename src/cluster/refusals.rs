@@ -1,5 +1,5 @@
-//! Why StatefulSets have no pod: their controller reports that only in events. One watch of these events serves all
-//! nodes; a list of a namespace's events for each waiting node would be a scan of etcd each time.
+//! Why StatefulSets have no pod, and why pods cannot start: this is reported only in events. One watch for each serves
+//! all nodes; a list of a namespace's events for each waiting node would be a scan of etcd each time.
 //!
 //! Only messages depend on it: if events may not be watched, a node without a pod is still reported as one.
 
@@ -21,8 +21,29 @@ use super::watch::{Attempts, renewed_after};
 use super::{Kind, View, port::EventNote};
 use crate::clock::monotonic;
 
-/// The events that matter: those of the StatefulSet controller about pods and claims that the API server refused.
-pub const SELECTOR: &str = "regarding.kind=StatefulSet,reason=FailedCreate";
+/// The events of one watch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum EventsOf {
+    /// Those of the StatefulSet controller about pods and claims that the API server refused.
+    Refusals,
+    /// Warnings about pods, such as volumes that cannot be attached or mounted. Those that repeat what the status of a
+    /// pod says are left out.
+    Pods,
+}
+
+impl EventsOf {
+    /// The field selector.
+    #[must_use]
+    pub fn selector(self) -> &'static str {
+        match self {
+            Self::Refusals => "regarding.kind=StatefulSet,reason=FailedCreate",
+            Self::Pods => {
+                "regarding.kind=Pod,type=Warning,reason!=BackOff,reason!=Failed,reason!=FailedScheduling,\
+                 reason!=Unhealthy"
+            }
+        }
+    }
+}
 
 /// After this many failed lists the watch starts without one.
 const ENOUGH: u32 = 3;
@@ -46,16 +67,18 @@ const SHORT: Duration = Duration::from_secs(5);
 /// update the resourceVersion of a quiet watch. That resourceVersion is compacted within minutes, and the watcher of
 /// kube-rs would list again each time. So events are listed once, and after that a watch whose resourceVersion is gone
 /// starts from the current one. The StatefulSet controller keeps trying, so events that were missed in between are
-/// repeated.
-pub async fn watch(api: Api<RawObject>, view: Arc<View>, tell: impl Fn(Meta)) {
+/// repeated. So does a kubelet, every two minutes at least: events about pods are not listed.
+pub async fn watch(of: EventsOf, api: Api<RawObject>, view: Arc<View>, tell: impl Fn(Meta)) {
     let settles = view.clone();
     let settle = async move {
-        sleep(SETTLED_AFTER).await;
-        settles.refusals.settle();
+        if of == EventsOf::Refusals {
+            sleep(SETTLED_AFTER).await;
+            settles.refusals.settle();
+        }
     };
     let attempts = Attempts::of("watch of events".to_owned()).slower(SLOWER);
-    let watch =
-        Watch { api, view, tell, attempts, is_listed: false, lists: 0, version: None, is_told: false };
+    let is_listed = of == EventsOf::Pods;
+    let watch = Watch { of, api, view, tell, attempts, is_listed, lists: 0, version: None, is_told: false };
     tokio::join!(settle, watch.run());
 }
 
@@ -84,6 +107,7 @@ impl Trouble {
 }
 
 struct Watch<F> {
+    of: EventsOf,
     api: Api<RawObject>,
     view: Arc<View>,
     tell: F,
@@ -145,7 +169,7 @@ impl<F: Fn(Meta)> Watch<F> {
     }
 
     async fn list(&self) -> Result<String, Trouble> {
-        let mut params = ListParams::default().fields(SELECTOR).limit(PAGE);
+        let mut params = ListParams::default().fields(self.of.selector()).limit(PAGE);
         loop {
             let page = self.api.list(&params).await?;
             for event in &page.items {
@@ -166,7 +190,7 @@ impl<F: Fn(Meta)> Watch<F> {
 
     async fn watch_from(&mut self, version: &str) -> Result<(), Trouble> {
         let seconds = renewed_after(Kind::Event);
-        let params = WatchParams::default().fields(SELECTOR).timeout(seconds);
+        let params = WatchParams::default().fields(self.of.selector()).timeout(seconds);
         let mut events = self.api.watch(&params, version).await?.boxed();
         let (began, mut brought) = (monotonic(), false);
         let silence = Duration::from_secs(seconds.into()) + MARGIN;
@@ -199,8 +223,16 @@ impl<F: Fn(Meta)> Watch<F> {
 
     fn take(&self, event: &Value) {
         sweep(&self.view);
-        let (uid, meta) = about(event);
-        if EventNote::read(event).is_some_and(|told| self.view.refusals.note(&uid, told)) {
+        let (uid, mut meta) = about(event);
+        let Some(mut told) = EventNote::read(event) else { return };
+        if self.of == EventsOf::Pods {
+            // Most pods are not Windlass's, and warnings about a pod that is Ready do not tell why it cannot start.
+            let pod = self.view.pods.get(&meta.key()).filter(|pod| pod.meta.uid == uid && !pod.is_ready());
+            let Some(node) = pod.as_ref().and_then(|pod| pod.node()) else { return };
+            node.clone_into(&mut meta.name);
+            told.note = format!("{}: {}", event["reason"].as_str().unwrap_or_default(), told.note);
+        }
+        if self.view.refusals.note(&uid, told) {
             (self.tell)(meta);
         }
     }
@@ -214,7 +246,7 @@ impl<F: Fn(Meta)> Watch<F> {
         if !std::mem::replace(&mut self.is_told, true) {
             warn!(
                 %error,
-                "events may not be watched, and why a pod is refused will not be known: grant list and watch of \
+                "events may not be watched, and why a pod is refused or cannot start will not be known: grant list and watch of \
                  events.k8s.io, as deploy/rbac does"
             );
         }
@@ -224,12 +256,14 @@ impl<F: Fn(Meta)> Watch<F> {
 /// Sweeps the store of refusals, at most once per interval.
 pub(super) fn sweep(view: &View) {
     view.refusals.sweep(|| {
-        let there = view.stateful_sets.list_all(|_| true);
-        there.iter().map(|set| set.meta().uid.clone()).collect::<HashSet<String>>()
+        let sets = view.stateful_sets.list_all(|_| true);
+        let pods = view.pods.list_all(|pod| !pod.is_ready());
+        let sets = sets.iter().map(|set| set.meta().uid.clone());
+        sets.chain(pods.iter().map(|pod| pod.meta().uid.clone())).collect::<HashSet<String>>()
     });
 }
 
-/// The StatefulSet that an event is about: its UID, and its namespace and name as metadata.
+/// The object that an event is about: its UID, and its namespace and name as metadata.
 fn about(event: &Value) -> (String, Meta) {
     let text = |field: &str| event["regarding"][field].as_str().unwrap_or_default().to_owned();
     (text("uid"), Meta { namespace: text("namespace"), name: text("name"), ..Meta::default() })

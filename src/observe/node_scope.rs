@@ -136,7 +136,9 @@ impl NodeScope {
         let rendered = wanted.as_ref().map(|wanted| &wanted.hash).ok();
         let pod = self.pod().map(|pod| {
             let main = main_container_of(&pod, node, rendered);
-            let facts = pod_facts(&pod, &main, set_uid, status.problem.as_ref(), self.now);
+            let warning = self.view.refusals.last(&pod.meta.uid).map(|told| told.note);
+            let before = status.problem.as_ref();
+            let facts = pod_facts(&pod, &main, set_uid, before, warning.as_deref(), self.now);
             PodFacts { made_for: facts.made_for.map(said_by), ..facts }
         });
         let spec = node.spec.as_ref();

@@ -14,7 +14,8 @@ use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
 use crate::cluster::watch::{Namespaces, watch};
-use crate::cluster::{Key, Kind, View, refusals};
+use crate::cluster::refusals::{self, EventsOf};
+use crate::cluster::{Key, Kind, View};
 
 /// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has
 /// finished; before that, it only counts. Two of the three writes to a node in a rollout are of this kind.
@@ -77,7 +78,9 @@ pub fn start(
     });
     let own = tell.clone();
     let refused = move |set: Meta| own.node(&set.namespace, set.name);
-    helpers.spawn(refusals::watch(api(Kind::Event), view.clone(), refused));
+    for of in [EventsOf::Refusals, EventsOf::Pods] {
+        helpers.spawn(refusals::watch(of, api(Kind::Event), view.clone(), refused.clone()));
+    }
     for (kind, mut stream) in streams {
         let tell = tell.clone();
         helpers.spawn(async move {

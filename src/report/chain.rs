@@ -13,6 +13,7 @@ use crate::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
 use crate::api::{Condition, HookState, Reason, Stage, TaskType};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::engine::{Plan, TaskState};
+use crate::planner::node::problem::in_words;
 
 #[cfg(feature = "temporal")]
 pub use workers::{of_workers, version_in_the_way};
@@ -399,26 +400,12 @@ fn changed_by_another(pod: &ObservedPod) -> Option<String> {
     })
 }
 
-/// The state of a pod: why a container waits, why it is not scheduled, or whether it is Ready.
+/// The state of a pod, with the most specific cause that its status gives, and since when it is Ready or not.
 fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
-    let waits = pod.containers.iter().find_map(|c| Some((c, c.waiting.as_ref()?)));
-    let unready = pod.ready.as_ref().and_then(|ready| ready.since);
-    if pod.meta.terminating {
-        return ("it terminates".to_owned(), None);
-    }
-    if let Some(scheduled) = pod.scheduled.as_ref().filter(|scheduled| !scheduled.holds) {
-        return (format!("{}: {}", scheduled.reason, scheduled.message), scheduled.since);
-    }
-    match waits {
-        Some((container, (reason, message))) => {
-            (format!("container {}: {reason}{}", container.name, after(message)), unready)
-        }
-        None if pod.is_ready() => ("Ready".to_owned(), unready),
-        None => {
-            let message = pod.ready.as_ref().map(|ready| ready.message.clone()).unwrap_or_default();
-            (format!("{}, not Ready{}", pod.phase, after(&message)), unready)
-        }
-    }
+    let since = pod.ready.as_ref().and_then(|ready| ready.since);
+    let unscheduled = pod.scheduled.as_ref().filter(|scheduled| !scheduled.holds);
+    let since = if pod.meta.terminating { None } else { unscheduled.map_or(since, |found| found.since) };
+    (in_words(pod).unwrap_or_else(|| "Ready".to_owned()), since)
 }
 
 /// The conditions that explain an unhealthy state.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::observed::Meta;
 use super::super::port::EventNote;
-use super::super::refusals::{SELECTOR, sweep, watch};
+use super::super::refusals::{EventsOf, sweep, watch};
 use super::super::watch::Namespaces;
 use super::super::{Key, Kind, View};
 use crate::clock::monotonic;
@@ -74,7 +74,8 @@ async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, V
 async fn heard_in(time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
     let news = Mutex::new(Vec::new());
     let tell = |meta: Meta| news.lock().unwrap().push(meta.name);
-    let watch = watch(Namespaces::All.api(&client, view, Kind::Event), view.clone(), tell);
+    let api = Namespaces::All.api(&client, view, Kind::Event);
+    let watch = watch(EventsOf::Refusals, api, view.clone(), tell);
     assert!(tokio::time::timeout(time, watch).await.is_err(), "it goes on for ever");
     news.into_inner().unwrap()
 }
@@ -86,7 +87,7 @@ async fn what_is_listed_and_what_comes_is_kept_by_statefulset_and_told_once() {
     assert_eq!(view.refusals.last("a").unwrap().note, "first");
     assert_eq!(view.refusals.last("b").unwrap().note, "later");
     assert!(view.refusals.is_settled());
-    let selector = SELECTOR.replace('=', "%3D").replace(',', "%2C");
+    let selector = EventsOf::Refusals.selector().replace('=', "%3D").replace(',', "%2C");
     assert!(asked.iter().all(|uri| uri.contains(&selector)), "{asked:?}");
 }
 

@@ -18,7 +18,7 @@ pub struct Problem {
     /// The container that it is about, where it is about one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container: String,
-    /// The UID of that container's pod.
+    /// The UID of the pod that it is about, where it is about one pod or one of its containers.
     #[serde(default, rename = "podUID", skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
 }

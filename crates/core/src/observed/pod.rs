@@ -15,8 +15,6 @@ pub struct ContainerState {
     pub name: String,
     /// True if it is an init container.
     pub init: bool,
-    /// True if the status has an image ID; there is none before the image was pulled.
-    pub has_image: bool,
     /// True if it runs.
     pub running: bool,
     /// Since when it runs, if it does.
@@ -25,10 +23,34 @@ pub struct ContainerState {
     pub ended: bool,
     /// True if it is ready.
     pub ready: bool,
-    /// Why it waits: reason and message.
+    /// Why it waits: reason and message. A state without a reason says nothing.
     pub waiting: Option<(String, String)>,
+    /// How it ended, now or before its last restart; `None` for a container that is ready.
+    pub termination: Option<Box<Termination>>,
     /// How often it was restarted.
     pub restarts: i64,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Termination {
+    /// The kubelet's reason: `OOMKilled`, `Error`, `Completed`.
+    pub reason: String,
+    /// Its exit code.
+    pub exit_code: i64,
+    /// The signal that ended it; 0 if none is known.
+    pub signal: i64,
+    /// Its last words.
+    pub message: String,
+}
+
+/// A readiness gate of a pod that is not open.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClosedGate {
+    /// The type of its condition.
+    pub name: String,
+    /// That condition, if the pod has it.
+    pub condition: Option<PodCondition>,
 }
 
 /// A pod's condition.
@@ -55,14 +77,22 @@ pub struct ObservedPod {
     pub images: Shared<Vec<(String, String)>>,
     /// `status.phase`.
     pub phase: String,
+    /// Why it ended or is being ended: `status.reason`, or the reason of its condition DisruptionTarget.
+    pub reason: String,
+    /// The message that belongs to `reason`.
+    pub message: String,
     /// Its IP address.
     pub ip: String,
     /// The states of its containers, init containers first.
     pub containers: Vec<ContainerState>,
     /// The condition Ready.
     pub ready: Option<PodCondition>,
-    /// The condition PodScheduled.
+    /// The condition PodScheduled. If scheduling gates hold the pod, its message names them.
     pub scheduled: Option<PodCondition>,
+    /// True if its sandbox was created, which is after its volumes were mounted. Not every kubelet says so.
+    pub has_sandbox: bool,
+    /// Its readiness gates that are not open.
+    pub closed_gates: Vec<ClosedGate>,
 }
 
 impl ObservedPod {
@@ -84,6 +114,24 @@ impl ObservedPod {
         self.containers.iter().find(|c| c.name == name)
     }
 
+    /// True if it has run to its end. Its containers never run again.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase.as_str(), "Failed" | "Succeeded")
+    }
+
+    /// True if a container with this name runs. A kubelet may report no containers, or no state of one; then the phase
+    /// counts.
+    #[must_use]
+    pub fn runs(&self, container: &str) -> bool {
+        let told = |c: &&ContainerState| c.running || c.ended || c.waiting.is_some();
+        match self.container(container).filter(told) {
+            _ if self.has_ended() => false,
+            Some(container) => container.running,
+            None => self.phase == "Running" || self.is_ready(),
+        }
+    }
+
     /// True if its condition Ready is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -93,11 +141,20 @@ impl ObservedPod {
 
 /// The parts of a pod that are read. Environment variables and volumes, which are most of it, are not.
 pub(super) const POD: Parts = Parts::Only(&[
-    ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)]))])),
+    (
+        "spec",
+        Parts::Only(&[
+            ("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)])),
+            ("readinessGates", Parts::All),
+            ("schedulingGates", Parts::All),
+        ]),
+    ),
     (
         "status",
         Parts::Only(&[
             ("phase", Parts::All),
+            ("reason", Parts::All),
+            ("message", Parts::All),
             ("podIP", Parts::All),
             ("conditions", Parts::All),
             ("initContainerStatuses", CONTAINER),
@@ -108,8 +165,8 @@ pub(super) const POD: Parts = Parts::Only(&[
 
 const CONTAINER: Parts = Parts::Only(&[
     ("name", Parts::All),
-    ("imageID", Parts::All),
     ("state", Parts::All),
+    ("lastState", Parts::All),
     ("ready", Parts::All),
     ("restartCount", Parts::All),
 ]);
@@ -117,41 +174,81 @@ const CONTAINER: Parts = Parts::Only(&[
 pub(super) fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
     let status = &object["status"];
     let states = |field: &str, init: bool| {
-        let list = status[field].as_array().map(Vec::as_slice).unwrap_or_default();
-        list.iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
+        list(&status[field]).iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
     };
     let mut containers = states("initContainerStatuses", true);
     containers.extend(states("containerStatuses", false));
+    let own = Some((text(&status["reason"]), text(&status["message"]))).filter(|own| !own.0.is_empty());
+    let disruption = || condition(status, "DisruptionTarget").filter(|c| c.holds);
+    let why = own.or_else(|| disruption().map(|c| (c.reason, c.message)));
+    let (reason, message) = why.unwrap_or_default();
     ObservedPod {
         revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
         images: images(&object["spec"]),
         phase: text(&status["phase"]),
+        reason,
+        message,
         ip: text(&status["podIP"]),
         containers,
         ready: condition(status, "Ready"),
-        scheduled: condition(status, "PodScheduled"),
+        scheduled: condition(status, "PodScheduled").map(|c| with_gates(c, &object["spec"])),
+        has_sandbox: condition(status, "PodReadyToStartContainers").is_some_and(|c| c.holds),
+        closed_gates: closed_gates(object),
         meta,
     }
 }
 
+/// The condition PodScheduled, with the names of the scheduling gates that hold the pod.
+fn with_gates(mut scheduled: PodCondition, spec: &Value) -> PodCondition {
+    let gates: Vec<String> = list(&spec["schedulingGates"]).iter().map(|gate| text(&gate["name"])).collect();
+    if !scheduled.holds && !gates.is_empty() {
+        let names = format!("scheduling gates: {}", gates.join(", "));
+        scheduled.message =
+            if scheduled.message.is_empty() { names } else { format!("{}: {names}", scheduled.message) };
+    }
+    scheduled
+}
+
+fn closed_gates(pod: &Value) -> Vec<ClosedGate> {
+    let gates = list(&pod["spec"]["readinessGates"]).iter().map(|gate| text(&gate["conditionType"]));
+    let gates = gates.map(|name| ClosedGate { condition: condition(&pod["status"], &name), name });
+    gates.filter(|gate| !gate.condition.as_ref().is_some_and(|c| c.holds)).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 fn container_state(status: &Value, init: bool) -> ContainerState {
     let waiting = &status["state"]["waiting"];
+    let waiting = (text(&waiting["reason"]), text(&waiting["message"]));
+    let ready = status["ready"].as_bool().unwrap_or_default();
+    let ends = ["state", "lastState"].map(|state| &status[state]["terminated"]);
+    let end = ends.into_iter().find(|end| end.is_object() && !ready);
     ContainerState {
         name: text(&status["name"]),
         init,
-        has_image: status["imageID"].as_str().is_some_and(|id| !id.is_empty()),
         running: status["state"]["running"].is_object(),
         running_since: time(&status["state"]["running"]["startedAt"]),
         ended: status["state"]["terminated"].is_object(),
-        ready: status["ready"].as_bool().unwrap_or_default(),
-        waiting: waiting.is_object().then(|| (text(&waiting["reason"]), text(&waiting["message"]))),
+        ready,
+        waiting: Some(waiting).filter(|(reason, _)| !reason.is_empty()),
+        termination: end.map(|end| Box::new(termination(end))),
         restarts: status["restartCount"].as_i64().unwrap_or_default(),
     }
 }
 
+fn termination(end: &Value) -> Termination {
+    Termination {
+        reason: text(&end["reason"]),
+        exit_code: end["exitCode"].as_i64().unwrap_or_default(),
+        signal: end["signal"].as_i64().unwrap_or_default(),
+        message: text(&end["message"]),
+    }
+}
+
 fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
-    let list = status["conditions"].as_array()?;
-    let found = list.iter().find(|c| c["type"] == type_)?;
+    let found = list(&status["conditions"]).iter().find(|c| c["type"] == type_)?;
     Some(PodCondition {
         holds: found["status"] == "True",
         reason: text(&found["reason"]),
@@ -161,6 +258,9 @@ fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
 }
 
 pub(super) fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {
-    let list = pod_spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|c| (text(&c["name"]), text(&c["image"]))).collect::<Vec<_>>().into()
+    list(&pod_spec["containers"])
+        .iter()
+        .map(|c| (text(&c["name"]), text(&c["image"])))
+        .collect::<Vec<_>>()
+        .into()
 }

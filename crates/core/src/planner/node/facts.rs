@@ -68,7 +68,7 @@ pub struct PodFacts {
     pub ready_since: Option<DateTime<Utc>>,
     /// Since when it is not Ready.
     pub unready_since: Option<DateTime<Utc>>,
-    /// True if its main container runs and has an image ID.
+    /// True if its main container runs.
     pub running: bool,
     /// What it was created for, by its annotations.
     pub made_for: Option<MadeFor>,
@@ -82,7 +82,7 @@ pub struct PodFacts {
     pub cannot_run: bool,
     /// True if it is the main container that has this problem, or the whole pod.
     pub main_cannot_run: bool,
-    /// True if its main container was never started: its image was not pulled, or the pod was not scheduled.
+    /// True if its main container was never started, as far as its status says.
     pub never_started: bool,
 }
 

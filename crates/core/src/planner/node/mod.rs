@@ -1,5 +1,6 @@
 //! Decisions about one node: what it runs, whether it needs a plan, and what its status contains.
 
+pub mod cause;
 pub mod decide;
 pub mod facts;
 pub mod problem;

@@ -1,20 +1,17 @@
 //! Why a pod does not serve, as the kubelet or the scheduler reports it.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
+use super::cause::{self, START_FORGOTTEN};
 use super::facts::PodFacts;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, Reason};
 use crate::engine::sentence::cut;
-use crate::observed::{ContainerState, ObservedPod};
+use crate::observed::{ContainerState, ObservedPod, PodCondition};
 use crate::render::SIDECAR_CONTAINER;
 
 /// Waiting reasons that go away by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
-
-/// How long a container has to run until its kubelet forgets that it crashed. From then on it is only slow to become
-/// ready.
-const START_FORGOTTEN: TimeDelta = TimeDelta::minutes(10);
 
 /// A group of reasons between which a kubelet alternates because of one problem of one container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,35 +54,68 @@ struct Found {
     message: String,
     /// The container, if one causes the problem.
     container: String,
+    /// The UID of the pod that it is about, if the same words about another pod would be another problem.
+    pod_uid: String,
     /// True if it cannot resolve itself soon.
     lasting: bool,
 }
 
 impl Found {
     fn of_pod(reason: Reason, message: String, lasting: bool) -> Self {
-        Self { reason: reason.into(), message, container: String::new(), lasting }
+        let (container, pod_uid) = (String::new(), String::new());
+        Self { reason: reason.into(), message, container, pod_uid, lasting }
+    }
+
+    fn of_whole_pod(uid: &str, message: String) -> Self {
+        Self { pod_uid: uid.to_owned(), ..Self::of_pod(Reason::NotReady, message, false) }
+    }
+
+    fn of_container(
+        pod: &ObservedPod,
+        container: &str,
+        reason: &str,
+        message: String,
+        lasting: bool,
+    ) -> Self {
+        let (reason, container, pod_uid) = (reason.to_owned(), container.to_owned(), pod.meta.uid.clone());
+        Self { reason, message, container, pod_uid, lasting }
     }
 }
 
+/// Why a pod is not Ready now, as it is told to a person: a container's reason and message, or a sentence about the pod;
+/// `None` if it is Ready.
+#[must_use]
+pub fn in_words(pod: &ObservedPod) -> Option<String> {
+    // The time matters only for what was known before.
+    let Found { reason, message, container, .. } = problem_of(pod, None, None, DateTime::UNIX_EPOCH)?;
+    let is_ours = reason == Reason::NotReady || reason == Reason::Terminating;
+    Some(match (is_ours, container.is_empty()) {
+        (true, _) => message,
+        (false, true) => format!("{reason}: {message}"),
+        (false, false) => format!("container {container}: {reason}: {message}"),
+    })
+}
+
 /// The facts that decisions need about a pod. `main` is the main container's name (empty for the first), `set_uid` the
-/// UID of its StatefulSet, `before` the problem in the node's status.
+/// UID of its StatefulSet, `before` the problem in the node's status, `warning` the last event about why it cannot start.
 #[must_use]
 pub fn pod_facts(
     pod: &ObservedPod,
     main: &str,
     set_uid: Option<&str>,
     before: Option<&Problem>,
+    warning: Option<&str>,
     now: DateTime<Utc>,
 ) -> PodFacts {
     let spec_main = pod.images.iter().find(|(name, _)| name == main).or_else(|| pod.images.first());
     let (main_name, main_image) = spec_main.cloned().unwrap_or_default();
     let state = pod.container(&main_name);
-    let found = problem_of(pod, before, now);
+    let found = problem_of(pod, before, warning, now);
     let cannot_run = found.as_ref().is_some_and(|found| found.lasting);
     let of_main = |found: &Found| found.container.is_empty() || found.container == main_name;
     let main_cannot_run =
         found.as_ref().is_some_and(|found| found.lasting && of_main(found)) || state.is_some_and(crashes);
-    let started = |s: &ContainerState| s.has_image || s.running || s.ended || s.restarts > 0;
+    let running = pod.runs(&main_name);
     PodFacts {
         uid: pod.meta.uid.clone(),
         revision: pod.revision.clone(),
@@ -94,20 +124,20 @@ pub fn pod_facts(
         ready: pod.is_ready() && !pod.meta.terminating,
         ready_since: pod.ready.as_ref().filter(|c| c.holds).and_then(|c| c.since),
         unready_since: pod.ready.as_ref().filter(|c| !c.holds).and_then(|c| c.since),
-        running: state.is_some_and(|s| s.running && s.has_image),
+        running,
         made_for: pod.made_for(),
         main_image,
         sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
-        problem: found.map(|Found { reason, message, container, lasting: _ }| Problem {
+        problem: found.map(|Found { reason, message, container, pod_uid, lasting: _ }| Problem {
             reason,
             message: cut(&message, MAX_PROBLEM_BYTES),
             since: since(before, now),
-            pod_uid: if container.is_empty() { String::new() } else { pod.meta.uid.clone() },
             container,
+            pod_uid,
         }),
         cannot_run,
         main_cannot_run,
-        never_started: !state.is_some_and(started),
+        never_started: !running && !state.is_some_and(has_started),
     }
 }
 
@@ -122,49 +152,93 @@ fn since(before: Option<&Problem>, now: DateTime<Utc>) -> DateTime<Utc> {
     before.map_or(now, |p| p.since.min(now))
 }
 
-fn problem_of(pod: &ObservedPod, before: Option<&Problem>, now: DateTime<Utc>) -> Option<Found> {
+fn has_started(container: &ContainerState) -> bool {
+    container.running || container.ended || container.termination.is_some() || container.restarts > 0
+}
+
+/// The most specific cause that is known.
+fn problem_of(
+    pod: &ObservedPod,
+    before: Option<&Problem>,
+    warning: Option<&str>,
+    now: DateTime<Utc>,
+) -> Option<Found> {
     if pod.meta.terminating {
-        return Some(Found::of_pod(
-            Reason::Terminating,
-            format!("pod {} is terminating", pod.meta.name),
-            false,
-        ));
+        return Some(Found::of_pod(Reason::Terminating, cause::terminating(pod), false));
+    }
+    if pod.has_ended() {
+        return Some(ended(pod, before));
     }
     if let Some(found) = before.and_then(|before| goes_on(pod, before, now)) {
         return Some(found);
     }
-    if let Some(waiting) = pod.containers.iter().find_map(|c| {
-        let (reason, message) = c.waiting.as_ref()?;
-        (!reason.is_empty() && !PASSING.contains(&reason.as_str())).then_some((&c.name, reason, message))
-    }) {
-        let (container, reason, message) = waiting;
-        let message = if message.is_empty() {
-            format!("container {container} waits: {reason}")
-        } else {
-            message.clone()
-        };
-        return Some(Found { reason: reason.clone(), message, container: container.clone(), lasting: true });
+    if let Some(found) = pod.containers.iter().find_map(|container| waits(pod, container)) {
+        return Some(found);
     }
     if let Some(scheduled) = pod.scheduled.as_ref().filter(|c| !c.holds && !c.reason.is_empty()) {
-        let lasting = scheduled.reason == Reason::Unschedulable;
-        let reason = if lasting { Reason::Unschedulable } else { Reason::NotReady };
-        return Some(Found::of_pod(reason, scheduled.message.clone(), lasting));
+        return Some(unscheduled(pod, scheduled, before));
     }
-    // The StatefulSet controller replaces it.
-    if pod.phase == "Failed" {
-        return Some(Found::of_pod(Reason::NotReady, format!("pod {} has failed", pod.meta.name), false));
+    (!pod.is_ready()).then(|| unready(pod, before, warning, now))
+}
+
+/// A pod that has ended. If one pod after the other ends for the same reason, the problem is still that of the first.
+fn ended(pod: &ObservedPod, before: Option<&Problem>) -> Found {
+    let message = cause::ended(pod);
+    let is_same = |known: &&Problem| cause::differ_in_numbers_only(&known.message, &message);
+    match before.filter(|known| is_of_whole_pod(known)).filter(is_same) {
+        Some(known) => Found::of_whole_pod(&known.pod_uid, known.message.clone()),
+        None => Found::of_whole_pod(&pod.meta.uid, message),
     }
-    if pod.is_ready() {
+}
+
+/// A container that waits because it failed.
+fn waits(pod: &ObservedPod, container: &ContainerState) -> Option<Found> {
+    let (reason, message) = container.waiting.as_ref()?;
+    if PASSING.contains(&reason.as_str()) {
         return None;
     }
-    let message = match pod.containers.iter().find(|c| !c.ready) {
-        Some(c) if c.running => {
-            format!("container {} of pod {} runs and is not ready", c.name, pod.meta.name)
-        }
-        Some(c) => format!("container {} of pod {} does not run yet", c.name, pod.meta.name),
-        None => format!("pod {} is not ready", pod.meta.name),
-    };
-    Some(Found::of_pod(Reason::NotReady, message, false))
+    let name = &container.name;
+    let message =
+        if message.is_empty() { format!("container {name} waits: {reason}") } else { message.clone() };
+    let end = container.termination.as_ref().filter(|_| Class::of(reason) == Some(Class::Start));
+    let message = end.map_or_else(|| message.clone(), |end| cause::with_termination(&message, end));
+    Some(Found::of_container(pod, name, reason, message, true))
+}
+
+fn unscheduled(pod: &ObservedPod, scheduled: &PodCondition, before: Option<&Problem>) -> Found {
+    let PodCondition { reason, message, .. } = scheduled;
+    if *reason != Reason::Unschedulable {
+        return Found::of_pod(Reason::NotReady, cause::unscheduled(pod, reason, message), false);
+    }
+    let known = before.filter(|known| known.reason == *reason).map(|known| &known.message);
+    let known = known.filter(|known| cause::differ_in_numbers_only(known, message));
+    Found::of_pod(Reason::Unschedulable, known.unwrap_or(message).clone(), true)
+}
+
+/// A pod that is not Ready, and no container of which waits in a failure.
+fn unready(pod: &ObservedPod, before: Option<&Problem>, warning: Option<&str>, now: DateTime<Utc>) -> Found {
+    let (container, message) = cause::unready(pod, now);
+    let is_starting = pod.phase != "Running" && !pod.has_sandbox && !pod.containers.iter().any(has_started);
+    if let Some(warning) = warning.filter(|_| is_starting) {
+        return Found::of_whole_pod(&pod.meta.uid, format!("{message}; last warning: {warning}"));
+    }
+    match before.filter(|before| is_starting && is_not_over(before, pod)) {
+        Some(before) => Found::of_whole_pod(&before.pod_uid, before.message.clone()),
+        None if container.is_empty() => Found::of_pod(Reason::NotReady, message, false),
+        None => Found::of_container(pod, &container, Reason::NotReady.as_str(), message, false),
+    }
+}
+
+/// True if a problem of a pod as a whole may not be over: this pod could not start, or an earlier one has ended, and the
+/// kubelet has not accepted this pod yet. A kubelet that rejects one pod after the other has one problem.
+fn is_not_over(before: &Problem, pod: &ObservedPod) -> bool {
+    is_of_whole_pod(before) && (before.pod_uid == pod.meta.uid || pod.containers.is_empty())
+}
+
+/// True if a problem is about one pod, and about none of its containers.
+#[must_use]
+pub fn is_of_whole_pod(problem: &Problem) -> bool {
+    problem.container.is_empty() && !problem.pod_uid.is_empty()
 }
 
 /// The known problem of this pod, if the kubelet now reports the same problem with another reason. Otherwise each of
@@ -189,11 +263,13 @@ fn goes_on(pod: &ObservedPod, before: &Problem, now: DateTime<Utc>) -> Option<Fo
         && reason == telling
         && before.reason != telling
     {
-        (telling, with_cause(message, &before.message))
+        (telling, with_cause(message, cause::without_termination(&before.message)))
     } else {
         (before.reason.as_str(), before.message.clone())
     };
-    Some(Found { reason: reason.to_owned(), message, container: container.name.clone(), lasting: true })
+    let end = container.termination.as_ref().filter(|_| class == Class::Start);
+    let message = end.map_or_else(|| message.clone(), |end| cause::with_termination(&message, end));
+    Some(Found::of_container(pod, &container.name, reason, message, true))
 }
 
 /// Adds the cause to the kubelet's message that it backs off; newer kubelets include it themselves.

@@ -87,6 +87,6 @@ fn a_problem_of_a_pod_that_never_ran_keeps_the_time_since_when_it_is_so() {
         container: "db".to_owned(),
         pod_uid: "new".to_owned(),
     };
-    let facts = pod_facts(&pod, "", None, Some(&before), now);
+    let facts = pod_facts(&pod, "", None, Some(&before), None, now);
     assert_eq!(facts.problem, Some(before), "else every look at it would be a write");
 }

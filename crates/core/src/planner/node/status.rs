@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use super::{
     decide::is_rolling,
     facts::{LiveStatefulSet, NodeFacts, PodFacts, StatefulSetFact, Template},
+    problem::is_of_whole_pod,
 };
 use crate::api::TaskType;
 use crate::api::conditions::{
@@ -220,11 +221,13 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
             None => named(Reason::NotReady, "its pod is not ready".to_owned()),
         });
     }
-    let no_pod = || match &facts.awaits {
-        Some(awaits) => format!("it has no pod: {awaits}"),
-        None => "it has no pod".to_owned(),
-    };
-    Some(named(Reason::Missing, failure(facts, input).unwrap_or_else(no_pod)))
+    let awaits = facts.awaits.as_ref().map(|awaits| format!("it has no pod: {awaits}"));
+    let known = failure(facts, input).or(awaits);
+    // Its last pod has ended, and its StatefulSet is about to make another.
+    if let (None, Some(before)) = (&known, before.filter(|before| is_of_whole_pod(before))) {
+        return Some(Problem { since, ..before.clone() });
+    }
+    Some(named(Reason::Missing, known.unwrap_or_else(|| "it has no pod".to_owned())))
 }
 
 /// Since when the node does not serve. It is the same time for all reasons and pods of an outage, since a deadline is

@@ -1,6 +1,7 @@
 //! Tests of what is known and decided about one node, mostly as tables. `node()` serves v1, which is what it was
 //! granted; its grant is spent, and this version of Windlass renders it.
 
+mod cause;
 mod decide;
 mod facts;
 mod identity;

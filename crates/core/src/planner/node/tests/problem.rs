@@ -20,7 +20,7 @@ fn observed(status: &Value) -> ObservedPod {
 }
 
 fn read(status: &Value) -> PodFacts {
-    pod_facts(&observed(status), "db", Some("set-uid"), None, now())
+    pod_facts(&observed(status), "db", Some("set-uid"), None, None, now())
 }
 
 fn waiting(reason: &str, message: &str) -> Value {
@@ -59,19 +59,16 @@ fn a_problem_is_told_in_the_kubelets_or_schedulers_words_and_says_whether_it_can
             Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
         ),
         ("unschedulable", unscheduled("Unschedulable"), Some(("Unschedulable", "0/3 nodes", lasting))),
-        ("gated", unscheduled("SchedulingGated"), Some(("NotReady", "0/3 nodes", passing))),
         (
-            "unscheduled without a word",
-            unscheduled(""),
-            Some(("NotReady", "pod db-0-0 is not ready", passing)),
+            "gated",
+            unscheduled("SchedulingGated"),
+            Some(("NotReady", "pod db-0-0 is not scheduled: SchedulingGated: 0/3 nodes", passing)),
         ),
-        ("failed", json!({"phase": "Failed"}), Some(("NotReady", "pod db-0-0 has failed", passing))),
         (
             "running",
             json!({"containerStatuses": [{"name": "db", "state": {"running": {}}}]}),
             Some(("NotReady", "container db of pod db-0-0 runs and is not ready", passing)),
         ),
-        ("nothing known", json!({}), Some(("NotReady", "pod db-0-0 is not ready", passing))),
     ];
     for (what, status, expected) in table {
         let facts = read(&status);
@@ -81,12 +78,29 @@ fn a_problem_is_told_in_the_kubelets_or_schedulers_words_and_says_whether_it_can
 }
 
 #[test]
-fn a_pod_runs_when_its_main_container_does_and_has_an_image_id() {
-    let container = |name: &str, image_id: &str| json!({"containerStatuses": [{"name": name, "imageID": image_id, "state": {"running": {}}}]});
-    assert!(read(&container("db", "sha256:1")).running);
-    assert!(!read(&container("db", "")).running);
-    assert!(!read(&container("log", "sha256:1")).running);
-    assert!(!read(&json!({"containerStatuses": [{"name": "db", "imageID": "sha256:1", "state": {"terminated": {}}}]})).running);
+fn a_pod_runs_when_its_main_container_does_or_nothing_says_otherwise() {
+    let of = |container: Value| json!({"phase": "Running", "containerStatuses": [container]});
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    for (status, runs) in [
+        (of(json!({"name": "db", "imageID": "sha256:1", "state": {"running": {}}})), true),
+        (of(json!({"name": "db", "imageID": "", "state": {"running": {}}})), true),
+        (of(json!({"name": "db", "state": {"terminated": {"exitCode": 1}}})), false),
+        (of(json!({"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}})), false),
+        // No state, and the default of one.
+        (of(json!({"name": "db"})), true),
+        (of(json!({"name": "db", "state": {"waiting": {}}})), true),
+        (of(json!({"name": "log", "state": {"running": {}}})), true),
+        (json!({"phase": "Running"}), true),
+        (json!({"phase": "Pending"}), false),
+        (json!({"phase": "Pending", "conditions": ready}), true),
+        (json!({}), false),
+        // An evicted pod, with the last that was seen of its containers.
+        (json!({"phase": "Failed", "containerStatuses": [{"name": "db", "state": {"running": {}}}]}), false),
+        (json!({"phase": "Succeeded"}), false),
+    ] {
+        let facts = read(&status);
+        assert_eq!((facts.running, facts.never_started && runs), (runs, false), "{status}");
+    }
 }
 
 #[test]
@@ -95,7 +109,7 @@ fn a_pods_image_is_the_one_in_its_spec_and_never_the_runtimes_text() {
         &json!({"containerStatuses": [{"name": "db", "image": "docker.io/library/db:v1", "imageID": "x", "state": {"running": {}}}]}),
     );
     assert_eq!((facts.main_image.as_str(), facts.revision.as_str(), facts.owned), ("db:v1", "db-0-v1", true));
-    let first = pod_facts(&observed(&json!({})), "", Some("other"), None, now());
+    let first = pod_facts(&observed(&json!({})), "", Some("other"), None, None, now());
     assert_eq!((first.main_image.as_str(), first.owned), ("log:1", false));
 }
 
@@ -111,7 +125,7 @@ fn told_of(shown: &[Value], others: &[Value]) -> Vec<(String, bool)> {
         let mut all = others.to_vec();
         all.push(container.clone());
         let pod = observed(&json!({"containerStatuses": all}));
-        let facts = pod_facts(&pod, "db", None, before.as_ref(), now());
+        let facts = pod_facts(&pod, "db", None, before.as_ref(), None, now());
         let problem = facts.problem.unwrap();
         told.push((format!("{}: {}", problem.reason, problem.message), facts.cannot_run));
         before = Some(problem);
@@ -133,8 +147,14 @@ fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
     let loops = || waiting("CrashLoopBackOff", "back-off 10s");
     let cycle =
         [loops(), runs(1), ended(1), waiting("CrashLoopBackOff", "back-off 20s"), runs(2), ended(0), loops()];
-    let always = (("CrashLoopBackOff: back-off 10s".to_owned()), true);
-    assert_eq!(told(&cycle), vec![always; cycle.len()]);
+    let found = told(&cycle);
+    assert!(
+        found.iter().all(|(says, lasting)| says.starts_with("CrashLoopBackOff: back-off 10s") && *lasting)
+    );
+    let ends = |says: &str| says.split_once("; last termination: ").map(|(_, end)| end.to_owned());
+    let ends: Vec<_> = found.iter().map(|(says, _)| ends(says)).collect();
+    let [failed, done] = ["Error, exit code 1", "Completed, exit code 0"].map(|end| Some(end.to_owned()));
+    assert_eq!(ends, [None, None, failed.clone(), failed.clone(), failed, done.clone(), done]);
 
     let backs_off = || waiting("ImagePullBackOff", "Back-off pulling image \"db:2\"");
     let fails = |why: &str| waiting(why, "not found");
@@ -155,7 +175,8 @@ fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
 
     let starts = [waiting("RunContainerError", "no such file"), ended(128), loops(), runs(4)];
     let found = told(&starts);
-    assert_eq!(found[1], found[0], "it did not even start");
+    let end = "; last termination: Error, exit code 128";
+    assert_eq!(found[1].0, format!("{}{end}", found[0].0), "it did not even start");
     assert_eq!(found[2].0, "CrashLoopBackOff: back-off 10s; no such file");
     assert_eq!(found[3], found[2]);
 }
@@ -197,7 +218,11 @@ fn another_thing_that_is_wrong_is_told() {
         ),
         (vec![waiting("InvalidImageName", "x"), waiting("ErrImagePull", "y")], "ErrImagePull: y", true),
         // A single exit is not a crash loop yet, and a container that never ran before is not in one either.
-        (vec![runs(0), ended(1)], "NotReady: container db of pod db-0-0 does not run yet", false),
+        (
+            vec![runs(0), ended(1)],
+            "NotReady: container db of pod db-0-0 is not ready; last termination: Error, exit code 1",
+            false,
+        ),
         (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 runs and is not ready", false),
     ];
     for (shown, last, cannot_run) in cases {
@@ -213,7 +238,7 @@ fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
     log_runs["name"] = json!("log");
     let both = |log: &Value, db: Value, before: Option<&Problem>| {
         let pod = observed(&json!({"containerStatuses": [log, db]}));
-        pod_facts(&pod, "db", None, before, now()).problem.unwrap()
+        pod_facts(&pod, "db", None, before, None, now()).problem.unwrap()
     };
     let first = both(&log, waiting("CrashLoopBackOff", "back-off of db"), None);
     assert_eq!((first.message.as_str(), first.container.as_str()), ("back-off of log", "log"));
@@ -230,8 +255,9 @@ fn an_init_container_that_did_its_work_is_no_crash_loop_and_a_sidecar_that_ended
         json!({"initContainerStatuses": [{"name": "init", "restartCount": 2, "ready": ready, "state": state}],
             "containerStatuses": [waiting("PodInitializing", "")]})
     };
-    let read =
-        |status: &Value, before: Option<&Problem>| pod_facts(&observed(status), "db", None, before, now());
+    let read = |status: &Value, before: Option<&Problem>| {
+        pod_facts(&observed(status), "db", None, before, None, now())
+    };
     let loops = read(&init(json!({"waiting": {"reason": "CrashLoopBackOff", "message": "m"}}), false), None);
     let loops = loops.problem.unwrap();
     for (state, ready, goes_on) in [
@@ -255,26 +281,26 @@ fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
         pod_uid: "pod-1".to_owned(),
     };
     let status = json!({"containerStatuses": [runs(3)]});
-    let again = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    let again = pod_facts(&observed(&status), "db", None, Some(&looping), None, now());
     assert_eq!((again.problem, again.cannot_run), (Some(looping.clone()), true));
     let other = Problem { pod_uid: "pod-0".to_owned(), ..looping.clone() };
-    assert!(!pod_facts(&observed(&status), "db", None, Some(&other), now()).cannot_run);
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&other), None, now()).cannot_run);
     let gone = Problem { container: "old".to_owned(), ..looping.clone() };
-    assert!(!pod_facts(&observed(&status), "db", None, Some(&gone), now()).cannot_run);
+    assert!(!pod_facts(&observed(&status), "db", None, Some(&gone), None, now()).cannot_run);
     let mut ready = runs(3);
     ready["ready"] = json!(true);
     let status = json!({"containerStatuses": [ready]});
-    let facts = pod_facts(&observed(&status), "db", None, Some(&looping), now());
+    let facts = pod_facts(&observed(&status), "db", None, Some(&looping), None, now());
     assert_eq!((facts.problem.unwrap().reason.as_str(), facts.cannot_run), ("NotReady", false));
     let status = json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [ready]});
-    assert_eq!(pod_facts(&observed(&status), "db", None, Some(&looping), now()).problem, None);
+    assert_eq!(pod_facts(&observed(&status), "db", None, Some(&looping), None, now()).problem, None);
 }
 
 #[test]
 fn a_problem_has_the_time_since_when_its_node_does_not_serve_whatever_the_reason() {
     let before = Problem { reason: "NotReady".to_owned(), since: later(-60), ..Problem::default() };
     let since = |before: &Problem, status: &Value| {
-        pod_facts(&observed(status), "db", None, Some(before), now()).problem.unwrap().since
+        pod_facts(&observed(status), "db", None, Some(before), None, now()).problem.unwrap().since
     };
     for status in [
         json!({"containerStatuses": [waiting("ImagePullBackOff", "y")]}),

@@ -19,7 +19,7 @@ fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
         "spec": {"containers": [{"name": "db", "image": "i".repeat(512)}]},
         "status": {"containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "ImagePullBackOff", "message": endless}}}]},
     });
-    let pod = pod_facts(&ObservedPod::read(&object), "db", Some("set-uid"), None, now());
+    let pod = pod_facts(&ObservedPod::read(&object), "db", Some("set-uid"), None, None, now());
     let facts = node().granted("v2").with_template("v2").with_pod(pod);
 
     let mut previous = StatefulNodeStatus::default();
