@@ -13,8 +13,8 @@ use super::queue::Request;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
-use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::refusals::{self, EventsOf};
+use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View};
 
 /// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has

@@ -3,18 +3,17 @@
 use super::NodeScope;
 use crate::api::Sidecar;
 use crate::asking::{AnswerState, Peer, Question, Wish};
-use crate::cluster::observed::{ContainerState, ObservedNode, ObservedPod};
+use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
 
 /// True if a pod's sidecar can be queried. Before it runs there is nothing to query, and a timeout would mean nothing.
 pub(super) fn is_there(sidecar: &Sidecar, pod: &ObservedPod) -> bool {
-    let runs = |c: &&ContainerState| c.running;
     if sidecar.is_injected() {
-        return pod.containers.iter().filter(runs).any(|c| c.name == SIDECAR_CONTAINER);
+        return pod.runs(SIDECAR_CONTAINER);
     }
     // A sidecar outside of the pod has no container status, so the application's containers are checked.
-    pod.containers.iter().filter(runs).any(|c| !c.init)
+    pod.images.iter().any(|(container, _)| pod.runs(container))
 }
 
 /// The last answer of the running pod's sidecar to this request. An error is a sentence: there is no URL to query.

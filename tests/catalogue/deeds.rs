@@ -443,6 +443,8 @@ impl Illness {
             ("F14-peer-erring", Self::Peers(peers::Manner::Erring)),
             ("F16-pulls", Self::Steered("pull-loop")),
             ("F16-restarts", Self::Steered("crash-loop")),
+            ("F16-oom", Self::Steered("oom")),
+            ("F16-evicted", Self::Steered("evicted")),
             ("F16-swallowed", Self::Sidecars(Manner::Swallowing)),
             ("F16-collector-slow", Self::Collector(20_000, 40_000)),
             ("F16-collector-early", Self::Collector(0, 0)),
@@ -459,6 +461,18 @@ impl Illness {
             _ => true,
         };
         is_there && !stands
+    }
+
+    /// What the status says about the cause; empty if that changes from moment to moment.
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::Steered("nope" | "pull-loop") => "ImagePullBackOff",
+            Self::Steered("crash" | "crash-loop") => "CrashLoopBackOff",
+            Self::Steered("oom") => "OOMKilled, exit code 137",
+            Self::Steered("creating") => "FailedMount",
+            Self::Steered("unready") => "runs and is not ready",
+            _ => "",
+        }
     }
 
     /// True if it concerns one node, and not the whole cluster.

@@ -1,10 +1,11 @@
-//! What the platform below a fleet does by itself: admission rewrites objects, and controllers change their minds. No
-//! node is ill and nobody asked for anything, so a fleet comes to the same end.
+//! What the platform below a fleet does by itself: admission rewrites objects, controllers change their minds, and kubelets
+//! report less than others. No node is ill and nobody asked for anything, so a fleet comes to the same end.
 
 use serde_json::{Value, json};
+use windlass_sim::kubelet::STEER_LABEL;
 use windlass_sim::{Mutation, Policy, Target, proxy};
 
-use crate::scenario::{Change, Scenario};
+use crate::scenario::{Change, NAMESPACE, Scenario};
 use crate::world::World;
 
 /// How admission rewrites pods, or the templates of StatefulSets.
@@ -28,6 +29,8 @@ pub enum Platform {
     Admits(Target, Rewrite),
     /// Another version of the StatefulSet controller serializes revisions differently.
     Reserialises,
+    /// The kubelets leave out of the statuses of pods what this word says.
+    Reports(&'static str),
 }
 
 /// When it happens.
@@ -98,6 +101,9 @@ impl Platform {
         }
         all.push(("F16-revisions-before", Self::Reserialises, Before));
         all.push(("F16-revisions", Self::Reserialises, Within));
+        all.push(("F16-kwok-always", Self::Reports("kwok"), Always));
+        all.push(("F16-virtual-always", Self::Reports("virtual"), Always));
+        all.push(("F16-virtual", Self::Reports("virtual"), Within));
         all
     }
 
@@ -121,6 +127,14 @@ impl Platform {
         match self {
             Self::Admits(target, rewrite) => world.cluster.admit(policy(target, rewrite)),
             Self::Reserialises => world.cluster.reserialise_revisions(),
+            Self::Reports(word) => {
+                let map = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "data": {"kubelet": word},
+                    "metadata": {"name": "kubelet", "namespace": NAMESPACE, "labels": {STEER_LABEL: "true"}},
+                });
+                // It may exist already, or its namespace may be gone.
+                drop(world.cluster.install(map));
+            }
         }
     }
 }

@@ -50,6 +50,7 @@ mod killed;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod kit;
 mod kubectl;
+mod kubelets;
 mod leader;
 mod leaving;
 mod otlp;

@@ -70,12 +70,17 @@ async fn watched(refuses: &'static str, code: u16) -> (Vec<String>, Arc<View>, V
     (news, view, asked)
 }
 
-/// What a watch reports within this time.
+/// What a watch of refusals reports within this time.
 async fn heard_in(time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
+    heard_of(EventsOf::Refusals, time, client, view).await
+}
+
+/// What a watch of these events reports within this time.
+async fn heard_of(of: EventsOf, time: Duration, client: Client, view: &Arc<View>) -> Vec<String> {
     let news = Mutex::new(Vec::new());
     let tell = |meta: Meta| news.lock().unwrap().push(meta.name);
     let api = Namespaces::All.api(&client, view, Kind::Event);
-    let watch = watch(EventsOf::Refusals, api, view.clone(), tell);
+    let watch = watch(of, api, view.clone(), tell);
     assert!(tokio::time::timeout(time, watch).await.is_err(), "it goes on for ever");
     news.into_inner().unwrap()
 }
@@ -89,6 +94,39 @@ async fn what_is_listed_and_what_comes_is_kept_by_statefulset_and_told_once() {
     assert!(view.refusals.is_settled());
     let selector = EventsOf::Refusals.selector().replace('=', "%3D").replace(',', "%2C");
     assert!(asked.iter().all(|uri| uri.contains(&selector)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn warnings_about_pods_of_nodes_that_are_not_ready_are_kept_and_not_listed() {
+    let view = View::shared();
+    let pod = |name: &str, node: &str, ready: &str| {
+        json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1", "labels": {"windlass.dev/node": node}},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        })
+    };
+    view.observe(Kind::Pod, &pod("db-1-0", "db-1", "False"));
+    view.observe(Kind::Pod, &pod("db-2-0", "db-2", "True"));
+    let (client, asked) = scripted(|ask, before| match ask {
+        Ask::List | Ask::Page => no(500),
+        Ask::Newest => (200, 0, list("7", "", &[])),
+        Ask::Watch if before > 0 => (200, 3_600, String::new()),
+        Ask::Watch => {
+            let warning = |pod: &str, version| {
+                let mut event = event(pod, "no volume", "2030-01-01T00:05:00Z", version);
+                event["regarding"] = json!({"kind": "Pod", "namespace": "shop", "name": pod, "uid": pod});
+                event["reason"] = json!("FailedMount");
+                line("ADDED", &event)
+            };
+            (200, 0, ["db-1-0", "db-2-0", "other-0"].map(|pod| warning(pod, 8)).concat())
+        }
+    });
+    let news = heard_of(EventsOf::Pods, Duration::from_secs(20), client, &view).await;
+    assert_eq!(news, ["db-1"]);
+    assert_eq!(view.refusals.last("db-1-0").unwrap().note, "FailedMount: no volume");
+    assert_eq!(view.refusals.len(), 1);
+    assert!(!view.refusals.is_settled(), "nobody waits for these events");
+    assert_eq!(count(&asked.lock().unwrap(), Ask::List), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -319,7 +319,8 @@ pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String
     let of_a_node = illness.is_of_a_node() && !world.scenario.is_alone();
     let names = |text: &str| if of_a_node { text.contains(node) } else { text.contains("db-") };
     let explains = |(status, _, message): &(String, String, String)| {
-        !status.is_empty() && !message.is_empty() && (world.scenario.is_alone() || names(message))
+        let says = !message.is_empty() && message.contains(illness.cause());
+        !status.is_empty() && says && (world.scenario.is_alone() || names(message))
     };
     if said.iter().any(explains) {
         return Ok(());

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::meta::{Meta, text, time};
-use crate::api::names::LABEL_NODE;
+use crate::api::names::{LABEL_NODE, SIDECAR_CONTAINER};
 use crate::api::{MadeFor, Shared};
 use crate::parts::Parts;
 
@@ -75,6 +75,8 @@ pub struct ObservedPod {
     pub revision: String,
     /// Container names and images of its spec, in order.
     pub images: Shared<Vec<(String, String)>>,
+    /// True if Windlass's sidecar is one of its init containers.
+    pub has_sidecar: bool,
     /// `status.phase`.
     pub phase: String,
     /// Why it ended or is being ended: `status.reason`, or the reason of its condition DisruptionTarget.
@@ -145,6 +147,7 @@ pub(super) const POD: Parts = Parts::Only(&[
         "spec",
         Parts::Only(&[
             ("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)])),
+            ("initContainers", Parts::Only(&[("name", Parts::All)])),
             ("readinessGates", Parts::All),
             ("schedulingGates", Parts::All),
         ]),
@@ -185,6 +188,9 @@ pub(super) fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
     ObservedPod {
         revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
         images: images(&object["spec"]),
+        has_sidecar: [&object["spec"]["initContainers"], &status["initContainerStatuses"]]
+            .iter()
+            .any(|containers| list(containers).iter().any(|c| c["name"] == SIDECAR_CONTAINER)),
         phase: text(&status["phase"]),
         reason,
         message,

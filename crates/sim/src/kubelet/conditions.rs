@@ -21,6 +21,7 @@ pub(super) fn conditions(
     pod: &Pod,
     phase: &str,
     initialized: bool,
+    has_sandbox: bool,
     unready: &[&str],
     now: Now,
 ) -> Vec<Value> {
@@ -38,12 +39,19 @@ pub(super) fn conditions(
         .map(|gate| gate.condition_type.as_str())
         .filter(|gate| !present.iter().any(|c| c["type"] == *gate && c["status"] == "True"))
         .collect();
-    let gated = || Some(("ReadinessGatesNotReady", format!("the readiness gates {shut:?} are not true")));
+    let told = |gate: &&str| match present.iter().find(|c| c["type"] == **gate) {
+        None => format!("corresponding condition of pod readiness gate \"{gate}\" does not exist."),
+        Some(found) => {
+            let status = found["status"].as_str().unwrap_or_default();
+            format!("the status of pod readiness gate \"{gate}\" is not \"True\", but {status}")
+        }
+    };
+    let gated = || Some(("ReadinessGatesNotReady", shut.iter().map(told).collect::<Vec<_>>().join(", ")));
     let ready = if containers.is_none() && !shut.is_empty() { gated() } else { containers.clone() };
     let initializing =
         || Some(("ContainersNotInitialized", "containers with incomplete status: see them".to_owned()));
     let ours = [
-        ("PodReadyToStartContainers", None),
+        ("PodReadyToStartContainers", if has_sandbox { None } else { Some(("", String::new())) }),
         ("Initialized", if initialized { None } else { initializing() }),
         ("Ready", ready),
         ("ContainersReady", containers),
@@ -65,7 +73,9 @@ fn condition(present: &[Value], kind: &str, wrong: Option<(&str, String)>, now: 
     let since = since.map_or_else(|| text(now.wall), str::to_owned);
     let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": since});
     if let Some((reason, message)) = wrong {
-        condition["reason"] = reason.into();
+        if !reason.is_empty() {
+            condition["reason"] = reason.into();
+        }
         if !message.is_empty() {
             condition["message"] = message.into();
         }
@@ -85,5 +95,20 @@ pub(super) fn dead(pod: &Pod, now: Now) -> Option<Outlook> {
     if ready["status"] == "True" {
         *ready = json!({"type": "Ready", "status": "False", "lastTransitionTime": text(now.wall)});
     }
-    Some(Outlook { status: json!({"conditions": conditions}), again: None })
+    Some(Outlook { status: json!({"conditions": conditions}), again: None, warning: None })
+}
+
+/// The last status of a pod that its kubelet has evicted.
+pub(super) fn evicted(pod: &Pod, now: Now) -> Value {
+    let present = present_conditions(pod);
+    let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 8Mi. ";
+    let mut conditions: Vec<Value> =
+        present.iter().filter(|c| c["type"] != "Ready" && c["type"] != "ContainersReady").cloned().collect();
+    for kind in ["Ready", "ContainersReady"] {
+        conditions.push(condition(&present, kind, Some(("PodFailed", String::new())), now));
+    }
+    let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet",
+        "message": message, "lastTransitionTime": text(now.wall)});
+    conditions.push(disrupted);
+    json!({"phase": "Failed", "reason": "Evicted", "message": message, "conditions": conditions})
 }

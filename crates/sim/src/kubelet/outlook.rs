@@ -17,6 +17,8 @@ pub(super) struct Now {
 pub(super) struct Outlook {
     pub(super) status: Value,
     pub(super) again: Option<Instant>,
+    /// Why the pod cannot start, as the kubelet says it in events: reason and message.
+    pub(super) warning: Option<(&'static str, String)>,
 }
 
 /// A native sidecar outlives the other init containers and starts before the main ones.

@@ -327,6 +327,7 @@ impl Player {
                 }
                 work.failures = 0;
             }
+            Ok(Outcome::Told) => work.failures = 0,
             Ok(Outcome::Done) => {
                 if let Some(tracked) = tracked {
                     tracked.let_go = true;

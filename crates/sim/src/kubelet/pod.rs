@@ -1,25 +1,31 @@
 //! One pod: its state, and the next action.
 
+use std::time::Duration;
+
 use futures::future::{BoxFuture, FutureExt};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    outlook::Now,
+    outlook::{Now, text},
     probe::{Probing, sidecar_url},
     status::Life,
     steering::Orders,
 };
 
+/// How often a kubelet repeats an event.
+const WARNS_EVERY: Duration = Duration::from_mins(2);
+
 /// The result of a write.
 pub(super) enum Outcome {
     Patched(Box<Pod>),
     Bound(Box<PersistentVolumeClaim>),
+    Told,
     Done,
 }
 
@@ -40,6 +46,8 @@ pub(super) struct TrackedPod {
     pub(super) life: Life,
     /// The last written status, to skip repeats.
     pub(super) written: Option<Value>,
+    /// When the next event about why it cannot start is due.
+    warns: Option<Instant>,
     /// It was deleted; only finalizers can keep it.
     pub(super) let_go: bool,
     /// The running probe of its sidecar.
@@ -49,7 +57,7 @@ pub(super) struct TrackedPod {
 impl TrackedPod {
     pub(super) fn new(mut pod: Pod, life: Life) -> Self {
         pod.metadata.managed_fields = None;
-        Self { pod, life, written: None, let_go: false, probing: None }
+        Self { pod, life, written: None, warns: None, let_go: false, probing: None }
     }
 
     /// Stores a newer version of the pod: the response to our own write may be newer than the watch.
@@ -85,6 +93,12 @@ impl TrackedPod {
         if self.written.as_ref() != Some(&outlook.status) {
             step.write = Some(patch(client, pod, &outlook.status));
             self.written = Some(outlook.status);
+        } else if let Some(warning) = outlook.warning {
+            if self.warns.is_none_or(|at| at <= now.instant) {
+                step.write = Some(warn(client, pod, &warning, now));
+                self.warns = Some(now.instant + WARNS_EVERY);
+            }
+            step.again = step.again.into_iter().chain(self.warns).min();
         }
         step
     }
@@ -109,6 +123,29 @@ fn patch(client: &Client, pod: &Pod, status: &Value) -> Write {
     async move {
         let patched = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(Outcome::Patched(Box::new(patched)))
+    }
+    .boxed()
+}
+
+/// An event about why the pod cannot start.
+fn warn(client: &Client, pod: &Pod, (reason, message): &(&str, String), now: Now) -> Write {
+    let namespace = pod.namespace().unwrap_or_default();
+    let (name, uid, at) = (pod.name_any(), pod.uid().unwrap_or_default(), text(now.wall));
+    let event = json!({
+        "metadata": {"namespace": namespace, "name": format!("{name}.{uid}.{}", now.wall.timestamp())},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid},
+        "reason": reason, "message": message, "type": "Warning", "count": 1,
+        "firstTimestamp": at, "lastTimestamp": at, "source": {"component": "kubelet"},
+    });
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    async move {
+        let event = serde_json::from_value(event).map_err(kube::Error::SerdeError)?;
+        match api.create(&PostParams::default(), &event).await {
+            // The event was created, and the answer was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            created => drop(created?),
+        }
+        Ok(Outcome::Told)
     }
     .boxed()
 }

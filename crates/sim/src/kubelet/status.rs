@@ -10,16 +10,19 @@ use tokio::time::Instant;
 
 use super::{
     Pace,
-    conditions::{conditions, dead, phase},
+    conditions::{conditions, dead, evicted, phase},
     image,
     loops::{self, BACKOFF_FIRST, BACKOFF_LAST},
     outlook::{Now, Outlook, is_native_sidecar, text},
     probe::probe_path,
-    steering::{Fare, Orders},
+    steering::{Fare, Orders, Report},
 };
 
 /// How long a `slow` container takes to become ready.
 const SLOW: Duration = Duration::from_secs(5);
+
+/// How long a pod runs until it is evicted.
+const EVICTED: Duration = Duration::from_secs(3);
 
 /// The state of a pod between statuses.
 #[derive(Debug, Default)]
@@ -33,6 +36,8 @@ pub(super) struct Life {
     pace: Pace,
     /// When its deletion was first observed.
     leaves: Option<Instant>,
+    /// When it is evicted.
+    evicted: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +103,9 @@ impl Life {
         if orders.dead {
             return dead(pod, now);
         }
+        if orders.evicted && *self.evicted.get_or_insert(now.instant + EVICTED) <= now.instant {
+            return Some(Outlook { status: evicted(pod, now), again: None, warning: None });
+        }
         let spec = pod.spec.as_ref()?;
         let ends = spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always");
         let started = self.started.get_or_insert_with(|| text(now.wall)).clone();
@@ -111,7 +119,7 @@ impl Life {
         let initialized = !view.blocked;
         let mains: Vec<Value> =
             spec.containers.iter().map(|container| view.main_container(self, container, ends)).collect();
-        let again = view.again;
+        let again = view.again.into_iter().chain(self.evicted.filter(|_| orders.evicted)).min();
 
         let phase = phase(spec.restart_policy.as_deref(), &mains);
         let sidecars = spec.init_containers.iter().flatten().zip(&inits);
@@ -121,7 +129,9 @@ impl Life {
             .filter(|status| status["ready"] != true)
             .filter_map(|status| status["name"].as_str())
             .collect();
-        let conditions = conditions(pod, phase, initialized, &unready, now);
+        let creates = |status: &Value| status["state"]["waiting"]["reason"] == "ContainerCreating";
+        let has_sandbox = !inits.iter().chain(&mains).any(creates);
+        let conditions = conditions(pod, phase, initialized, has_sandbox, &unready, now);
         let mut status = json!({
             "phase": phase,
             "conditions": conditions,
@@ -135,7 +145,10 @@ impl Life {
         if !inits.is_empty() {
             status["initContainerStatuses"] = Value::Array(inits);
         }
-        Some(Outlook { status, again })
+        shorten(&mut status, orders.report);
+        let unmounted =
+            || ("FailedMount", "MountVolume.SetUp failed for volume \"data\": no such device".to_owned());
+        Some(Outlook { status, again, warning: (!has_sandbox).then(unmounted) })
     }
 
     /// Moves a container into a state; a change from running or crashing to running is a restart.
@@ -176,7 +189,7 @@ impl View<'_> {
         }
         match fare {
             Fare::NoImage | Fare::Creating | Fare::Pulls => self.blocked = true,
-            Fare::Crashes | Fare::Restarts => self.blocked = !native,
+            Fare::Crashes | Fare::Restarts | Fare::OutOfMemory => self.blocked = !native,
             _ if !native => return self.ended(life, container, 0),
             _ => {}
         }
@@ -196,7 +209,7 @@ impl View<'_> {
         match self.orders.fare(&container.name) {
             Fare::Runs if ends => self.ended(life, container, 0),
             Fare::Slow if ends && self.slow_is_over(life, container) => self.ended(life, container, 0),
-            Fare::Crashes | Fare::Restarts if never => self.ended(life, container, 1),
+            Fare::Crashes | Fare::Restarts | Fare::OutOfMemory if never => self.ended(life, container, 1),
             fare => self.container(life, container, fare, true),
         }
     }
@@ -248,7 +261,8 @@ impl View<'_> {
                 waiting(container, pulls.restarts, reason, &message)
             }
             Fare::Crashes => self.crashing(life, container),
-            Fare::Restarts => self.restarting(life, container),
+            Fare::Restarts => self.restarting(life, container, 1, "Error"),
+            Fare::OutOfMemory => self.restarting(life, container, 137, "OOMKilled"),
             Fare::Runs | Fare::Stays | Fare::Unready | Fare::Slow => {
                 let run = life.enter(name, State::Runs, self.now);
                 let ready = match fare {
@@ -274,7 +288,7 @@ impl View<'_> {
     }
 
     /// The status of a crashing container: running, terminated, or in back-off.
-    fn restarting(&mut self, life: &mut Life, container: &Container) -> Value {
+    fn restarting(&mut self, life: &mut Life, container: &Container, code: i32, reason: &str) -> Value {
         let run = life.enter(&container.name, State::Restarts, self.now);
         let turn = loops::crash(run.since.unwrap_or(self.now.instant), self.now.instant);
         self.look_again(turn.until);
@@ -282,7 +296,7 @@ impl View<'_> {
         let ago = TimeDelta::from_std(self.now.instant - turn.began).unwrap_or_default();
         let at = &text(self.now.wall - ago);
         let end =
-            json!({"terminated": {"exitCode": 1, "reason": "Error", "startedAt": at, "finishedAt": at}});
+            json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": at, "finishedAt": at}});
         let state = match turn.part {
             0 => json!({"running": {"startedAt": at}}),
             1 => end.clone(),
@@ -290,7 +304,7 @@ impl View<'_> {
         };
         let mut status = self.begun(container, run.restarts + turn.again, false, &state, at);
         status["started"] = (turn.part == 0).into();
-        if turn.part == 2 {
+        if turn.part == 2 || turn.again > 0 {
             status["lastState"] = end;
         }
         status
@@ -344,6 +358,34 @@ impl View<'_> {
             "containerID": id(restarts), "ready": ready, "started": true, "restartCount": restarts,
             "state": state, "lastState": last,
         })
+    }
+}
+
+/// Leaves out what the kubelet does not report.
+fn shorten(status: &mut Value, report: Report) {
+    match report {
+        Report::Full => {}
+        Report::Kwok => {
+            let lists = ["containerStatuses", "initContainerStatuses"];
+            let all = status.as_object_mut().into_iter().flatten();
+            let of_containers = all.filter(|(field, _)| lists.contains(&field.as_str()));
+            for container in of_containers.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten()) {
+                container["imageID"] = "".into();
+                if let Some(container) = container.as_object_mut() {
+                    container.retain(|field, _| {
+                        !matches!(field.as_str(), "containerID" | "lastState" | "started")
+                    });
+                }
+            }
+        }
+        Report::Virtual => {
+            for field in ["containerStatuses", "initContainerStatuses", "hostIP", "hostIPs"] {
+                status[field] = Value::Null;
+            }
+            for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+                condition["lastTransitionTime"] = Value::Null;
+            }
+        }
     }
 }
 

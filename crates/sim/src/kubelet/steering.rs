@@ -23,12 +23,26 @@ pub enum Fare {
     Crashes,
     /// `ImagePullBackOff`.
     NoImage,
-    /// `ContainerCreating`, as when a volume cannot be mounted.
+    /// `ContainerCreating`, since a volume cannot be mounted.
     Creating,
     /// Crashes like a real container: runs without being ready, terminates, is in `CrashLoopBackOff`, and restarts.
     Restarts,
+    /// As [`Self::Restarts`], killed each time because it is out of memory.
+    OutOfMemory,
     /// Fails to pull, like a real kubelet: `ErrImagePull` and `ImagePullBackOff` in turn.
     Pulls,
+}
+
+/// What a kubelet leaves out of the statuses of pods. The API allows all of it to be absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Report {
+    /// Nothing.
+    #[default]
+    Full,
+    /// What the stages of kwok leave out: IDs of images and containers, and past states.
+    Kwok,
+    /// All about containers, the machine's address, and when conditions changed, as some virtual kubelets do.
+    Virtual,
 }
 
 impl Fare {
@@ -41,6 +55,7 @@ impl Fare {
             "nope" => Self::NoImage,
             "creating" => Self::Creating,
             "crash-loop" => Self::Restarts,
+            "oom" => Self::OutOfMemory,
             "pull-loop" => Self::Pulls,
             _ => return None,
         })
@@ -48,7 +63,7 @@ impl Fare {
 
     fn of_image(image: &str) -> Self {
         let tag = tag(image);
-        ["unready", "slow", "crash-loop", "crash", "pull-loop", "nope"]
+        ["unready", "slow", "crash-loop", "crash", "oom", "pull-loop", "nope"]
             .into_iter()
             .find(|word| tag.contains(word))
             .and_then(Self::of_word)
@@ -66,8 +81,10 @@ fn tag(image: &str) -> &str {
 ///
 /// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or `claim.<claim>`.
 /// A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`, `creating`, `crash-loop`,
-/// `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone) and `hold-terminating` (it does
-/// not terminate while the word is set); for claims `unbound`. Any other word, such as `default`, has no effect.
+/// `oom`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone), `evicted` (it is evicted soon
+/// after its start) and `hold-terminating` (it does not terminate while the word is set); for claims `unbound`. The key
+/// `kubelet` has a word for all pods: `kwok` or `virtual`, what the kubelet leaves out of their statuses. Any other word,
+/// such as `default`, has no effect.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     maps: BTreeMap<(String, String), BTreeMap<String, String>>,
@@ -122,7 +139,18 @@ impl Steering {
             fares.extend([of(container, main)]);
         }
         let dead = self.has_word(&namespace, &name, "dead");
-        Orders { dead, hold: dead || self.has_word(&namespace, &name, "hold-terminating"), fares }
+        let report = match self.words(&namespace, "kubelet").next() {
+            Some("kwok") => Report::Kwok,
+            Some("virtual") => Report::Virtual,
+            _ => Report::Full,
+        };
+        Orders {
+            dead,
+            hold: dead || self.has_word(&namespace, &name, "hold-terminating"),
+            evicted: self.has_word(&namespace, &name, "evicted"),
+            report,
+            fares,
+        }
     }
 }
 
@@ -131,6 +159,8 @@ impl Steering {
 pub(super) struct Orders {
     pub(super) dead: bool,
     pub(super) hold: bool,
+    pub(super) evicted: bool,
+    pub(super) report: Report,
     fares: BTreeMap<String, Fare>,
 }
 
@@ -157,6 +187,7 @@ mod tests {
             ("x:slow-1", Fare::Slow),
             ("x:2-crash-loop", Fare::Restarts),
             ("x:pull-loop", Fare::Pulls),
+            ("x:2-oom", Fare::OutOfMemory),
         ] {
             assert_eq!(Fare::of_image(image), fare, "{image}");
         }

@@ -127,7 +127,7 @@ pub fn pod_facts(
         running,
         made_for: pod.made_for(),
         main_image,
-        sidecar_unready: pod.container(SIDECAR_CONTAINER).is_some_and(|s| s.init && s.running && !s.ready),
+        sidecar_unready: pod.has_sidecar && pod.runs(SIDECAR_CONTAINER) && !is_ready(pod, SIDECAR_CONTAINER),
         problem: found.map(|Found { reason, message, container, pod_uid, lasting: _ }| Problem {
             reason,
             message: cut(&message, MAX_PROBLEM_BYTES),
@@ -139,6 +139,11 @@ pub fn pod_facts(
         main_cannot_run,
         never_started: !running && !state.is_some_and(has_started),
     }
+}
+
+/// True if a container is ready, or, where nothing is reported about it, its pod is.
+fn is_ready(pod: &ObservedPod, container: &str) -> bool {
+    pod.container(container).map_or_else(|| pod.is_ready(), |container| container.ready)
 }
 
 /// True if a container waits to be started again after it crashed. It may not be the one whose problem is reported.

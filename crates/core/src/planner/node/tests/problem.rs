@@ -320,9 +320,19 @@ fn a_problem_has_the_time_since_when_its_node_does_not_serve_whatever_the_reason
 
 #[test]
 fn only_a_running_sidecar_that_is_not_ready_keeps_a_pod_out() {
-    let sidecar = |field: &str, state: &str, ready: bool| json!({field: [{"name": "windlass-sidecar", "ready": ready, "state": {state: {}}}]});
-    assert!(read(&sidecar("initContainerStatuses", "running", false)).sidecar_unready);
-    assert!(!read(&sidecar("initContainerStatuses", "running", true)).sidecar_unready);
-    assert!(!read(&sidecar("initContainerStatuses", "waiting", false)).sidecar_unready);
-    assert!(!read(&sidecar("containerStatuses", "running", false)).sidecar_unready);
+    let unready = |has_sidecar: bool, status: &Value| {
+        let mut pod = observed(status);
+        pod.has_sidecar = has_sidecar;
+        pod_facts(&pod, "db", None, None, None, now()).sidecar_unready
+    };
+    let sidecar = |state: &str, ready: bool| json!({"initContainerStatuses": [{"name": "windlass-sidecar", "ready": ready, "state": {state: {"reason": "x"}}}]});
+    assert!(unready(true, &sidecar("running", false)));
+    assert!(!unready(true, &sidecar("running", true)));
+    assert!(!unready(true, &sidecar("waiting", false)));
+    assert!(!unready(false, &sidecar("running", false)), "it is a container of the user's");
+    // A kubelet that reports no containers.
+    let of = |ready: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+    assert!(unready(true, &of("False")));
+    assert!(!unready(true, &of("True")));
+    assert!(!unready(true, &json!({"phase": "Pending"})));
 }

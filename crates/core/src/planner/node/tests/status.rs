@@ -496,6 +496,23 @@ fn a_node_without_a_pod_says_what_its_pod_waits_for() {
 }
 
 #[test]
+fn that_a_pod_was_evicted_is_told_until_the_next_one_is_there() {
+    let evicted = Problem { message: "Evicted".to_owned(), pod_uid: "pod-1".to_owned(), ..was("NotReady") };
+    let after = |before: Problem| {
+        let mut look = look(node().without_pod());
+        look.previous.problem = Some(before);
+        look.status().problem.unwrap()
+    };
+    assert_eq!(after(evicted.clone()), evicted);
+    let crashed = Problem { container: "db".to_owned(), ..evicted };
+    assert_eq!(after(crashed).reason, "Missing");
+}
+
+fn was(reason: &str) -> Problem {
+    Problem { reason: reason.to_owned(), since: later(-60), ..Problem::default() }
+}
+
+#[test]
 fn a_sidecar_that_cannot_be_reached_is_the_problem_only_while_it_is_asked_to_take_the_node_in() {
     let unreachable = || SidecarAnswer::Unreachable("connection refused".to_owned());
     let mark_next = |target: &str| {
