@@ -125,7 +125,9 @@ fn written_and_seen(cx: &TaskContext<'_>, observed: bool) -> Outcome {
     let before_node =
         |task: &TaskRecord| !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
     if !observed && cx.plan.tasks.iter().any(before_node) {
-        return Outcome::waiting("waiting for the StatefulSet controller to see the new template");
+        return Outcome::waiting(
+            "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
+        );
     }
     Outcome::Done
 }

@@ -74,7 +74,9 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         });
     };
     if rolling && !set.observed {
-        return Ok(Outcome::waiting("waiting for the StatefulSet controller to see the template"));
+        return Ok(Outcome::waiting(
+            "waiting for the StatefulSet controller to see the template: the StatefulSet's status.observedGeneration is behind",
+        ));
     }
     if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));

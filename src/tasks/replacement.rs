@@ -73,7 +73,9 @@ impl NodeScope {
         }
         // A pod deleted before the controller has seen the new template would come back at the old one.
         if !set.observed {
-            return waiting("waiting for the StatefulSet controller to see the new template");
+            return waiting(
+                "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
+            );
         }
         // The new pod may be Ready before a status reports its revision, and the revision may change in between.
         self.memory.learn_revision(&set.uid, &set.update_revision);

@@ -62,7 +62,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
         (
             "template unseen",
             to_v2().unseen(),
-            "waiting for the StatefulSet controller to see the new template",
+            "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
         ),
         (
             "Ready under a spent grant",

@@ -154,6 +154,46 @@ fn another_kubelet_takes_a_pod_up_as_it_is() {
 }
 
 #[test]
+fn a_container_that_is_out_of_memory_says_so_while_it_runs_again() {
+    let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:oom"}]}));
+    let state = |status: &Value| status["containerStatuses"][0].clone();
+    let killed = |state: &Value| {
+        (state["terminated"]["reason"] == "OOMKilled") && state["terminated"]["exitCode"] == 137
+    };
+    assert!(state(&watched.after(0, &json!({})).0)["state"]["running"].is_object());
+    assert!(killed(&state(&watched.after(4, &json!({})).0)["state"]));
+    for seconds in [6, 16] {
+        let seen = state(&watched.after(seconds, &json!({})).0);
+        assert!(killed(&seen["lastState"]), "{seen}");
+    }
+}
+
+#[test]
+fn a_pod_is_evicted_soon_and_one_without_its_volume_warns_of_it() {
+    let spec = json!({"containers": [{"name": "main", "image": "x"}]});
+    let mut watched = Watched::new(&spec);
+    let said = json!({"db-0": "evicted"});
+    assert_eq!(watched.after(0, &said), (watched.after(0, &said).0, Some(3)));
+    let (status, again) = watched.after(3, &said);
+    assert_eq!((&status["phase"], &status["reason"], again), (&json!("Failed"), &json!("Evicted"), None));
+    assert!(truth(&status, "DisruptionTarget") && !truth(&status, "Ready"), "{status}");
+    let status = Watched::new(&spec).after(0, &json!({"db-0": "creating"})).0;
+    assert!(!truth(&status, "PodReadyToStartContainers"), "{status}");
+}
+
+#[test]
+fn a_kubelet_leaves_out_what_it_is_told_to() {
+    let spec = json!({"containers": [{"name": "main", "image": "x"}]});
+    let status = Watched::new(&spec).after(0, &json!({"kubelet": "kwok"})).0;
+    let container = &status["containerStatuses"][0];
+    assert!(container["state"]["running"].is_object() && container["ready"] == true, "{container}");
+    assert!(container["imageID"] == "" && container["containerID"].is_null(), "{container}");
+    let status = Watched::new(&spec).after(0, &json!({"kubelet": "virtual"})).0;
+    assert!(truth(&status, "Ready") && status["phase"] == "Running", "{status}");
+    assert!(status["containerStatuses"].is_null() && status["hostIP"].is_null(), "{status}");
+}
+
+#[test]
 fn a_readiness_gate_waits_for_its_condition() {
     let spec = json!({"readinessGates": [{"conditionType": "gate"}], "containers": [{"name": "main", "image": "x"}]});
     let mut watched = Watched::new(&spec);

@@ -201,7 +201,12 @@ impl NodeFacts {
         if let Some(hash) = self.previous.hash.as_ref().filter(|_| self.was_observed_on(pod)) {
             return Some(hash);
         }
-        let is_known = self.live().is_some_and(|set| set.known_revisions.contains(&pod.revision));
+        let is_known = self.live().is_some_and(|set| {
+            // A controller may report no revisions at all.
+            let reports_none =
+                set.observed && set.update_revision.is_empty() && set.template != Template::Unknown;
+            set.known_revisions.contains(&pod.revision) || reports_none
+        });
         pod.made_for.as_ref().filter(|_| is_known).map(|made_for| &made_for.hash)
     }
 

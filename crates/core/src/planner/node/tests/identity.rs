@@ -63,6 +63,18 @@ fn a_pod_is_what_it_was_made_for_whatever_revision_its_stateful_set_gives_to_the
             node().with_set(knowing(set("v2"), &["db-0-v1", "db-0-v2"])).with_pod(annotated("v1")),
             Some("v1"),
         ),
+        (
+            "its StatefulSet reports no revisions",
+            node().with_set(without_revisions("v1")).with_pod(annotated("v1")),
+            Some("v1"),
+        ),
+        (
+            "its StatefulSet reports no revisions, and somebody has edited it",
+            node()
+                .with_set(LiveStatefulSet { template: Template::Unknown, ..without_revisions("v1") })
+                .with_pod(annotated("v1")),
+            None,
+        ),
         ("its StatefulSet is gone", node().without_set(), Some("v1")),
         (
             "its StatefulSet is gone, and nothing is known of it",
@@ -74,6 +86,10 @@ fn a_pod_is_what_it_was_made_for_whatever_revision_its_stateful_set_gives_to_the
         let hash = facts.pod_hash(facts.pod.as_ref().unwrap());
         assert_eq!(hash.map(PodTemplateHash::as_str), expected, "{what}");
     }
+}
+
+fn without_revisions(version: &str) -> LiveStatefulSet {
+    LiveStatefulSet { update_revision: String::new(), ..set(version) }
 }
 
 #[test]
