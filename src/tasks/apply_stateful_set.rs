@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::not_written;
+use super::{UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
@@ -125,9 +125,7 @@ fn written_and_seen(cx: &TaskContext<'_>, observed: bool) -> Outcome {
     let before_node =
         |task: &TaskRecord| !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
     if !observed && cx.plan.tasks.iter().any(before_node) {
-        return Outcome::waiting(
-            "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
-        );
+        return Outcome::waiting(UNSEEN);
     }
     Outcome::Done
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::sidecar_peer::{ask, is_there};
-use super::{CHILD_CHANGED, FleetScope, NodeScope};
+use super::{CHILD_CHANGED, FleetScope, NodeScope, UNSEEN};
 use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
@@ -74,9 +74,7 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         });
     };
     if rolling && !set.observed {
-        return Ok(Outcome::waiting(
-            "waiting for the StatefulSet controller to see the template: the StatefulSet's status.observedGeneration is behind",
-        ));
+        return Ok(Outcome::waiting(UNSEEN));
     }
     if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
         return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));

@@ -55,6 +55,10 @@ pub use update_node_specs::UpdateNodeSpecs;
 /// The reason in the history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
 
+/// What a task waits for while the status of a StatefulSet is behind its template.
+pub(crate) const UNSEEN: &str = "waiting for the StatefulSet controller to see the template: \
+                                 status.observedGeneration of the StatefulSet is behind";
+
 /// The requeue delay after a write conflict, if no event comes first.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{CHILD_CHANGED, NodeScope};
+use super::{CHILD_CHANGED, NodeScope, UNSEEN};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
 
 /// Waits until the pod that was made for the grant runs the desired image.
@@ -18,13 +18,16 @@ impl Task for ObserveImage {
         let scope = cx.env.get::<NodeScope>()?;
         let node = scope.require()?;
         let facts = scope.facts(&node);
-        if facts.live().is_none() {
+        let Some(set) = facts.live() else {
             return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
-        }
+        };
         let Some(pod) = facts.staying_pod() else {
             return Ok(Outcome::waiting("waiting for the pod to be created again"));
         };
-        if facts.live().is_some_and(|set| set.observed) && !facts.is_at_template(pod) {
+        if !set.observed {
+            return Ok(Outcome::waiting(UNSEEN));
+        }
+        if !facts.is_at_template(pod) {
             return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod was made for something else"));
         }
         let running = facts.running();

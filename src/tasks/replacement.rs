@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CHILD_CHANGED, NodeScope};
+use super::{CHILD_CHANGED, NodeScope, UNSEEN};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
@@ -73,9 +73,7 @@ impl NodeScope {
         }
         // A pod deleted before the controller has seen the new template would come back at the old one.
         if !set.observed {
-            return waiting(
-                "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
-            );
+            return waiting(UNSEEN);
         }
         // The new pod may be Ready before a status reports its revision, and the revision may change in between.
         self.memory.learn_revision(&set.uid, &set.update_revision);

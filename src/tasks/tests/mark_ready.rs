@@ -21,11 +21,7 @@ async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
         ("not ready", v1().not_ready(), "waiting for the pod to be Ready: NotReady: pod db-0-0 is not ready"),
         ("leaving", v1().terminating(), "waiting for the pod to be created again"),
         ("no pod", v1().without_pod(), "waiting for the pod to be created again"),
-        (
-            "unseen",
-            v1().unseen(),
-            "waiting for the StatefulSet controller to see the template: the StatefulSet's status.observedGeneration is behind",
-        ),
+        ("unseen", v1().unseen(), UNSEEN),
         (
             "at another revision",
             v1().with_new_pod("v0"),

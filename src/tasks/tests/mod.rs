@@ -18,7 +18,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::NodeScope;
+use super::{NodeScope, UNSEEN};
 use crate::api::{PodTemplateHash, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::port::MockCluster;

@@ -20,11 +20,11 @@ async fn the_image_is_observed_on_the_new_pod_and_on_no_other() {
             "waiting for the pod to run db:v2: ErrImagePull: no",
         ),
         (
-            "it has no image ID yet",
+            "its kubelet reports no image ID",
             to_v2().pod("/status/containerStatuses/0/imageID", json!("")),
-            "waiting for the pod to run db:v2: ",
+            "done",
         ),
-        ("the template is unseen", to_v2().unseen(), "waiting for the pod to run db:v2: "),
+        ("the template is unseen", to_v2().unseen(), UNSEEN),
         (
             "the pod is at another revision",
             to_v2().with_pod("v1"),

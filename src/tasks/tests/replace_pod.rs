@@ -59,11 +59,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
             "waiting for the StatefulSet controller to create the pod",
         ),
         ("no pod", to_v2().without_pod(), "waiting for the StatefulSet controller to create the pod"),
-        (
-            "template unseen",
-            to_v2().unseen(),
-            "waiting for the StatefulSet controller to see the new template: the StatefulSet's status.observedGeneration is behind",
-        ),
+        ("template unseen", to_v2().unseen(), UNSEEN),
         (
             "Ready under a spent grant",
             to_v2().spent(),
