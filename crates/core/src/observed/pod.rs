@@ -79,7 +79,7 @@ pub struct ObservedPod {
     pub has_sidecar: bool,
     /// `status.phase`.
     pub phase: String,
-    /// Why it ended or is being ended: `status.reason`, or the reason of its condition DisruptionTarget.
+    /// Why it ended or is being ended: `status.reason`, or the reason of its condition `DisruptionTarget`.
     pub reason: String,
     /// The message that belongs to `reason`.
     pub message: String,
