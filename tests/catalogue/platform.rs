@@ -103,7 +103,7 @@ impl Platform {
         all.push(("F16-revisions", Self::Reserialises, Within));
         all.push(("F16-kwok-always", Self::Reports("kwok"), Always));
         all.push(("F16-virtual-always", Self::Reports("virtual"), Always));
-        all.push(("F16-virtual", Self::Reports("virtual"), Within));
+        all.push(("F16-kwok", Self::Reports("kwok"), Within));
         all
     }
 
