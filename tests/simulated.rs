@@ -25,6 +25,8 @@ mod leaving;
 mod made_again;
 #[path = "simulated/nonsense.rs"]
 mod nonsense;
+#[path = "simulated/one_apply.rs"]
+mod one_apply;
 #[path = "simulated/operator.rs"]
 mod operator;
 #[path = "simulated/overruled.rs"]

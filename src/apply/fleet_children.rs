@@ -146,7 +146,7 @@ pub async fn create_missing(
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 
-/// The operations that bring a child's owner reference and owner annotation to what the deletion policy requires.
+/// The operations that bring a child's owner reference to what the deletion policy requires.
 #[must_use]
 pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
     let uid = &fleet.fleet.meta.uid;
@@ -162,15 +162,20 @@ pub fn ownership_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
         (false, Some(index)) => ops.push(PatchOp::remove(format!("/metadata/ownerReferences/{index}"))),
         (true, Some(_)) | (false, None) => {}
     }
-    let marked = child.annotation(ANNOTATION_OWNER_UID);
+    ops
+}
+
+/// The change of a child's owner annotation that belongs to [`ownership_ops`].
+#[must_use]
+pub fn ownership_mark(fleet: &FleetScope, child: &Meta) -> MetadataChange {
+    let (uid, marked) = (&fleet.fleet.meta.uid, child.annotation(ANNOTATION_OWNER_UID));
     let mut change = MetadataChange::default();
     if fleet.owns_by_reference() && marked.is_some() {
         change.annotations.insert(ANNOTATION_OWNER_UID.to_owned(), None);
     } else if !fleet.owns_by_reference() && marked != Some(uid) {
         change.annotations.insert(ANNOTATION_OWNER_UID.to_owned(), Some(uid.clone()));
     }
-    ops.extend(metadata_ops(child, &change));
-    ops
+    change
 }
 
 /// Applies to every node what needs no rollout: metadata, owner, and the fields that are not part of a revision.
@@ -242,17 +247,23 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
     if let Some(service) = service.filter(|s| fleet.owns(&s.meta) && !s.meta.terminating)
         && !fleet.owns_by_reference()
     {
-        changes.push((Target::of(Kind::Service, &service.meta), ownership_ops(fleet, &service.meta)));
+        changes.push((Target::of(Kind::Service, &service.meta), retained_ops(fleet, &service.meta)));
     }
     changes.retain(|(_, ops)| !ops.is_empty());
     let change = |(target, ops)| async move { patch_child(fleet, target, ops).await.map(drop) };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
+fn retained_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {
+    let mut ops = metadata_ops(child, &ownership_mark(fleet, child));
+    ops.extend(ownership_ops(fleet, child));
+    ops
+}
+
 fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     let mut ops = Vec::new();
     if !fleet.owns_by_reference() {
-        ops.extend(ownership_ops(fleet, &node.meta));
+        ops.extend(retained_ops(fleet, &node.meta));
     }
     let stay = fleet.claim_retention() == ClaimRetention::Retain;
     if stay && node.spec.as_ref().is_ok_and(|live| live.volume_claim_retention != ClaimRetention::Retain) {
@@ -265,6 +276,7 @@ fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
 fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> (MetadataChange, Vec<PatchOp>) {
     let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
     let left = metadata_change_left(&fleet.memory, &node.meta.uid, &node.meta, wanted, &own);
+    let left = left.and(ownership_mark(fleet, &node.meta));
     let mut ops = metadata_ops(&node.meta, &left);
     ops.extend(ownership_ops(fleet, &node.meta));
     let Ok(live) = &node.spec else { return (left, ops) };

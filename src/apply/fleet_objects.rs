@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::fleet_children::{ownership_mark, ownership_ops};
 use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
 use super::patches::{metadata_ops, service_ops};
 use super::{Admission, ReconcileError};
@@ -336,10 +337,11 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set.into()));
     let own = TemplateMeta { labels: identity(fleet).labels(), annotations: switched.into_iter().collect() };
     let (users, id) = (TemplateMeta::default(), service_of(&meta.uid));
-    let left = metadata_change_left(&fleet.memory, &id, &service.meta, &users, &own);
+    let left = metadata_change_left(&fleet.memory, &id, &service.meta, &users, &own)
+        .and(ownership_mark(fleet, &service.meta));
     let mut ops = metadata_ops(&service.meta, &left);
     ops.extend(service_ops(&service, &manifest));
-    ops.extend(super::fleet_children::ownership_ops(fleet, &service.meta));
+    ops.extend(ownership_ops(fleet, &service.meta));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
         match fleet.cluster.patch(target, Part::Main, ops).await {

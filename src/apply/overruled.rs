@@ -70,12 +70,16 @@ pub fn remember_overruled(
             memory.overruled.take(id);
         }
     }
-    let keys = own_keys(answer, &lacks);
-    let mut sent = sent.labels.keys().chain(sent.annotations.keys());
+    let mut keys = own_keys(answer, &lacks);
     if keys.is_empty() {
         memory.overruled_own.take(id);
-    } else if sent.any(|key| is_own_key(key)) {
-        // Only then: a write of something else does not put off the next attempt.
+    }
+    // The answer to a write says nothing of keys that the write was not about, and does not put off their next attempt.
+    keys.retain(|lacking| {
+        let sent = if lacking.field == "label" { &sent.labels } else { &sent.annotations };
+        sent.contains_key(&lacking.key)
+    });
+    if !keys.is_empty() {
         memory.overruled_own.put(id, OverruledKeys { at: monotonic(), keys });
     }
 }

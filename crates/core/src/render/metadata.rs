@@ -103,6 +103,15 @@ impl MetadataChange {
         labels.is_empty() && annotations.is_empty()
     }
 
+    /// This change and another one, of other keys. One write has one change: two that were made from the same live object
+    /// would overwrite one another.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.labels.extend(other.labels);
+        self.annotations.extend(other.annotations);
+        self
+    }
+
     /// A JSON merge patch of the child's `metadata`, without the resourceVersion that guards it.
     #[must_use]
     pub fn to_merge_patch(&self) -> Value {
