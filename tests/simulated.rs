@@ -49,3 +49,5 @@ mod sidecars;
 mod stage;
 #[path = "simulated/stale_patches.rs"]
 mod stale_patches;
+#[path = "simulated/written_otherwise.rs"]
+mod written_otherwise;

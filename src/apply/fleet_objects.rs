@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::fleet_children::{ownership_mark, ownership_ops};
 use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
 use super::patches::{metadata_ops, service_ops};
-use super::{Admission, ReconcileError};
+use super::{Admission, ReconcileError, same_content};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{
@@ -44,7 +44,7 @@ pub async fn ask(
         return Ok(verdict.into());
     }
     let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
         Err(ClusterError::Refused { message, .. }) => {
             Err(format!("template: the API server refuses it: {message}"))
         }
@@ -63,9 +63,25 @@ pub async fn ask(
     Ok(verdict.into())
 }
 
+/// True if the API server refused a content so recently that it is not asked again.
+pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
+    let known = memory.verdicts.get(content);
+    known.is_some_and(|(asked, verdict)| {
+        verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN
+    })
+}
+
+/// Records that the API server accepts a content.
+pub(super) fn is_taken(memory: &Memory, content: &str) {
+    memory.verdicts.put(content, (monotonic(), Ok(())));
+}
+
 /// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
-/// the API server has accepted, in a dry run, what it renders to.
-pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
+/// the API server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the
+/// recorded revisions: what is only written otherwise is no other revision.
+pub async fn ensure_revision(fleet: &mut FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
+    let (data, same) = same_content::of_spec(fleet).await?;
+    fleet.record_same_content(same);
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
@@ -75,7 +91,7 @@ pub async fn ensure_revision(fleet: &FleetScope) -> Result<Admission<RevisionNam
     if let Admission::Refused(sentence) = would_be_taken(fleet).await? {
         return Ok(Admission::Refused(sentence));
     }
-    store(fleet, name, next_number(fleet), &RevisionData::of(&fleet.spec.template.spec)).await
+    store(fleet, name, next_number(fleet), &data).await
 }
 
 async fn store(
@@ -202,11 +218,20 @@ fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError> {
-    let spec = &fleet.spec.template.spec;
-    let template = match render::pod_template(spec, None, &fleet.options) {
-        Ok(template) => template,
-        Err(error) => return Ok(Admission::Refused(format!("template.spec: {error}"))),
-    };
+    match asked_stateful_set(fleet, &fleet.spec.template.spec) {
+        Ok((manifest, content)) => ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await,
+        Err(sentence) => Ok(Admission::Refused(sentence)),
+    }
+}
+
+/// The StatefulSet of a node of this spec, for a dry run, and the key of the verdict about it. An error is a sentence
+/// about the spec.
+pub(super) fn asked_stateful_set(
+    fleet: &FleetScope,
+    spec: &StatefulNodeSpec,
+) -> Result<(Value, String), String> {
+    let template = render::pod_template(spec, None, &fleet.options);
+    let template = template.map_err(|error| format!("template.spec: {error}"))?;
     let hash = revision::pod_template_hash(&template);
     let meta = &fleet.fleet.meta;
     let identity = NodeIdentity {
@@ -221,7 +246,7 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError>
     // The identity has the fleet's UID: no node exists that could own this StatefulSet.
     manifest["metadata"]["ownerReferences"] = json!([]);
     let content = asked_of(&identity, spec, &hash);
-    ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await
+    Ok((manifest, content))
 }
 
 /// The key of a verdict: everything that a refusal may depend on, including the fleet or node, so that nobody is shown

@@ -15,6 +15,7 @@ pub mod node_service;
 mod overruled;
 mod own_fields;
 pub mod patches;
+mod same_content;
 pub mod traffic;
 pub mod unwatched;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -15,16 +15,16 @@ use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
 use super::patches::{metadata_ops, retention_ops, set_target};
 use super::unwatched::{ask_again, read_again};
 use super::{Admission, ReconcileError};
-use crate::api::names::{LABEL_NODE, pod_name};
-use crate::api::{ClaimRetention, Reason, StatefulNodeSpec, TemplateMeta};
+use crate::api::names::{LABEL_NODE, LABEL_REVISION, pod_name};
+use crate::api::{ClaimRetention, PodTemplateHash, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::clock::monotonic;
-use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod};
+use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod, SameTemplate};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Selector, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
 use crate::observe::node_scope::{
-    Belongs, belongs, belongs_by_name, claim_names, deletes_claims, is_node_of_name,
+    Belongs, belongs, belongs_by_name, claim_names, deletes_claims, is_node_of_name, spec_of,
 };
 use crate::planner::node::{LiveStatefulSet, NodeFacts, Template};
 use crate::render::{self, MetadataChange};
@@ -47,29 +47,81 @@ const SKEW: TimeDelta = TimeDelta::seconds(10);
 /// patch shows whether the patch would change anything.
 pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<(), ReconcileError> {
     let Some(set) = scope.set().filter(|s| s.meta.is_controlled_by(&node.meta.uid)) else { return Ok(()) };
-    if scope.template(node, &set).is_some() {
-        return Ok(());
+    if let Some(template) = scope.template(node, &set) {
+        return check_same_content(scope, node, &set, template).await;
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
-    let written_otherwise = set.written_for().is_some_and(|hash| !rendered.hashes.is(&hash));
-    let is_ours = if written_otherwise {
-        false
-    } else {
-        // The annotations that say what the pods are made for are taken from the live template, so they never differ. A
-        // StatefulSet of an earlier version of Windlass has none, and adding them would create another revision.
-        let (identity, made_for) = (scope.identity(node), set.made_for.as_deref());
-        let template = render::stateful_set_template(&identity, &rendered.template, made_for);
-        let ops = vec![PatchOp::set("/spec/template", template)];
-        match scope.cluster.try_patch(set_target(&set), ops).await {
-            Ok(answer) => Meta::read(&answer).generation == set.meta.generation,
-            Err(error) if error.refusal().is_some() => false,
-            Err(error) => return Err(ReconcileError::Observe(error)),
-        }
-    };
+    let is_other = |hash: &PodTemplateHash| *hash != rendered.hash && !rendered.hashes.is(hash);
+    let written_otherwise = set.written_for().is_some_and(|hash| is_other(&hash));
+    let is_ours = !written_otherwise && is_template_of(scope, node, &set, &rendered.template, None).await?;
     let found = if is_ours { FoundTemplate::Rendered } else { FoundTemplate::OtherThan };
     let checked = CheckedTemplate { generation: set.meta.generation, found: found(rendered.hash) };
     scope.memory.templates.put(&set.meta.uid, checked);
     Ok(())
+}
+
+/// Finds out whether a node that no fleet updates is only written otherwise than before: then its template has the content
+/// that its StatefulSet has, and its pod stays.
+async fn check_same_content(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    set: &ObservedStatefulSet,
+    template: Template,
+) -> Result<(), ReconcileError> {
+    let (Template::At(written), Ok(spec)) = (template, &node.spec) else { return Ok(()) };
+    let Ok(wanted) = scope.wanted(node) else { return Ok(()) };
+    if node.meta.terminating || spec.granted().is_some() || wanted.hash == written {
+        return Ok(());
+    }
+    let known = scope.memory.same_templates.get(&node.meta.uid);
+    if known.is_some_and(|known| known.rendered == wanted.hash && known.written == written) {
+        return Ok(());
+    }
+    let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
+    let main = render::made_for(spec, &rendered.hash).main_container;
+    // The label of the revision tells how the content was written.
+    let live = scope.cluster.get(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await;
+    let live = live.map_err(ReconcileError::Observe)?.unwrap_or_default();
+    let label = live["spec"]["template"]["metadata"]["labels"].get(LABEL_REVISION);
+    let is_same = set.made_for.as_deref().is_some_and(|made_for| made_for.main_container == main)
+        && is_template_of(scope, node, set, &rendered.template, label).await?;
+    let answer = SameTemplate { rendered: rendered.hash, written, is_same };
+    scope.memory.same_templates.put(&node.meta.uid, answer);
+    Ok(())
+}
+
+/// True if the API server makes of this rendered template what the StatefulSet has: a dry run of our own patch would change
+/// nothing. What Windlass adds outside of the hash is added as this version does, or as earlier ones did: it is not
+/// written into an existing StatefulSet as long as nothing else changes. `label`: that of the revision, if it may be another
+/// than the spec's.
+async fn is_template_of(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    set: &ObservedStatefulSet,
+    rendered: &Value,
+    label: Option<&Value>,
+) -> Result<bool, ReconcileError> {
+    let spec = spec_of(node).map_err(|error| ReconcileError::Plan(error.to_string()))?;
+    // The annotations that say what the pods are made for are taken from the live template, so they never differ.
+    let (identity, made_for) = (scope.identity(node), set.made_for.as_deref());
+    let now = made_for.map(|made_for| {
+        let mut template = render::stateful_set_template(&identity, spec, rendered, made_for);
+        if let Some(label) = label {
+            template["metadata"]["labels"][LABEL_REVISION] = label.clone();
+        }
+        template
+    });
+    let earlier = render::earlier_template(&identity, rendered, made_for);
+    for template in now.into_iter().chain([earlier]) {
+        let ops = vec![PatchOp::set("/spec/template", template)];
+        match scope.cluster.try_patch(set_target(set), ops).await {
+            Ok(answer) if Meta::read(&answer).generation == set.meta.generation => return Ok(true),
+            Ok(_) => {}
+            Err(error) if error.refusal().is_some() => {}
+            Err(error) => return Err(ReconcileError::Observe(error)),
+        }
+    }
+    Ok(false)
 }
 
 /// Finds out why a node has no pod although its StatefulSet should have created one. Either the StatefulSet's events,

@@ -111,7 +111,7 @@ impl Cluster for KubeCluster {
         Ok(self.took(kind, &stored))
     }
 
-    async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<(), ClusterError> {
+    async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<Value, ClusterError> {
         if let Some(meta) = manifest["metadata"].as_object_mut()
             && let Some(Value::String(name)) = meta.remove("name")
         {
@@ -121,7 +121,7 @@ impl Cluster for KubeCluster {
         let prefix = manifest["metadata"]["generateName"].as_str().unwrap_or_default();
         let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
         let answer = within(&described, strict(&api, &params, &manifest, &self.client)).await;
-        answer.map(drop).map_err(|error| match error {
+        answer.map(|stored| stored.value()).map_err(|error| match error {
             // The message has the generated name, which would make it a new message each time.
             ClusterError::Refused { object, message } => {
                 ClusterError::Refused { object, message: without_made_up_names(&message, prefix) }

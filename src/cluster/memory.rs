@@ -127,6 +127,17 @@ pub struct KeptFields {
     pub update_strategy: String,
 }
 
+/// The answer to the question whether the API server stores for a rendered template what a StatefulSet has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SameTemplate {
+    /// The hash of the rendered template.
+    pub rendered: PodTemplateHash,
+    /// The hash that the StatefulSet's template was written for.
+    pub written: PodTemplateHash,
+    /// True if it does.
+    pub is_same: bool,
+}
+
 /// One of Windlass's own labels or annotations that admission did not let be.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OverruledKey {
@@ -383,6 +394,7 @@ impl Memory {
             ("free", self.free.len()),
             ("unseen_claims", self.unseen_claims.len()),
             ("put_back", self.put_back.len()),
+            ("same_templates", self.same_templates.len()),
             ("kept_fields", self.kept_fields.len()),
             ("overruled", self.overruled.len()),
             ("overruled_own", self.overruled_own.len()),
@@ -413,6 +425,7 @@ impl Memory {
             free,
             unseen_claims,
             put_back,
+            same_templates,
             kept_fields,
             overruled,
             overruled_own,
@@ -448,6 +461,7 @@ impl Memory {
         free.forget(uid);
         unseen_claims.forget(uid);
         put_back.forget(uid);
+        same_templates.forget(uid);
         kept_fields.forget(uid);
         overruled.forget(uid);
         overruled_own.forget(uid);
@@ -548,6 +562,8 @@ pub struct Memory {
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By StatefulSet UID: when its claim retention was last set to Retain and admission did not let that be.
     pub put_back: Remembered<str, Instant>,
+    /// By UID of a node without a grant: whether its template is only written otherwise than that of its StatefulSet.
+    pub same_templates: Remembered<str, SameTemplate>,
     /// By StatefulSet UID: its fields that Windlass alone decides were last set, and admission did not let that be.
     pub kept_fields: Remembered<str, KeptFields>,
     /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: a digest of the

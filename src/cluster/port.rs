@@ -197,8 +197,8 @@ pub trait Cluster: Send + Sync {
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
 
     /// Dry-runs a create with strict field validation. The server generates the name, so that an existing object of the
-    /// same name does not matter.
-    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError>;
+    /// same name does not matter. Returns the object that it would store.
+    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
 
     /// Patches an object if it is still at the target's resourceVersion. Returns the stored object.
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError>;

@@ -77,9 +77,9 @@ impl Cluster for DryRunCluster {
         Ok(manifest)
     }
 
-    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError> {
+    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let what = format!("not asked whether the API server takes what a node's {} would be", kind.name());
-        self.unless_unallowed(&what, (), self.inner.try_create(kind, manifest).await)
+        self.unless_unallowed(&what, Value::Null, self.inner.try_create(kind, manifest).await)
     }
 
     async fn patch(&self, target: Target, _: Part, _: Vec<PatchOp>) -> Result<Value, ClusterError> {

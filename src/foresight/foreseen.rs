@@ -323,6 +323,25 @@ impl Foreseen {
         self.target_hash = specified.into();
     }
 
+    /// Drops the fields that are only written otherwise, if that was so and they do not change the target. Returns whether
+    /// it did.
+    pub(super) fn is_no_other_target(&mut self, before: Option<&RolloutHash>) -> bool {
+        let is_same = !self.target.is_empty() && before.is_some_and(|before| *before == *self.target_hash);
+        if is_same {
+            self.target.clear();
+            if self.outcome == Outcome::Changes && self.at_once.is_empty() {
+                self.outcome = Outcome::Nothing;
+            }
+        }
+        is_same
+    }
+
+    pub(super) fn says_same_content(&mut self) {
+        let also = std::mem::take(&mut self.happens);
+        let also = if also.is_empty() { also } else { format!("; {also}") };
+        self.happens = format!("no change: the API server stores the same pod template{also}");
+    }
+
     pub(super) fn begins(&mut self, start: &Start, superseded: Option<&Plan>) {
         if self.outcome != Outcome::Refused {
             self.outcome = Outcome::Changes;

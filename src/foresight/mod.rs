@@ -199,7 +199,12 @@ impl Examined<'_> {
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         foreseen.add_target(&facts, hash_before, self.scope.specified());
+        let is_same =
+            self.scope.specified() != self.scope.written() && foreseen.is_no_other_target(hash_before);
         self.add_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
+        if is_same {
+            foreseen.says_same_content();
+        }
         if let Some(invalid) = &self.scope.invalid {
             foreseen.refuse_template(invalid.sentence.clone());
         }
@@ -220,7 +225,7 @@ impl Examined<'_> {
             self.scope.invalid = Some(Invalid::lasting(sentence));
             return Ok(());
         }
-        match fleet_objects::ensure_revision(&self.scope).await {
+        match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(_)) => {
                 let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
                 self.scope.invalid = sentence.map(Invalid::lasting);

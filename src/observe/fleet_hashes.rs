@@ -46,14 +46,41 @@ impl FleetScope {
         self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
     }
 
-    /// The rollout hash of the spec, whatever is being promoted.
+    /// The rollout hash of the spec, whatever is being promoted: of the revision that has the same content, if the spec is
+    /// only written otherwise.
     #[must_use]
     pub fn specified(&self) -> RolloutHash {
+        let written = self.written();
+        let same = self.fleet.status.same_content.as_ref().filter(|same| written == *same.written_hash);
+        same.and_then(|same| RolloutHash::recorded(same.recorded_hash.as_str())).unwrap_or(written)
+    }
+
+    /// The rollout hash of the spec as it is written.
+    #[must_use]
+    pub fn written(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
         let build_id = self.spec.build_id();
         let build_id = build_id.as_ref();
         let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(field(build_id));
         self.hash_of(&meta.uid, build_id, meta.generation, hashes)
+    }
+
+    /// The recorded rollout hashes that the spec may still mean if it is written otherwise, the current one first.
+    #[must_use]
+    pub fn meant_hashes(&self) -> Vec<RolloutHash> {
+        let status = &self.fleet.status;
+        let of_rollout = status.rollout.as_ref().map(|rollout| rollout.target_hash.as_str());
+        let rejected = status.rejected.as_ref().map(|rejected| rejected.hash.as_str());
+        let said = [status.last_completed_rollout_hash.as_str(), &status.requested_rollout_hash];
+        let retiring = status.retiring.iter().map(|retiring| retiring.hash.as_str());
+        let all = said.into_iter().chain(of_rollout).chain(rejected).chain(retiring);
+        let mut meant: Vec<RolloutHash> = Vec::new();
+        for hash in all.filter_map(RolloutHash::recorded) {
+            if !meant.contains(&hash) {
+                meant.push(hash);
+            }
+        }
+        meant
     }
 
     /// True if a rollout hash is recorded anywhere: in the status, its plan, or the name of a revision.

@@ -43,8 +43,10 @@ impl FleetScope {
         if facts.strategy_for(&facts.requested).makes_set() || facts.undecided.is_some() {
             return None;
         }
-        let claims = &self.spec.template.spec.volume_claim_templates;
-        let mut wanted = ClaimsComparison::with(claims);
+        // Those of the revision: the spec may have the same ones, written otherwise.
+        let revision = self.node_spec(&facts.requested);
+        let spec = revision.as_deref().unwrap_or(&self.spec.template.spec);
+        let mut wanted = ClaimsComparison::with(&spec.volume_claim_templates);
         let meta = &self.fleet.meta;
         let differs = |child: &&ChildFacts| {
             let node = self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));

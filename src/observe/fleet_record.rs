@@ -9,7 +9,9 @@ use super::is_switched;
 use crate::api::conditions::{self, ROLLOUT_IN_PROGRESS, UP_TO_DATE};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_SWITCHED_TO, place_of};
-use crate::api::{BuildId, NodeDeploymentStatus, Reason, Rollout, RolloutHash, SetName, Stage, StrategyType};
+use crate::api::{
+    BuildId, NodeDeploymentStatus, Reason, Rollout, RolloutHash, SameContent, SetName, Stage, StrategyType,
+};
 use crate::cluster::Key;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::Plan;
@@ -55,6 +57,15 @@ impl FleetScope {
             self.set_status(status);
         }
         self
+    }
+
+    /// Records whether the spec has the content of a revision and is only written otherwise.
+    pub fn record_same_content(&mut self, same_content: Option<SameContent>) {
+        if self.fleet.status.same_content != same_content {
+            self.set_status(NodeDeploymentStatus { same_content, ..(*self.fleet.status).clone() });
+            // What was computed was of another target.
+            self.cache = Arc::default();
+        }
     }
 
     fn set_status(&mut self, status: NodeDeploymentStatus) {

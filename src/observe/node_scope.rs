@@ -311,7 +311,10 @@ impl NodeScope {
             .chain(std::iter::once_with(|| node.status.running()))
             .chain(std::iter::once_with(written))
             .chain(std::iter::once_with(|| planned().and_then(PodTemplateHash::recorded)));
-        hashes.first_of(recorded.flatten())
+        let hash = hashes.first_of(recorded.flatten());
+        // A template that is only written otherwise goes on under the hash of the one that was written.
+        let same = self.memory.same_templates.get(&node.meta.uid);
+        same.filter(|same| same.is_same && same.rendered == hash).map_or(hash, |same| same.written)
     }
 
     /// Maps a recorded hash to the one under which the node records the same template.

@@ -66,8 +66,9 @@ impl Task for ApplyStatefulSet {
                 ..render::MetadataChange::default()
             },
         );
-        let made_for = render::made_for(spec_of(&node)?, &rendered.hash);
-        let template = render::stateful_set_template(&identity, &rendered.template, Some(&made_for));
+        let spec = spec_of(&node)?;
+        let made_for = render::made_for(spec, &rendered.hash);
+        let template = render::stateful_set_template(&identity, spec, &rendered.template, &made_for);
         ops.push(PatchOp::set("/spec/template", template));
         ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
         ops.extend(retention_ops(&set));

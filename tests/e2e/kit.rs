@@ -152,6 +152,19 @@ impl World {
         self.patch(&self.fleets(), "db", patch).await;
     }
 
+    /// Merges a change into the fleet `db`; an error is the server's refusal.
+    pub async fn try_patch_fleet(&self, patch: Value) -> Result<(), String> {
+        let merged = self.fleets().patch("db", &PatchParams::default(), &Patch::Merge(patch)).await;
+        merged.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Sets a label of this namespace.
+    pub async fn label_namespace(&self, key: &str, value: &str) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
+        let namespaces: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        self.patch(&namespaces, &self.ns, json!({"metadata": {"labels": {key: value}}})).await;
+    }
+
     /// Merges a change into an object.
     pub async fn patch(&self, api: &Api<DynamicObject>, name: &str, patch: Value) {
         let merged = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;

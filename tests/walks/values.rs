@@ -26,7 +26,13 @@ pub fn pod_template(random: &mut Random) -> Value {
     if random.between(0, 4) == 0 {
         containers.push(json!({"name": "log", "image": "log:1"}));
     }
-    json!({"metadata": metadata(random), "spec": {"terminationGracePeriodSeconds": 1, "containers": containers}})
+    let mut spec = json!({"terminationGracePeriodSeconds": 1, "containers": containers});
+    if random.between(0, 3) == 0 {
+        // The API server's defaults, written out: another text, and the same content.
+        spec["restartPolicy"] = "Always".into();
+        spec["containers"][0]["terminationMessagePolicy"] = "File".into();
+    }
+    json!({"metadata": metadata(random), "spec": spec})
 }
 
 /// A pod's own metadata, with the annotation for the sidecar's probe.
@@ -68,6 +74,10 @@ pub fn good(path: &str, random: &mut Random) -> Option<Value> {
         "template.spec.mainContainer" => json!(*one(&["", "db"], random)),
         "template.spec.podTemplate" => pod_template(random),
         "template.spec.podTemplate.metadata" => metadata(random),
+        "template.spec.podTemplate.metadata.labels" => {
+            json!({"app": "db", "app.kubernetes.io/managed-by": one(&["Helm", "me"], random)})
+        }
+        "template.spec.podTemplate.metadata.annotations" => metadata(random)["annotations"].clone(),
         "template.spec.podTemplate.spec" => pod_template(random)["spec"].clone(),
         "template.spec.podTemplate.spec.containers" => pod_template(random)["spec"]["containers"].clone(),
         "template.spec.podTemplate.spec.initContainers" => {
@@ -81,6 +91,9 @@ pub fn good(path: &str, random: &mut Random) -> Option<Value> {
         "template.spec.sidecar.args" => json!(["--height-url", "http://127.0.0.1:8545/height"]),
         "template.spec.sidecar.env" => json!([{"name": "LEVEL", "value": "debug"}]),
         "template.spec.sidecar.resources" => json!({"limits": {"cpu": "100m"}}),
+        "template.spec.sidecar.securityContext" => {
+            one(&[json!({}), json!({"readOnlyRootFilesystem": false})], random).clone()
+        }
         "template.spec.sidecar.url" => json!(*one(&["", "http://{podIP}:{port}"], random)),
         "template.spec.sidecar.volumeMounts" => json!([]),
         "template.spec.sidecar.tokenSecret" => json!(""),

@@ -80,7 +80,7 @@ impl<'a> Fleet<'a> {
             return Ok(());
         }
         let of_hooks = self.check_hooks().await;
-        match fleet_objects::ensure_revision(&self.scope).await {
+        match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(revision)) => {
                 self.report.update_revision = Some(revision);
                 let of_claims = || self.scope.unchangeable_claims().map(Invalid::lasting);

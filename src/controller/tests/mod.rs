@@ -124,8 +124,9 @@ impl Cluster for Port {
         Ok(self.store(kind, manifest))
     }
 
-    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<(), ClusterError> {
-        self.called(format!("try {} {}", kind.name(), name_of(&manifest)))
+    async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
+        self.called(format!("try {} {}", kind.name(), name_of(&manifest)))?;
+        Ok(manifest)
     }
 
     async fn patch(&self, target: Target, part: Part, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {

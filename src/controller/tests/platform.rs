@@ -54,7 +54,9 @@ impl Stage {
 
     /// Leaves the objects as the previous version of Windlass would.
     fn forget_what_is_new(&self) {
-        let strip = json!({"metadata": {"annotations": null}});
+        let labels = json!({
+            "windlass.dev/ordinal": null, "windlass.dev/revision": null, "app.kubernetes.io/managed-by": "windlass"});
+        let strip = json!({"metadata": {"annotations": null, "labels": labels}});
         let generation = self.get(SET, "db-0")["metadata"]["generation"].clone();
         self.change(SET, "db-0", &json!({"spec": {"template": strip}}));
         self.change(SET, "db-0", &json!({"metadata": {"generation": generation}}));

@@ -370,7 +370,7 @@ pub async fn dry_run(cluster: &dyn Cluster, owner: &JobOwner, hook: &Hook) -> Re
     let attempt = Attempt { hook: &hook.name, task_id: "0000000000-0", number: 1 };
     let wanted = manifest(owner, attempt, &job.template, &values);
     match cluster.try_create(Kind::Job, wanted).await {
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
         Err(ClusterError::Refused { message, .. }) => {
             Err(DryRun::Refused(format!("hook {}: the API server refuses its Job: {message}", hook.name)))
         }

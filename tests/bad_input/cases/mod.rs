@@ -155,6 +155,7 @@ pub fn all() -> Vec<Case> {
         hooks::hooks(),
         nodes::node_fields(),
         nodes::template_fields(),
+        nodes::sidecar_ports(),
         ports_and_claims::ports(),
         ports_and_claims::claims(),
     ]

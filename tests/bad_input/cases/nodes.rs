@@ -178,5 +178,83 @@ pub(super) fn template_fields() -> Vec<Case> {
             "spec.template.spec.podTemplate.spec.initContainers[0].name",
             reserved,
         ),
+        Case::new(
+            "a label that Windlass sets on pods",
+            of_fleet("metadata", json!({"labels": {"windlass.dev/ordinal": "7"}})),
+            of_fleet("metadata", json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}})),
+            "spec.template.spec.podTemplate.metadata.labels",
+            "podTemplate.metadata.labels has a reserved label",
+        ),
+        Case::new(
+            "a label that the StatefulSet controller sets on pods",
+            of_node("metadata", json!({"labels": {"apps.kubernetes.io/pod-index": "7"}})),
+            of_node("metadata", json!({"labels": {"windlass.dev/ordinals": "7"}})),
+            "spec.podTemplate.metadata.labels",
+            "podTemplate.metadata.labels has a reserved label",
+        ),
+        Case::new(
+            "an annotation that Windlass sets on pods",
+            of_fleet("metadata", json!({"annotations": {"windlass.dev/image": "db:1"}})),
+            of_fleet(
+                "metadata",
+                json!({"annotations": {"windlass.dev/restartedAt": "2030-01-01T00:00:00Z"}}),
+            ),
+            "spec.template.spec.podTemplate.metadata.annotations",
+            "podTemplate.metadata.annotations has a reserved annotation",
+        ),
+    ]
+}
+
+/// A port that a container and the injected sidecar would both listen on.
+pub(super) fn sidecar_ports() -> Vec<Case> {
+    let says = "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one";
+    let containers =
+        |port: Value| json!([{"name": "main", "image": "app:1"}, {"name": "helper", "ports": [port]}]);
+    let of_node = |port: Value, sidecar: Value| {
+        node(&[("spec.podTemplate.spec.containers", containers(port)), ("spec.sidecar", sidecar)])
+    };
+    let of_fleet = |field: &str, port: Value, sidecar: Value| {
+        let list = json!([{"name": "seed", "image": "app:1", "ports": [port]}]);
+        let field = format!("spec.template.spec.podTemplate.spec.{field}");
+        fleet(&[(&field, list), ("spec.template.spec.sidecar", sidecar)])
+    };
+    vec![
+        Case::new(
+            "a container at the sidecar's default port",
+            of_node(json!({"containerPort": 7777}), json!({"image": "windlass:1"})),
+            of_node(json!({"containerPort": 7777}), json!({"image": "windlass:1", "port": 7778})),
+            "spec.sidecar",
+            says,
+        ),
+        Case::new(
+            "a container at the sidecar's own port",
+            of_fleet(
+                "containers",
+                json!({"containerPort": 80, "protocol": "TCP"}),
+                json!({"image": "w:1", "port": 80}),
+            ),
+            of_fleet(
+                "containers",
+                json!({"containerPort": 80, "protocol": "UDP"}),
+                json!({"image": "w:1", "port": 80}),
+            ),
+            "spec.template.spec.sidecar",
+            says,
+        ),
+        Case::new(
+            "a container that gets the sidecar's port",
+            of_node(json!({"containerPort": 7777}), json!({"image": "w:2"})),
+            of_node(json!({"containerPort": 7778}), json!({"image": "w:2"})),
+            "spec.sidecar",
+            says,
+        )
+        .after(of_node(json!({"containerPort": 80}), json!({"image": "w:1"}))),
+        Case::new(
+            "an init container at the sidecar's port, which starts before it",
+            of_fleet("initContainers", json!({"containerPort": 7777}), json!({"image": "w:1"})),
+            of_fleet("initContainers", json!({"containerPort": 7777}), json!({"url": "http://{podIP}:7777"})),
+            "spec.template.spec.sidecar",
+            says,
+        ),
     ]
 }

@@ -51,6 +51,11 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
     if let Some(strategy) = part.get("updateStrategy") {
         return vec![vec![fleet(strategy, &sidecar)]];
     }
+    if let Some(template) = part.get("podTemplate") {
+        let mut whole = fleet(&strategies()[0], &sidecar);
+        whole["spec"]["template"]["spec"]["podTemplate"] = template.clone();
+        return vec![vec![whole]];
+    }
     if let Some(sidecar) = part.get("sidecar") {
         return vec![vec![fleet(&strategies()[0], sidecar)]];
     }

@@ -151,6 +151,16 @@ impl World {
         self.patch(&json!({"spec": spec})).await;
     }
 
+    /// Replaces fields of the fleet's spec.
+    pub async fn write(&self, spec: &Value) {
+        let mut fleet = self.get(("windlass.dev/v1alpha1", "NodeDeployment"), "db");
+        for (field, value) in spec.as_object().unwrap() {
+            fleet["spec"][field] = value.clone();
+        }
+        let fleet: DynamicObject = serde_json::from_value(fleet).unwrap();
+        self.fleets().replace("db", &PostParams::default(), &fleet).await.unwrap();
+    }
+
     pub async fn patch(&self, patch: &Value) {
         self.fleets().patch("db", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }

@@ -56,7 +56,8 @@ pub use stateful_node::{
     Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
 };
 pub use status::{
-    Asked, Filling, HookRetry, HookState, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet, WayBack,
+    Asked, Filling, HookRetry, HookState, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet,
+    SameContent, WayBack,
 };
 pub use task_type::TaskType;
 

@@ -13,7 +13,11 @@ pub const LABEL_DEPLOYMENT: &str = "windlass.dev/deployment";
 pub const LABEL_NODE: &str = "windlass.dev/node";
 /// Label: the set of nodes (see `status.activeSet`) that an object belongs to.
 pub const LABEL_SET: &str = "windlass.dev/set";
-/// Label: who manages an object; its value is [`MANAGER`].
+/// Label on pods: the node's ordinal in its set.
+pub const LABEL_ORDINAL: &str = "windlass.dev/ordinal";
+/// Label on pods: the revision that the pod was made for. The same on all nodes of a revision, and another on others.
+pub const LABEL_REVISION: &str = "windlass.dev/revision";
+/// Label: who manages an object. Never on pods, where it is the user's; its value is [`MANAGER`].
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`LABEL_MANAGED_BY`], and the field manager of everything that the operator writes.
 pub const MANAGER: &str = "windlass";
@@ -60,6 +64,21 @@ pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
 /// Annotation on child objects: which labels and annotations came from `template.metadata`, so that a key that is
 /// removed there is removed from the child as well. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
+/// The labels of a pod template that Windlass or Kubernetes sets on pods: a user's template may not have them.
+pub const RESERVED_LABELS: [&str; 9] = [
+    LABEL_DEPLOYMENT,
+    LABEL_NODE,
+    LABEL_SET,
+    LABEL_ORDINAL,
+    LABEL_REVISION,
+    LABEL_WORKERS,
+    "apps.kubernetes.io/pod-index",
+    "controller-revision-hash",
+    "statefulset.kubernetes.io/pod-name",
+];
+/// The annotations of a pod template that Windlass sets on pods: a user's template may not have them.
+pub const RESERVED_ANNOTATIONS: [&str; 3] =
+    [ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPLATE_HASH];
 /// The annotation in which `kubectl apply` stores a copy of the whole object. Windlass neither reads nor writes it.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -81,6 +81,73 @@ impl Rule {
     }
 }
 
+/// A rule that the claims of nodes that are updated in place stay what they are, as far as `$same` says of a claim `a` and
+/// the one of its name before, `b`.
+macro_rules! claims_stay {
+    ($same:literal) => {
+        concat!(
+            "(has(self.updateStrategy) && has(self.updateStrategy.type) \
+             && self.updateStrategy.type in ['BlueGreen', 'HardFork'] \
+             && !(has(self.unsafeCustomBuildID) && self.unsafeCustomBuildID != '' \
+             && has(oldSelf.unsafeCustomBuildID) && self.unsafeCustomBuildID == oldSelf.unsafeCustomBuildID)) \
+             || !has(self.template) || !has(self.template.spec) || !has(oldSelf.template) || !has(oldSelf.template.spec) \
+             || (has(self.template.spec.volumeClaimTemplates) && size(self.template.spec.volumeClaimTemplates) > 0 \
+             ? has(oldSelf.template.spec.volumeClaimTemplates) \
+             && size(self.template.spec.volumeClaimTemplates) == size(oldSelf.template.spec.volumeClaimTemplates) \
+             && self.template.spec.volumeClaimTemplates.all(a, oldSelf.template.spec.volumeClaimTemplates.exists(b, \
+             has(a.metadata) && has(b.metadata) && has(a.metadata.name) && has(b.metadata.name) \
+             && a.metadata.name == b.metadata.name && ",
+            $same,
+            ")) : !has(oldSelf.template.spec.volumeClaimTemplates) \
+             || size(oldSelf.template.spec.volumeClaimTemplates) == 0)"
+        )
+    };
+}
+
+const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change where nodes are updated in place: they keep the volumes they were made \
+     with. To grow a volume, edit its PersistentVolumeClaim; for other claims, make a new NodeDeployment";
+
+/// The check that no container of `$spec` has the port of the injected sidecar.
+macro_rules! sidecar_port_is_free {
+    ($spec:literal) => {
+        concat!(
+            "!has(",
+            $spec,
+            ".sidecar) || !has(",
+            $spec,
+            ".sidecar.image) || ",
+            $spec,
+            ".sidecar.image == '' || !has(",
+            $spec,
+            ".podTemplate) || !has(",
+            $spec,
+            ".podTemplate.spec) || !((has(",
+            $spec,
+            ".podTemplate.spec.containers) && ",
+            $spec,
+            ".podTemplate.spec.containers.exists(c, has(c.ports) && c.ports.exists(p, has(p.containerPort) \
+             && p.containerPort == (has(",
+            $spec,
+            ".sidecar.port) ? ",
+            $spec,
+            ".sidecar.port : 7777) && (!has(p.protocol) || p.protocol == 'TCP')))) || (has(",
+            $spec,
+            ".podTemplate.spec.initContainers) && ",
+            $spec,
+            ".podTemplate.spec.initContainers.exists(c, has(c.ports) && c.ports.exists(p, has(p.containerPort) \
+             && p.containerPort == (has(",
+            $spec,
+            ".sidecar.port) ? ",
+            $spec,
+            ".sidecar.port : 7777) && (!has(p.protocol) || p.protocol == 'TCP')))))"
+        )
+    };
+}
+
+const SIDECAR_PORT: &str =
+    "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one, since all containers of \
+     a pod share its ports";
+
 /// Rules of a whole NodeDeployment.
 pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     NAME_PATTERN,
@@ -107,21 +174,42 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     .class(Reason::Forbidden)
     .with_optional_old_self(),
     // New nodes get new volumes. If the build ID does not change, a strategy that creates new nodes updates in place as
-    // well.
+    // well. A field that is added or removed may be a default that is written out, or another order: the operator asks the
+    // API server whether it is, and refuses it otherwise.
     Rule::new(
         "spec",
-        "(has(self.updateStrategy) && has(self.updateStrategy.type) \
-         && self.updateStrategy.type in ['BlueGreen', 'HardFork'] \
-         && !(has(self.unsafeCustomBuildID) && self.unsafeCustomBuildID != '' \
-         && has(oldSelf.unsafeCustomBuildID) && self.unsafeCustomBuildID == oldSelf.unsafeCustomBuildID)) \
-         || !has(self.template) || !has(self.template.spec) || !has(oldSelf.template) || !has(oldSelf.template.spec) \
-         || (has(self.template.spec.volumeClaimTemplates) && size(self.template.spec.volumeClaimTemplates) > 0 \
-         ? has(oldSelf.template.spec.volumeClaimTemplates) \
-         && self.template.spec.volumeClaimTemplates == oldSelf.template.spec.volumeClaimTemplates \
-         : !has(oldSelf.template.spec.volumeClaimTemplates) \
-         || size(oldSelf.template.spec.volumeClaimTemplates) == 0)",
-        "volumeClaimTemplates cannot change where nodes are updated in place: they keep the volumes they were made \
-         with. To grow a volume, edit its PersistentVolumeClaim; for other claims, make a new NodeDeployment",
+        claims_stay!(
+            "has(a.metadata.labels) == has(b.metadata.labels) \
+             && (!has(a.metadata.labels) || a.metadata.labels == b.metadata.labels) \
+             && has(a.metadata.annotations) == has(b.metadata.annotations) \
+             && (!has(a.metadata.annotations) || a.metadata.annotations == b.metadata.annotations) \
+             && (!has(a.spec) || !has(b.spec) || ((!has(a.spec.storageClassName) || !has(b.spec.storageClassName) \
+             || a.spec.storageClassName == b.spec.storageClassName) \
+             && (!has(a.spec.volumeMode) || !has(b.spec.volumeMode) || a.spec.volumeMode == b.spec.volumeMode) \
+             && (!has(a.spec.volumeName) || !has(b.spec.volumeName) || a.spec.volumeName == b.spec.volumeName) \
+             && (!has(a.spec.accessModes) || !has(b.spec.accessModes) \
+             || (size(a.spec.accessModes) == size(b.spec.accessModes) \
+             && a.spec.accessModes.all(m, m in b.spec.accessModes)))))"
+        ),
+        CLAIMS_STAY,
+    )
+    .on("template.spec.volumeClaimTemplates")
+    .class(Reason::Forbidden),
+    // The same of the size, which is compared character by character: see `IS_SHARE`.
+    Rule::new(
+        "spec",
+        claims_stay!(
+            "(!has(a.spec) || !has(b.spec) || !has(a.spec.resources) || !has(b.spec.resources) \
+             || !has(a.spec.resources.requests) || !has(b.spec.resources.requests) \
+             || !has(a.spec.resources.requests.storage) || !has(b.spec.resources.requests.storage) \
+             || type(a.spec.resources.requests.storage) in [int] || type(b.spec.resources.requests.storage) in [int] \
+             || (size(a.spec.resources.requests.storage) == size(b.spec.resources.requests.storage) \
+             && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19].all(i, \
+             i >= size(a.spec.resources.requests.storage) || ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'K', 'M', \
+             'G', 'T', 'P', 'E', 'k', 'm', 'u', 'n', 'i', 'e', '.', '+', '-'].exists(c, \
+             a.spec.resources.requests.storage.charAt(i) == c && b.spec.resources.requests.storage.charAt(i) == c))))"
+        ),
+        CLAIMS_STAY,
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
@@ -338,6 +426,35 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "podTemplate.spec.containers is empty: give at least one container",
     )
     .class(Reason::Required),
+    // A key that an object already had when this rule came stays allowed there.
+    Rule::new(
+        "podTemplate.metadata.labels",
+        "!['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
+         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
+         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, \
+         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        "podTemplate.metadata.labels has a reserved label, which Windlass (windlass.dev/deployment, node, set, ordinal, \
+         revision, worker-deployment) or Kubernetes (apps.kubernetes.io/pod-index, controller-revision-hash, \
+         statefulset.kubernetes.io/pod-name) sets on pods: remove it, or choose another name",
+    )
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    Rule::new(
+        "podTemplate.metadata.annotations",
+        "!['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
+         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        "podTemplate.metadata.annotations has a reserved annotation, which Windlass sets on pods (windlass.dev/image, \
+         main-container, pod-template-hash): remove it, or choose another name",
+    )
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    // An object that was stored before these rules existed stays valid, so the second compares with the object before. The
+    // size of an optional `oldSelf` is not known to the API server, which would reject a rule that reads all of it.
+    Rule::new("", concat!("oldSelf.hasValue() || ", sidecar_port_is_free!("self")), SIDECAR_PORT)
+        .on("sidecar")
+        .with_optional_old_self(),
+    Rule::new("", concat!(sidecar_port_is_free!("self"), " || !(", sidecar_port_is_free!("oldSelf"), ")"), SIDECAR_PORT)
+        .on("sidecar"),
     Rule::new("podTemplate.spec.containers[].name", IS_NOT_RESERVED, RESERVED),
     Rule::new("podTemplate.spec.initContainers[].name", IS_NOT_RESERVED, RESERVED),
     Rule::new(

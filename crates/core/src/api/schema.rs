@@ -49,7 +49,23 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                 "required": ["name"],
                 "properties": {
                     "name": {"type": "string", "description": "The container's name.", "minLength": 1, "maxLength": 63},
-                    "image": {"type": "string", "description": "The container's image."}
+                    "image": {"type": "string", "description": "The container's image."},
+                    "ports": {
+                        "type": "array",
+                        "description": "The container's ports.",
+                        "maxItems": 256,
+                        "items": {
+                            "type": "object",
+                            "description": "A port, as in a pod.",
+                            "x-kubernetes-preserve-unknown-fields": true,
+                            "properties": {
+                                "containerPort": {
+                                    "type": "integer", "description": "The port's number.", "minimum": 1, "maximum": 65535
+                                },
+                                "protocol": {"type": "string", "description": "UDP, TCP or SCTP.", "maxLength": 63}
+                            }
+                        }
+                    }
                 }
             }
         })
@@ -62,7 +78,11 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
             "metadata": {
                 "type": "object",
                 "description": "Labels and annotations of the pod. A change of them restarts it.",
-                "x-kubernetes-preserve-unknown-fields": true
+                "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {
+                    "labels": texts("The pod's labels."),
+                    "annotations": texts("The pod's annotations.")
+                }
             },
             "spec": {
                 "type": "object",
@@ -75,6 +95,16 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                 }
             }
         }
+    })
+}
+
+/// Labels or annotations.
+fn texts(description: &str) -> serde_json::Value {
+    serde_json::json!({
+        "type": "object",
+        "description": description,
+        "maxProperties": 256,
+        "additionalProperties": {"type": "string"}
     })
 }
 
@@ -99,6 +129,47 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                             "type": "string",
                             "description": "The name that the containers' volumeMounts use.",
                             "maxLength": 63
+                        },
+                        "labels": texts("The claim's labels."),
+                        "annotations": texts("The claim's annotations.")
+                    }
+                },
+                "spec": {
+                    "type": "object",
+                    "description": "The claim's spec, as in a StatefulSet.",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "properties": {
+                        "accessModes": {
+                            "type": "array",
+                            "description": "How the volume is mounted.",
+                            "maxItems": 16,
+                            "items": {"type": "string", "description": "A mode.", "maxLength": 63}
+                        },
+                        "resources": {
+                            "type": "object",
+                            "description": "What the volume has at least.",
+                            "x-kubernetes-preserve-unknown-fields": true,
+                            "properties": {
+                                "requests": {
+                                    "type": "object",
+                                    "description": "What is requested.",
+                                    "x-kubernetes-preserve-unknown-fields": true,
+                                    "properties": {"storage": {
+                                        "description": "The volume's size.",
+                                        "x-kubernetes-int-or-string": true,
+                                        "maxLength": 63
+                                    }}
+                                }
+                            }
+                        },
+                        "storageClassName": {
+                            "type": "string", "description": "The class of the volume.", "maxLength": 253
+                        },
+                        "volumeMode": {
+                            "type": "string", "description": "Filesystem or Block.", "maxLength": 63
+                        },
+                        "volumeName": {
+                            "type": "string", "description": "The volume's name.", "maxLength": 253
                         }
                     }
                 }

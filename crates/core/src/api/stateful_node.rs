@@ -167,6 +167,13 @@ pub struct Sidecar {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::volume_mounts")]
     pub volume_mounts: Vec<Value>,
+    /// The container's security context, as in a pod: a field that is set here replaces Windlass's own. That is what the Pod
+    /// Security level "restricted" asks for, and a read-only root: `allowPrivilegeEscalation: false`, `capabilities: {drop:
+    /// [ALL]}`, `readOnlyRootFilesystem: true`, `runAsNonRoot: true` (unless the pod runs as user 0) and `seccompProfile:
+    /// {type: RuntimeDefault}`.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "super::schema::raw_object")]
+    pub security_context: Value,
     /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
     /// Default: `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -52,6 +52,9 @@ pub struct NodeDeploymentStatus {
     /// The rollout hash of what is wanted; always set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub requested_rollout_hash: String,
+    /// Where the template is written otherwise than a recorded one, and the API server stores the same for both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_content: Option<SameContent>,
     /// The rollout hash of what last completed; absent before the first.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_completed_rollout_hash: String,
@@ -132,6 +135,17 @@ impl NodeDeploymentStatus {
     pub fn active_set(&self) -> Option<SetName> {
         SetName::recorded(self.active_set.as_str())
     }
+}
+
+/// A template that is written otherwise than the one of a revision, for example with the API server's defaults, and of which
+/// the API server stores the same: it is no other target.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SameContent {
+    /// The rollout hash of the template as it is written.
+    pub written_hash: String,
+    /// The rollout hash of the revision, which stands for it everywhere else.
+    pub recorded_hash: String,
 }
 
 /// A hook that somebody has to look at.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::api::names::{GROUP, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, VERSION};
+use crate::api::names::{
+    GROUP, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_ORDINAL, LABEL_SET, MANAGER, VERSION,
+    place_of,
+};
 use crate::api::{DeletionPolicy, TemplateMeta};
 
 /// A StatefulNode as the owner of its child objects.
@@ -27,12 +30,29 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Windlass's own labels for all objects of the node, including its pod.
+    /// Windlass's own labels for all objects of the node, except for its pod.
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.place();
+        labels.insert(LABEL_MANAGED_BY.to_owned(), MANAGER.to_owned());
+        labels
+    }
+
+    /// Windlass's own labels for the node's pod, besides that of its revision.
+    #[must_use]
+    pub fn pod_labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.place();
+        let ordinal = self.deployment.as_ref().and_then(|deployment| place_of(deployment, &self.name));
+        if let Some((_, ordinal)) = ordinal {
+            labels.insert(LABEL_ORDINAL.to_owned(), ordinal.to_string());
+        }
+        labels
+    }
+
+    /// The labels that name the node, its set and its fleet.
+    fn place(&self) -> BTreeMap<String, String> {
         let Self { name: _, namespace: _, uid: _, deployment, set, metadata: _ } = self;
         let mut labels = self.selector();
-        labels.insert(LABEL_MANAGED_BY.to_owned(), MANAGER.to_owned());
         if let Some(deployment) = deployment {
             labels.insert(LABEL_DEPLOYMENT.to_owned(), deployment.clone());
         }

@@ -14,5 +14,5 @@ pub use service::{
     fleet_selector, fleet_service, headless_service, headless_service_metadata, service_ports,
 };
 pub use stateful_set::{
-    REVISION_HISTORY_LIMIT, claim_retention, made_for, stateful_set, stateful_set_template,
+    REVISION_HISTORY_LIMIT, claim_retention, earlier_template, made_for, stateful_set, stateful_set_template,
 };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub use crate::api::names::SIDECAR_CONTAINER;
 use crate::api::names::{ANNOTATION_RESTARTED_AT, OWN_PREFIX};
 use crate::api::{Sidecar, StatefulNodeSpec};
-use crate::revision::template::{main_container, remove_own_keys, set_image};
+use crate::revision::template::{main_container, remove_reserved_keys, set_image};
 
 /// The path of the sidecar's readiness probe.
 const READYZ: &str = "/readyz";
@@ -84,7 +84,7 @@ pub fn pod_template(
     } = spec;
     check_shape(pod_template)?;
     let mut template = Value::clone(pod_template);
-    remove_own_keys(&mut template);
+    remove_reserved_keys(&mut template);
 
     let main = main_container(asked, pod_template)
         .ok_or_else(|| malformed("podTemplate.spec.containers[0].name", "a name"))?;
@@ -158,7 +158,17 @@ fn inject(template: &mut Value, sidecar: &Sidecar) -> Result<(), RenderError> {
 
 fn sidecar_container(sidecar: &Sidecar) -> Value {
     // A change of how the operator reaches the sidecar applies at once, so these fields may not be in the pod.
-    let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
+    let Sidecar {
+        image,
+        port,
+        resources,
+        args,
+        env,
+        volume_mounts,
+        security_context,
+        url: _,
+        token_secret: _,
+    } = sidecar;
     let bind = format!("0.0.0.0:{port}");
     let args: Vec<&str> =
         ["sidecar", "--bind", &bind].into_iter().chain(args.iter().map(String::as_str)).collect();
@@ -172,10 +182,12 @@ fn sidecar_container(sidecar: &Sidecar) -> Value {
             "httpGet": {"path": READYZ, "port": port},
             "periodSeconds": PROBE_SECONDS,
         },
-        // What the Pod Security level "restricted" requires of a container and no pod-level field can set. The sidecar
-        // is a small server that needs none of these privileges.
+        // The rest of the default context is added outside of the hash: see `stateful_set_template`.
         "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
     });
+    for (field, value) in security_context.as_object().into_iter().flatten() {
+        container["securityContext"][field] = value.clone();
+    }
     if !resources.is_null() {
         container["resources"] = resources.clone();
     }
@@ -326,11 +338,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_windlass_in_a_users_template_are_left_out() {
+    fn a_users_labels_reach_the_pod_but_for_reserved_ones() {
         let rendered = render(json!({"podTemplate": {
-            "metadata": {"labels": {"windlass.dev/set": "x", "a": "b"}, "annotations": {"windlass.dev/abort": "x"}},
+            "metadata": {
+                "labels": {"windlass.dev/set": "x", "a": "b", "app.kubernetes.io/managed-by": "Helm"},
+                "annotations": {"windlass.dev/image": "x", "windlass.dev/note": "y"}},
             "spec": {"containers": [{"name": "db"}]}}}));
-        assert_eq!(rendered["metadata"], json!({"labels": {"a": "b"}, "annotations": {}}));
+        let expected = json!({
+            "labels": {"a": "b", "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"windlass.dev/note": "y"}});
+        assert_eq!(rendered["metadata"], expected);
     }
 
     #[test]

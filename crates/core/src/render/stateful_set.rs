@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::identity::NodeIdentity;
 use super::metadata::new_child_metadata;
-use crate::api::names::ANNOTATION_TEMPLATE_HASH;
+use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION, SIDECAR_CONTAINER};
 use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
-use crate::revision::{main_container, main_image};
+use crate::revision::template::remove_own_keys;
+use crate::revision::{main_container, main_image, revision_label};
 
 /// How many of its own revisions a StatefulSet keeps: the running one, the desired one, and a spare.
 pub const REVISION_HISTORY_LIMIT: i64 = 3;
@@ -72,7 +73,7 @@ pub fn stateful_set(
             "podManagementPolicy": "OrderedReady",
             "revisionHistoryLimit": REVISION_HISTORY_LIMIT,
             "persistentVolumeClaimRetentionPolicy": claim_retention(),
-            "template": stateful_set_template(identity, template, Some(&made_for(spec, hash))),
+            "template": stateful_set_template(identity, spec, template, &made_for(spec, hash)),
         },
     });
     if !volume_claim_templates.is_empty() {
@@ -102,17 +103,58 @@ pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> MadeFor {
     }
 }
 
-/// `/spec/template` of a node's StatefulSet: the rendered template with the node's labels, and with annotations of what
-/// its pods are created for. Without the annotations it is what earlier versions of Windlass wrote.
+/// `/spec/template` of a node's StatefulSet: the rendered template with everything that Windlass adds outside of the
+/// hash. That is the labels of the node and its revision, annotations of what its pods are created for, and the defaults
+/// of the sidecar's security context.
 #[must_use]
-pub fn stateful_set_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
+pub fn stateful_set_template(
+    identity: &NodeIdentity,
+    spec: &StatefulNodeSpec,
+    template: &Value,
+    made_for: &MadeFor,
+) -> Value {
     let mut template = template.clone();
+    let labels = identity.pod_labels();
+    let revision = revision_label(spec);
+    let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    add(&mut template, "labels", labels.chain([(LABEL_REVISION, revision.as_str())]));
+    add(&mut template, "annotations", made_for.to_annotations().into_iter());
+    harden_sidecar(&mut template);
+    template
+}
+
+/// What earlier versions of Windlass made of the same rendered template. It stays in existing StatefulSets until their
+/// template changes. The earliest added no annotations.
+#[must_use]
+pub fn earlier_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
+    let mut template = template.clone();
+    remove_own_keys(&mut template);
     let labels = identity.labels();
     add(&mut template, "labels", labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     if let Some(made_for) = made_for {
         add(&mut template, "annotations", made_for.to_annotations().into_iter());
     }
     template
+}
+
+/// Completes the security context of the injected sidecar, so that the Pod Security level "restricted" admits it
+/// whatever the pod's own security context says. What the user set stays.
+fn harden_sidecar(template: &mut Value) {
+    let is_root = |context: &Value| context["runAsUser"] == 0;
+    let of_pod = template["spec"].get("securityContext").cloned().unwrap_or_default();
+    let containers = template.pointer_mut("/spec/initContainers").and_then(Value::as_array_mut);
+    let containers = containers.into_iter().flatten();
+    for container in containers.filter(|container| container["name"] == SIDECAR_CONTAINER) {
+        let context = &container["securityContext"];
+        let runs_as_root = is_root(context) || (context["runAsUser"].is_null() && is_root(&of_pod));
+        let context = container.pointer_mut("/securityContext").and_then(Value::as_object_mut);
+        let Some(context) = context else { continue };
+        if !runs_as_root {
+            context.entry("runAsNonRoot").or_insert(json!(true));
+        }
+        context.entry("readOnlyRootFilesystem").or_insert(json!(true));
+        context.entry("seccompProfile").or_insert(json!({"type": "RuntimeDefault"}));
+    }
 }
 
 fn add<'a>(template: &mut Value, field: &str, texts: impl Iterator<Item = (&'a str, &'a str)>) {

@@ -49,13 +49,26 @@ pub struct RevisionSidecar {
     /// Its volume mounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<Value>,
+    /// Its security context, if a user set one. A revision that an older version stored has none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub security_context: Value,
 }
 
 impl RevisionSidecar {
     /// The part of this sidecar that is in the pod; `None` if it is not a container of the pod.
     #[must_use]
     pub fn of(sidecar: &Sidecar) -> Option<Self> {
-        let Sidecar { image, port, resources, args, env, volume_mounts, url: _, token_secret: _ } = sidecar;
+        let Sidecar {
+            image,
+            port,
+            resources,
+            args,
+            env,
+            volume_mounts,
+            security_context,
+            url: _,
+            token_secret: _,
+        } = sidecar;
         sidecar.is_injected().then(|| Self {
             image: image.clone(),
             port: *port,
@@ -63,16 +76,17 @@ impl RevisionSidecar {
             args: args.clone(),
             env: env.clone(),
             volume_mounts: volume_mounts.clone(),
+            security_context: security_context.clone(),
         })
     }
 
     /// The sidecar of a node at this revision. How it is reached applies at once, and is taken from `live` (the fleet's
     /// template).
     fn reached_as(self, live: Option<&Sidecar>) -> Sidecar {
-        let Self { image, port, resources, args, env, volume_mounts } = self;
+        let Self { image, port, resources, args, env, volume_mounts, security_context } = self;
         let (url, token_secret) =
             live.map(|live| (live.url.clone(), live.token_secret.clone())).unwrap_or_default();
-        Sidecar { image, port, resources, args, env, volume_mounts, url, token_secret }
+        Sidecar { image, port, resources, args, env, volume_mounts, security_context, url, token_secret }
     }
 }
 

@@ -20,5 +20,5 @@ pub use drift::{Difference, diff};
 pub use hash::{HashVersion, pod_template_hash};
 pub use hashes::Hashes;
 pub use revisions::{StoredRevision, revision_name, to_prune};
-pub use rollout::rollout_hash;
+pub use rollout::{revision_label, rollout_hash};
 pub use template::{main_container, main_image};

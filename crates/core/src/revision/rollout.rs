@@ -17,6 +17,19 @@ pub fn rollout_hash(spec: &StatefulNodeSpec, build_id: &str) -> RolloutHash {
     RevisionData::of(spec).rollout_hash(build_id)
 }
 
+/// How many digits of a hash a pod's label has.
+const LABEL_DIGITS: usize = 10;
+
+/// The value of a pod's label `windlass.dev/revision`: it identifies everything of a node's spec that belongs to a
+/// revision, and is the same for all nodes of one. It is part of no hash, and nothing is decided by it.
+#[must_use]
+pub fn revision_label(spec: &StatefulNodeSpec) -> String {
+    // Of one algorithm for ever: a new one gives no pod another label.
+    let hash = rollout_hash_under(HashVersion::V1, &RevisionData::of(spec), "");
+    let digits = hash.as_str().rsplit(':').next().unwrap_or_default();
+    digits.chars().take(LABEL_DIGITS).collect()
+}
+
 /// [`rollout_hash`] under this algorithm.
 #[must_use]
 pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> RolloutHash {
@@ -39,11 +52,14 @@ fn rollout_inputs(data: &RevisionData, build_id: &str) -> Value {
     inputs.insert("mainContainer".to_owned(), main.into());
     inputs.insert("podTemplate".to_owned(), template);
     inputs.insert("volumeClaimTemplates".to_owned(), Vec::clone(volume_claim_templates).into());
-    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts }) = sidecar {
+    if let Some(RevisionSidecar { image, port, resources, args, env, volume_mounts, security_context }) =
+        sidecar
+    {
         // Empty values are absent in the canonical form: without these fields, a sidecar hashes as it did before they
         // existed.
         let sidecar = serde_json::json!({
             "image": image, "port": port, "resources": resources, "args": args, "env": env, "volumeMounts": volume_mounts,
+            "securityContext": security_context,
         });
         inputs.insert("sidecar".to_owned(), sidecar);
     }

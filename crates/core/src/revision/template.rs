@@ -4,7 +4,9 @@
 use serde_json::Value;
 
 use crate::api::StatefulNodeSpec;
-use crate::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX};
+use crate::api::names::{
+    ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX, RESERVED_ANNOTATIONS, RESERVED_LABELS,
+};
 
 /// True if a label or annotation is Windlass's own, and so never a user's.
 #[must_use]
@@ -55,7 +57,20 @@ pub fn set_image(pod_template: &mut Value, container: &str, image: &str) -> bool
     }
 }
 
-/// Removes Windlass's own labels and annotations, except for the restart, which is there to change what runs.
+/// Removes the labels and annotations under Windlass's prefix that a user's template may not have. New objects have none;
+/// in one that was stored before they were refused, they have no effect, as before.
+pub fn remove_reserved_keys(pod_template: &mut Value) {
+    let fields: [(&str, &[&str]); 2] =
+        [("/metadata/labels", &RESERVED_LABELS), ("/metadata/annotations", &RESERVED_ANNOTATIONS)];
+    for (field, reserved) in fields {
+        if let Some(texts) = pod_template.pointer_mut(field).and_then(Value::as_object_mut) {
+            texts.retain(|key, _| !key.starts_with(OWN_PREFIX) || !reserved.contains(&key.as_str()));
+        }
+    }
+}
+
+/// Removes all labels and annotations that are outside of the hash: those under Windlass's prefix, except for the restart,
+/// which is there to change what runs, and the label that Windlass used to set on pods.
 pub fn remove_own_keys(pod_template: &mut Value) {
     if let Some(labels) = pod_template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.retain(|key, _| !is_own_key(key));
