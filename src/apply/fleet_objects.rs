@@ -66,9 +66,7 @@ pub async fn ask(
 /// True if the API server refused a content so recently that it is not asked again.
 pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
     let known = memory.verdicts.get(content);
-    known.is_some_and(|(asked, verdict)| {
-        verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN
-    })
+    known.is_some_and(|(asked, verdict)| verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN)
 }
 
 /// Records that the API server accepts a content.

@@ -144,8 +144,7 @@ macro_rules! sidecar_port_is_free {
     };
 }
 
-const SIDECAR_PORT: &str =
-    "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one, since all containers of \
+const SIDECAR_PORT: &str = "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one, since all containers of \
      a pod share its ports";
 
 /// Rules of a whole NodeDeployment.
