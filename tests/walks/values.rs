@@ -26,13 +26,7 @@ pub fn pod_template(random: &mut Random) -> Value {
     if random.between(0, 4) == 0 {
         containers.push(json!({"name": "log", "image": "log:1"}));
     }
-    let mut spec = json!({"terminationGracePeriodSeconds": 1, "containers": containers});
-    if random.between(0, 3) == 0 {
-        // The API server's defaults, written out: another text, and the same content.
-        spec["restartPolicy"] = "Always".into();
-        spec["containers"][0]["terminationMessagePolicy"] = "File".into();
-    }
-    json!({"metadata": metadata(random), "spec": spec})
+    json!({"metadata": metadata(random), "spec": {"terminationGracePeriodSeconds": 1, "containers": containers}})
 }
 
 /// A pod's own metadata, with the annotation for the sidecar's probe.
@@ -75,7 +69,7 @@ pub fn good(path: &str, random: &mut Random) -> Option<Value> {
         "template.spec.podTemplate" => pod_template(random),
         "template.spec.podTemplate.metadata" => metadata(random),
         "template.spec.podTemplate.metadata.labels" => {
-            json!({"app": "db", "app.kubernetes.io/managed-by": one(&["Helm", "me"], random)})
+            json!({"app": "db", "tier": one(&["one", "two"], random)})
         }
         "template.spec.podTemplate.metadata.annotations" => metadata(random)["annotations"].clone(),
         "template.spec.podTemplate.spec" => pod_template(random)["spec"].clone(),
