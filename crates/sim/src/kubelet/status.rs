@@ -21,7 +21,7 @@ use super::{
 /// How long a `slow` container takes to become ready.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// How long a pod runs until it is evicted.
+/// How long it takes until a pod is evicted or rejected.
 const EVICTED: Duration = Duration::from_secs(3);
 
 /// The state of a pod between statuses.
@@ -103,8 +103,19 @@ impl Life {
         if orders.dead {
             return dead(pod, now);
         }
-        if orders.evicted && *self.evicted.get_or_insert(now.instant + EVICTED) <= now.instant {
-            return Some(Outlook { status: evicted(pod, now), again: None, warning: None });
+        if orders.evicted {
+            let due = *self.evicted.get_or_insert(now.instant + EVICTED);
+            if due <= now.instant {
+                return Some(Outlook { status: evicted(pod, now), again: None, warning: None });
+            }
+            // Under pressure a kubelet starts no other pod.
+            if self.containers.is_empty() {
+                return Some(Outlook {
+                    status: json!({"phase": "Pending"}),
+                    again: Some(due),
+                    warning: None,
+                });
+            }
         }
         let spec = pod.spec.as_ref()?;
         let ends = spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always");

@@ -173,7 +173,8 @@ fn a_pod_is_evicted_soon_and_one_without_its_volume_warns_of_it() {
     let spec = json!({"containers": [{"name": "main", "image": "x"}]});
     let mut watched = Watched::new(&spec);
     let said = json!({"db-0": "evicted"});
-    assert_eq!(watched.after(0, &said), (watched.after(0, &said).0, Some(3)));
+    let (status, again) = watched.after(0, &said);
+    assert_eq!((&status["phase"], again), (&json!("Pending"), Some(3)), "it is not started");
     let (status, again) = watched.after(3, &said);
     assert_eq!((&status["phase"], &status["reason"], again), (&json!("Failed"), &json!("Evicted"), None));
     assert!(truth(&status, "DisruptionTarget") && !truth(&status, "Ready"), "{status}");

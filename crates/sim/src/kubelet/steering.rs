@@ -81,8 +81,8 @@ fn tag(image: &str) -> &str {
 ///
 /// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or `claim.<claim>`.
 /// A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`, `creating`, `crash-loop`,
-/// `oom`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone), `evicted` (it is evicted soon
-/// after its start) and `hold-terminating` (it does not terminate while the word is set); for claims `unbound`. The key
+/// `oom`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone), `evicted` (it is evicted soon,
+/// or rejected if it has not started) and `hold-terminating` (it does not terminate while the word is set); for claims `unbound`. The key
 /// `kubelet` has a word for all pods: `kwok` or `virtual`, what the kubelet leaves out of their statuses. Any other word,
 /// such as `default`, has no effect.
 #[derive(Debug, Default)]
