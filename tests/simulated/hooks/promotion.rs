@@ -102,7 +102,7 @@ fn traffic_goes_back_to_the_set_that_served_though_the_status_lost_its_name() {
         w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
         assert_eq!(w.selected(), "first");
         w.until("the new set is gone", |s| w.names(NODE) == ["db-0", "db-1"] && s["rollout"].is_null()).await;
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+        w.until("its pods are", |_| w.images() == ["db-0-0 db:1", "db-1-0 db:1"]).await;
         w.is_at_rest().await;
     });
 }
