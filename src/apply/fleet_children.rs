@@ -132,7 +132,7 @@ fn is_service_terminating(fleet: &FleetScope) -> bool {
     service.is_some_and(|service| service.meta.terminating)
 }
 
-/// Creates the missing nodes of the active set, each at the revision that the wave allows.
+/// Creates the missing nodes of the active set, each at the revision that the wave allows, and when it allows it.
 pub async fn create_missing(
     fleet: &FleetScope,
     facts: &FleetFacts,
@@ -142,7 +142,7 @@ pub async fn create_missing(
         return Ok(());
     }
     let revision_for =
-        |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, rollout_target).clone();
+        |facts: &FleetFacts, ordinal: i32| creation_revision(facts, ordinal, rollout_target).cloned();
     fleet.create_nodes(facts, revision_for).await.map_err(ReconcileError::Children)
 }
 

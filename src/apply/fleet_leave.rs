@@ -41,7 +41,12 @@ impl FleetScope {
                 if taken.is_empty() {
                     continue;
                 }
-                if self.find_stale_pods(children, &taken).await?.is_some() {
+                // Those that leave whatever the others do are broken, or have no running pod.
+                let broken = |c: &&ChildFacts| taken.contains(&c.name.as_str()) && !c.main_container_runs();
+                let broken: Vec<&str> = children.iter().filter(broken).map(|c| c.name.as_str()).collect();
+                let is_old_news =
+                    !broken.is_empty() && !self.find_running_pods(children, &broken).await?.is_empty();
+                if is_old_news || self.find_stale_pods(children, &taken).await?.is_some() {
                     removed.needs_requeue = true;
                 } else {
                     removed.is_kept_by(self.let_go(leave, why).await?);

@@ -23,12 +23,12 @@ enum Removable {
 }
 
 impl FleetScope {
-    /// Creates the missing nodes of a set, each at the revision that `revision_for` returns for its ordinal. The facts
-    /// that are passed to `revision_for` include the nodes chosen for the ordinals before.
+    /// Creates the missing nodes of a set, each at the revision that `revision_for` returns for its ordinal, unless it
+    /// returns `None`. The facts that are passed to `revision_for` include the nodes chosen for the ordinals before.
     pub async fn create_nodes(
         &self,
         facts: &FleetFacts,
-        revision_for: impl Fn(&FleetFacts, i32) -> RolloutHash,
+        revision_for: impl Fn(&FleetFacts, i32) -> Option<RolloutHash>,
     ) -> Result<(), ClusterError> {
         let missing = facts.missing();
         if missing.is_empty() {
@@ -37,7 +37,7 @@ impl FleetScope {
         let mut facts = facts.clone();
         let mut new = Vec::new();
         for ordinal in missing {
-            let revision = revision_for(&facts, ordinal);
+            let Some(revision) = revision_for(&facts, ordinal) else { continue };
             let restart = facts.restarted_at.clone();
             let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
             if self.node_spec(&revision).is_none() {

@@ -7,7 +7,6 @@
 //! as long as it would take to read that many pods again at a bounded rate ([`LivePods::stands`]), and newer watch
 //! events about a pod take precedence over it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::observe::fleet_facts::remnant_in_words;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
+use crate::planner::node::problem::pod_facts;
 
 /// The requeue delay if the pods differ from what was assumed. The read updates the cache, so the nodes' own reconciles
 /// usually change their statuses and requeue the fleet earlier.
@@ -47,16 +47,10 @@ impl FleetScope {
         let mut differs = None;
         if !broken.is_empty() {
             // A broken node moves whatever the others do, so only its own pod counts.
-            let live = self.live_pods(&facts.children).await?;
-            let children: BTreeMap<&NodeName, &ChildFacts> =
-                facts.children.iter().map(|c| (&c.name, c)).collect();
-            let comes_up = |grant: &Grant| {
-                let Some(child) = children.get(&grant.name) else { return false };
-                // A node that was never ready has no Ready pod: its status is lost.
-                let served = grant.clause == Clause::NeverReady && child.sidecar.is_none();
-                self.has_come_up(&live, child) || (served && self.has_ready_pod(&live, child))
-            };
-            let (held, go): (Vec<Grant>, Vec<Grant>) = broken.into_iter().partition(comes_up);
+            let nodes: Vec<&str> = broken.iter().map(|grant| grant.name.as_str()).collect();
+            let running = self.find_running_pods(&facts.children, &nodes).await?;
+            let (held, go): (Vec<Grant>, Vec<Grant>) =
+                broken.into_iter().partition(|grant| running.contains(&grant.name));
             let held: Vec<&str> = held.iter().map(|grant| grant.name.as_str()).collect();
             differs = (!held.is_empty()).then(|| look_again_at(&held));
             self.grant_all(go, by).await?;
@@ -97,6 +91,31 @@ impl FleetScope {
         Ok((!differing.is_empty()).then(|| look_again_at(&differing)))
     }
 
+    /// The nodes of `taken` whose main containers run, by what the API server itself shows. A decision that takes them
+    /// to be broken, so that they move whatever the others do, is about old news.
+    pub async fn find_running_pods(
+        &self,
+        children: &[ChildFacts],
+        taken: &[&str],
+    ) -> Result<Vec<NodeName>, ClusterError> {
+        let live = self.live_pods(children).await?;
+        let taken = children.iter().filter(|child| taken.contains(&child.name.as_str()));
+        let running = taken.filter(|child| self.has_come_up(&live, child) || self.runs_main_container(child));
+        Ok(running.map(|child| child.name.clone()).collect())
+    }
+
+    /// True if the main container of a node's pod runs, by the same rule as in the node's status. The last read of the
+    /// pods has updated the cache.
+    fn runs_main_container(&self, child: &ChildFacts) -> bool {
+        let key = Key::new(&self.fleet.meta.namespace, child.name.as_str());
+        let (Some(node), Some(pod)) = (self.view.nodes.get(&key), self.cached(&child.name.pod())) else {
+            return false;
+        };
+        let main = node.spec.as_ref().map_or("", |spec| spec.main_container.as_str());
+        let pod = pod_facts(&pod, main, None, child.problem.as_ref(), self.now);
+        !pod.terminating && pod.main_container_runs()
+    }
+
     /// The pods of a set that the API server itself shows, in words for a message. No watch shows a pod from which a
     /// person removed the label of its node, and it may still run.
     pub async fn live_pods_of(&self, set: &SetName) -> Result<Vec<String>, ClusterError> {
@@ -116,11 +135,6 @@ impl FleetScope {
         live.has_come_up(&pod, heard)
             || (lags && child.status_outdated && live.is_ready(&pod, heard))
             || (lags && live.is_newly_ready(&pod, heard, self.now))
-    }
-
-    fn has_ready_pod(&self, live: &LivePods, child: &ChildFacts) -> bool {
-        let pod = child.name.pod();
-        live.is_ready(&pod, self.cached(&pod).as_deref())
     }
 
     fn cached(&self, pod: &str) -> Option<Arc<ObservedPod>> {

@@ -9,7 +9,6 @@ use crate::api::{GrantId, GrantedBy, RestartTime};
 use crate::cluster::observed::Meta;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
-use crate::observe::restart::{effective_restart, later};
 use crate::planner::fleet::Grant;
 use crate::render::MetadataChange;
 use crate::revision::are_same_claims;
@@ -46,11 +45,10 @@ impl FleetScope {
             }
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
-        let own = effective_restart(&node);
         let restart = match by {
             // An abort takes back a restart that the node was granted and has not carried out.
             GrantedBy::Abort => Some(grant.restart.as_ref()),
-            GrantedBy::Plan(_) => later(self.restarted_at.as_ref(), own.as_ref()).map(Some),
+            GrantedBy::Plan(_) => grant.restart.as_ref().map(Some),
         };
         ops.extend(restart.map(|restart| restart_ops(&node.meta, restart)).unwrap_or_default());
         match self.cluster.patch(Target::of(Kind::StatefulNode, &node.meta), Part::Main, ops).await {

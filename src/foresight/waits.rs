@@ -42,14 +42,13 @@ impl Foreseen {
         if *decision == FleetDecision::Keep {
             waits.extend(self.persons(facts, fleet));
         }
-        // Creations wait for nothing, and replacing a node that cannot run disrupts no service.
-        let goes_first = |name: &str| {
-            self.waves.first().is_some_and(|wave| wave.nodes.iter().any(|node| node.name == name))
-        };
+        // Nodes that are down do not wait for each other: each moves in its turn.
+        let has_turn =
+            |name: &str| self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.name == name);
         let out: Vec<&str> = facts
             .children
             .iter()
-            .filter(|child| child.is_disrupted() && !goes_first(child.name.as_str()))
+            .filter(|child| child.is_disrupted() && !has_turn(child.name.as_str()))
             .map(|child| child.name.as_str())
             .collect();
         // A rollout that is held by a node has no waves to report.

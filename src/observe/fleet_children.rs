@@ -85,6 +85,7 @@ impl FleetScope {
             ),
             spent_id: spent,
             restart: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
+            own_restart,
             running: status.running(),
             running_image: status.current_image.clone(),
             rolling: read.rolling,

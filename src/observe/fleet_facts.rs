@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::FleetScope;
 use super::restart::{restart_request, retried_plan};
-use crate::api::conditions::{self, READY};
+use crate::api::conditions::{self, READY, STALLED};
 use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
     LABEL_DEPLOYMENT, LABEL_SET, place_of,
@@ -65,7 +65,8 @@ impl FleetScope {
         let children = self.nodes_by_set().remove(&active).unwrap_or_default();
         let children: Vec<ChildFacts> = self.children_of(&active, &children);
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
-        let mut restarts: BTreeSet<Option<RestartTime>> = nodes.map(|c| c.restart.clone()).collect();
+        let mut restarts: BTreeSet<Option<RestartTime>> =
+            nodes.flat_map(|c| [c.restart.clone(), c.own_restart.clone()]).collect();
         restarts.insert(self.restarted_at.clone());
         if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Aborted)) {
             // What they run may be from before the restart that was aborted.
@@ -89,6 +90,8 @@ impl FleetScope {
         let promoted = &spec.force_promote;
         FleetFacts {
             replicas: spec.replicas,
+            existed: status.replicas,
+            stalled: conditions::is_true(&status.conditions, STALLED),
             max_unavailable: spec.max_unavailable(),
             partition: spec.partition(),
             paused: spec.paused,

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::FleetScope;
 use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::apply::many::{OnFailure, each};
 use crate::apply::{fleet_objects, traffic};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
@@ -12,8 +13,8 @@ use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::sets::stage::{has_switched, skips_caught_up};
 use crate::planner::fleet::{
-    ChildFacts, Clause, FleetFacts, Grant, RolloutTarget, SetRollout, SidecarFacts, Strategy,
-    WAITS_TO_BE_RESUMED,
+    ChildFacts, FleetFacts, RolloutTarget, SetRollout, SidecarFacts, Strategy, WAITS_TO_BE_RESUMED,
+    next_grants,
 };
 use crate::planner::hooks::is_of_list;
 
@@ -119,8 +120,7 @@ pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it. The nodes do not serve
-/// yet, so no wave limits that. Until the set is complete the outcome says what it waits for. Once traffic has moved
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is complete the outcome says what it waits for. Once traffic has moved
 /// the outcome is done: the nodes serve, and no earlier task has anything left to do.
 pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
@@ -151,9 +151,11 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
     let service = fleet.view.services.get(&fleet.fleet.meta.key()).filter(|s| fleet.owns(&s.meta));
     if service.is_some_and(|service| traffic::is_at(&service, &rollout.entrant)) {
         // A plan that takes the place of one that failed: a grant could take down nodes that serve.
-        fleet.create_nodes(&view, |_, _| target.clone()).await?;
+        fleet.create_nodes(&view, |_, _| Some(target.clone())).await?;
     } else {
-        bring_to_target(fleet, &rollout, plan).await?;
+        if let Some(differs) = bring_to_target(fleet, &rollout, plan).await? {
+            return Ok(Ensured::NotNow(Outcome::recheck(differs, REQUEUE_STALE_PODS)));
+        }
     }
     let view = fleet.facts().as_set(&rollout.entrant);
     if let Some(conflict) = view.conflicts.first() {
@@ -165,26 +167,20 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
     Ok(Ensured::Whole(Box::new(Entrants { rollout, view })))
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it.
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Traffic does not depend on
+/// them yet, and nothing of the set has ever completed, but those whose main containers run may do their work and go one
+/// wave at a time. Returns what differs from the assumptions, in a sentence, if something does.
 async fn bring_to_target(
     fleet: &FleetScope,
     rollout: &SetRollout,
     plan: &PlanId,
-) -> Result<(), ClusterError> {
+) -> Result<Option<String>, ClusterError> {
     let target = &rollout.target;
-    fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| target.clone()).await?;
+    fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| Some(target.clone())).await?;
     let rollout_target = RolloutTarget::Revision(target.clone());
-    let view = fleet.facts().as_set(&rollout.entrant);
-    let grant = |c: &ChildFacts| {
-        let rendering = view.target_for(c, &rollout_target)?;
-        let (name, hash) = (c.name.clone(), rendering.hash.clone());
-        let restart = c.restart.clone();
-        Some(Grant { name, revision: target.clone(), hash, restart, clause: Clause::NeverReady })
-    };
-    let off = view.wanted().filter(|c| !c.terminating && !view.is_granted(c, &rollout_target));
-    let grants: Vec<Grant> = off.filter_map(grant).collect();
-    fleet.grant_all(grants, GrantedBy::Plan(plan)).await?;
-    Ok(())
+    let view = FleetFacts { last_completed: None, ..fleet.facts().as_set(&rollout.entrant) };
+    let grants = next_grants(&view, &rollout_target);
+    fleet.grant_if_pods_confirmed(&view, grants, GrantedBy::Plan(plan)).await
 }
 
 /// Keeps the new set complete while its plan runs a hook, or is stuck at one that failed: no task that waits for the
@@ -204,9 +200,9 @@ pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Resul
         return Ok(());
     }
     if has_switched(plan) {
-        return fleet.create_nodes(&view, |_, _| rollout.target.clone()).await;
+        return fleet.create_nodes(&view, |_, _| Some(rollout.target.clone())).await;
     }
-    bring_to_target(fleet, &rollout, &plan.id).await
+    bring_to_target(fleet, &rollout, &plan.id).await.map(drop)
 }
 
 /// The nodes of the old set whose spec does not ask them to halt yet. A node without a sidecar cannot be asked.

@@ -70,7 +70,7 @@ impl Task for UpdateNodeSpecs {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));
         }
         let held = facts.held_below();
-        if held > 0 && facts.revision_differs_below_partition(&fleet.rollout_target) {
+        if held > 0 && facts.differs_below_partition(&fleet.rollout_target) {
             return Ok(if progress::is_held_by_partition(&facts, &fleet.rollout_target) {
                 Outcome::waiting(format!(
                     "waiting for the partition to be lowered: ordinals below {held} keep the current revision"

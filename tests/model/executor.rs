@@ -120,7 +120,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
         problem: (!ready).then_some(problem),
         cannot_run: stuck && !node.terminating,
-        main_cannot_run: stuck && !node.terminating,
+        main_cannot_run: stuck && !node.terminating && !(world.beside && node.pod == Pod::Running),
         never_started: false,
     };
     let ran = |text: &str| if node.child.hash == 0 { String::new() } else { text.to_owned() };
@@ -273,7 +273,7 @@ fn carry_out(
             }
             // It applies to a pod whose main container runs and that will be deleted.
             let goes = facts.staying_pod().is_some_and(|pod| set.observed && !facts.is_at_grant(pod));
-            if *hook == HookState::Failed || (facts.pod_runs() && (goes || !set.observed)) {
+            if *hook == HookState::Failed || (facts.main_container_runs() && (goes || !set.observed)) {
                 return (at(1), None);
             }
             *hook = HookState::Over;
@@ -371,6 +371,7 @@ fn write_status(
             .is_some_and(|c| c.reason == "Unreachable"),
         ever: next.first_ready_at.is_some(),
         failed: next.phase == "Failed",
+        runs: world.beside && next.pod_runs,
         spent: next.spent_grant_id() == facts.grant_id,
         doing,
         hook,

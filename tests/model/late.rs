@@ -11,7 +11,8 @@ use crate::step::{Edge, Steps, Who, create, grant};
 
 impl Late {
     /// The state after it has landed; `own`: the operator's caches have it at once.
-    pub fn landed(&self, min_ready: bool, state: &State, own: bool) -> State {
+    pub fn landed(&self, world: &World, state: &State, own: bool) -> State {
+        let min_ready = world.min_ready;
         let mut next = *state;
         match *self {
             Self::Grant { node, version, granted, wave, pinned } => {
@@ -24,7 +25,7 @@ impl Late {
             Self::Remove { node } => next.nodes[usize::from(node)].remove(),
             Self::Delete { node } => {
                 let node = &mut next.nodes[usize::from(node)];
-                node.taken_down |= node.pod == Pod::Ready && !node.given_freely;
+                node.taken_down |= node.is_at_work(world) && !node.given_freely;
                 node.terminating = true;
             }
             Self::CreateSet { node, template } => {
@@ -150,7 +151,7 @@ pub fn add(world: &World, state: &State, steps: &mut Steps) {
         add("the old leader's request times out", *state);
     }
     if late.may_land(state) {
-        let next = late.landed(world.min_ready, state, false);
+        let next = late.landed(world, state, false);
         add("the OLD LEADER's write lands", next);
         if matches!(late, Late::Delete { .. }) {
             steps.violations.extend(taken_down(world, &next));

@@ -3,7 +3,7 @@
 //! crash or change their version act on two or three nodes. What is decided comes from the planner's own
 //! functions; the worlds and the properties are those of the reference model of the rules of grants.
 //!
-//! - S1: Windlass never has more serving nodes down at once than `maxUnavailable`.
+//! - S1: Windlass never has more nodes that serve, or whose main containers run, down at once than `maxUnavailable`.
 //! - S4: a rollout is never complete over a node that does not run the target.
 //! - S5: a pod at the granted revision is never deleted.
 //! - S6: a pod at the wanted revision is never deleted because the wave held its grant back.
@@ -49,6 +49,7 @@ fn world(name: &'static str) -> World {
         lands: Lands::InTime,
         broken: &[V2],
         broken_runs: false,
+        beside: false,
         sidecar: false,
         rollback: false,
         hooks: &[],
@@ -118,6 +119,10 @@ worlds! {
     nodes_in_any_order_in_one_rollout: {any_order: true} budget {spec: 1, pod_deleted: 1};
     a_sidecar_cannot_be_reached: {sidecar: true} budget {mute: 2};
     an_old_leader_writes_in_time: {} budget {late: 1};
+    a_second_container_never_runs: {beside: true} budget {};
+    a_second_container_breaks: {broken: &[], beside: true} budget {breaks: 1};
+    a_second_container_of_a_new_fleet_never_runs: {broken: &[V1], new: true, beside: true} budget {spec: 1};
+    a_second_container_breaks_and_scaled_in: {broken: &[], beside: true} budget {spec: 1, breaks: 1, scale: 1};
     revisions_move_by_themselves_in_one_rollout: {} budget {spec: 1, drift: 2};
 
     a_hook_before_one_rollout: {hooks: &[(BeforeRollout, Hold)]} budget {spec: 1, retry: 1, skip: 1};
@@ -146,6 +151,9 @@ worlds! {
     #[ignore = "large"] scaled_up_in_the_middle: {nodes: 3} budget {scale: 1};
     #[ignore = "large"] a_new_fleet_whose_first_version_is_broken: {broken: &[V1], new: true} budget {};
     #[ignore = "large"] a_broken_version_that_runs_and_a_machine_that_dies: {broken_runs: true} budget {death: 1};
+    #[ignore = "large"] a_second_container_breaks_and_a_pod_is_lost: {broken: &[], beside: true} budget {breaks: 1, pod_deleted: 1};
+    #[ignore = "large"] a_second_container_breaks_and_a_template_is_edited: {broken: &[], beside: true} budget {spec: 1, breaks: 1, edit: 1, pod_deleted: 1};
+    #[ignore = "large"] a_second_container_of_three_nodes_breaks: {nodes: 3, replicas: 3, broken: &[], beside: true} budget {breaks: 1};
     #[ignore = "large"] a_sidecar_keeps_pods_out: {broken: &[], sidecar: true} budget {spec: 1, pod_deleted: 1, operator: 1};
     #[ignore = "large"] two_at_once_of_three: {nodes: 3, replicas: 3, max_unavailable: 2} budget {};
     // Not in the reference model.

@@ -95,6 +95,7 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         available: child.available && child.waited,
         ever_ready: child.ever,
         failed: child.failed,
+        pod_runs: child.runs,
         unreachable: child.unreachable.then(|| text("no answer")),
         at_hook: child.at_hook(),
         ..ChildFacts::default()
@@ -127,6 +128,7 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
     let asked = |is_asked: bool| is_asked.then(|| "plan".into());
     FleetFacts {
         replicas: i32::from(fleet.replicas),
+        existed: i32::from(world.replicas),
         max_unavailable: wave(world, fleet) as i32,
         partition: i32::from(fleet.partition),
         paused: fleet.paused,
@@ -263,7 +265,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     moves.status = (refreshed != *fleet).then_some(refreshed);
     if !fleet.hook.is_left()
         && facts.is_converged(&rollout_target)
-        && !facts.revision_differs_below_partition(&rollout_target)
+        && !facts.differs_below_partition(&rollout_target)
     {
         let mut done = status;
         complete(&mut done, &rollout_target);
@@ -274,9 +276,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
             moves.grants = grants(world, &facts, &rollout_target);
         }
         for (index, child) in facts.children.iter().enumerate() {
-            let target = facts.target_for(child, &rollout_target);
-            moves.would_grant[ordinal(child)] =
-                target.is_some_and(|t| may_grant(&facts, index, &t.hash).is_some());
+            moves.would_grant[ordinal(child)] = may_grant(&facts, index, &rollout_target).is_some();
         }
     }
     moves
@@ -360,7 +360,8 @@ fn creations(fleet: &Fleet, facts: &FleetFacts, active: Option<&RolloutTarget>) 
     let mut facts = facts.clone();
     let mut made = Vec::new();
     for ordinal in facts.missing() {
-        let version = number(&REVISIONS, creation_revision(&facts, ordinal, active).as_str());
+        let Some(revision) = creation_revision(&facts, ordinal, active) else { continue };
+        let version = number(&REVISIONS, revision.as_str());
         made.push((ordinal as usize, version));
         let child = Child {
             exists: true,

@@ -14,8 +14,11 @@ pub fn is_settled(world: &World, state: &State) -> Result<(), String> {
         if node.child.exists && node.child.behind {
             return Err(format!("L: the status of node {index} is behind for ever"));
         }
-        // Serving nodes leave as the wave allows, and none leaves a paused fleet.
-        let stays = fleet.paused || (node.pod == Pod::Ready && down >= wave(world, fleet));
+        // Serving nodes leave as the wave allows, so do those whose main containers run, for which those that only are
+        // down do not count, and none leaves a paused fleet.
+        let moving = nodes.iter().filter(|n| n.pod != Pod::Ready && !n.child.spent).count();
+        let in_the_way = if node.pod == Pod::Ready { down } else { moving };
+        let stays = fleet.paused || (node.is_at_work(world) && in_the_way >= wave(world, fleet));
         if node.child.exists && index >= nodes.len() && !stays {
             return Err(format!("L: surplus node {index} stays"));
         }

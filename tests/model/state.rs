@@ -98,6 +98,8 @@ pub struct Child {
     pub waited: bool,
     pub ever: bool,
     pub failed: bool,
+    /// `status.podRuns`; only in worlds with a second container.
+    pub runs: bool,
     /// Its status has the sidecar as unreachable.
     pub unreachable: bool,
     pub doing: Doing,
@@ -318,6 +320,8 @@ pub struct World {
     pub broken: &'static [u8],
     /// They run, but never become ready.
     pub broken_runs: bool,
+    /// There is a second container, and it is that one which does not run. The main container does its work.
+    pub beside: bool,
     pub sidecar: bool,
     pub rollback: bool,
     /// The points of hooks, and the effect of each one's failure.
@@ -447,6 +451,11 @@ impl Node {
     /// True if nothing outside of Windlass's control keeps it from serving.
     pub fn may_serve(&self) -> bool {
         !self.dead && !self.mute
+    }
+
+    /// True if its main container may do its work: in worlds with a second container also where it is not Ready.
+    pub fn is_at_work(&self, world: &World) -> bool {
+        self.pod == Pod::Ready || (world.beside && self.pod == Pod::Running)
     }
 
     pub fn serves(&self) -> bool {

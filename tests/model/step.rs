@@ -131,7 +131,8 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     let is_let_go = |node: &usize| is_fresh(node) && pods_are_as_known(state, *node);
     for node in moves.scale_down.iter().copied().filter(is_let_go) {
         let taken = state.nodes.iter().enumerate().filter(|(i, n)| *i != node && n.taken_down).count();
-        if state.nodes[node].serves() && taken >= usize::from(moves.wave) {
+        let works = state.nodes[node].is_at_work(world) && !state.nodes[node].terminating;
+        if works && taken >= usize::from(moves.wave) {
             steps.violations.push("S9: a node that serves is scaled away though the wave is full".to_owned());
         }
         let mut next = *state;
@@ -151,12 +152,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             granted: hash_of(version, state.fleet.operator),
             wave: moves.wave,
         };
-        steps.windlass(
-            "the orchestrator creates a node",
-            node,
-            late.landed(world.min_ready, state, true),
-            late,
-        );
+        steps.windlass("the orchestrator creates a node", node, late.landed(world, state, true), late);
     }
     let grant = |node: usize, version: u8, pinned: bool| Late::Grant {
         node: node as u8,
@@ -174,7 +170,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
             for (_, (node, version)) in due.iter().enumerate().filter(|(i, _)| which & (1 << i) != 0) {
                 check_grant(state, *node, *version, steps);
                 hooks::check_given(state, &views(state), "granted", steps);
-                next = grant(*node, *version, false).landed(world.min_ready, &next, true);
+                next = grant(*node, *version, false).landed(world, &next, true);
                 last = Some(grant(*node, *version, false));
             }
             match last.filter(|_| which.is_power_of_two()) {
@@ -185,7 +181,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
     }
     for (node, version) in moves.pins.iter().copied().filter(|(n, _)| is_fresh(n)) {
         let late = grant(node, version, true);
-        let next = late.landed(world.min_ready, state, true);
+        let next = late.landed(world, state, true);
         steps.windlass("the orchestrator pins a node to what it runs", node, next, late);
     }
 }
@@ -195,8 +191,11 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
 fn pods_are_as_known(state: &State, leaving: usize) -> bool {
     let is_as_known = |(index, node): (usize, &Node)| {
         let known = node.view();
-        let is_down = child_facts(index, &state.fleet, &known).is_disrupted();
-        !known.exists || if is_down { index != leaving || !node.serves() } else { node.serves() }
+        let facts = child_facts(index, &state.fleet, &known);
+        // One that leaves whatever the others do is read again as well.
+        let runs_unnoticed = known.exists && !facts.main_container_runs() && known.runs != node.child.runs;
+        let stays_down = index != leaving || !(node.serves() || runs_unnoticed);
+        !known.exists || if facts.is_disrupted() { stays_down } else { node.serves() }
     };
     state.nodes.iter().enumerate().all(is_as_known)
 }
@@ -235,7 +234,8 @@ pub fn grant(node: &mut Node, given: impl Fn(Child) -> Child, wave: u8, own: boo
     // One that is down when granted counts as down until it converges, and where a node that converged may still
     // wait to be available, that makes two.
     let counts_as_down = min_ready && !(before.available && before.waited);
-    if !before.ever || before.failed || counts_as_down {
+    let is_broken = (!before.ever || before.failed) && !before.runs;
+    if is_broken || counts_as_down {
         node.given_freely = true;
     } else if !was_moving {
         node.given_freely = false;
@@ -318,12 +318,7 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
     let moves = operator.executor.moves(world, node, state.fleet.operator, state.broken);
     if let Some((child, same_pod, recorded)) = moves.status {
         let late = Late::Status { node: index as u8, child, same_pod, recorded };
-        steps.windlass(
-            "the executor writes the status",
-            index,
-            late.landed(world.min_ready, state, true),
-            late,
-        );
+        steps.windlass("the executor writes the status", index, late.landed(world, state, true), late);
     }
     if moves.mark {
         let mut next = *state;
@@ -346,7 +341,7 @@ fn execute(world: &World, state: &State, index: usize, operator: &mut Operator, 
         }
         Some(Effect::DeletePod) => ("the executor DELETES THE POD", Late::Delete { node: index as u8 }),
     };
-    let next = late.landed(world.min_ready, state, true);
+    let next = late.landed(world, state, true);
     if matches!(late, Late::Delete { .. }) {
         hooks::check_goes(world, state, index, steps);
     }
@@ -366,7 +361,7 @@ fn check_delete(
     steps: &mut Steps,
 ) {
     let node = &state.nodes[index];
-    if node.pod != Pod::Ready || node.given_freely {
+    if !node.is_at_work(world) || node.given_freely {
         return;
     }
     steps.violations.extend(late::taken_down(world, next));
@@ -409,7 +404,7 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
         steps.system(what, index, next);
     };
     let is_broken = state.is_broken(node.pod_revision);
-    let runs = !is_broken || world.broken_runs;
+    let runs = !is_broken || world.broken_runs || world.beside;
     let gets_ready = !is_broken && !node.dead;
     if node.set == Set::Live && !node.observed {
         // Whoever waits for that to replace the pod remembers the revision.
@@ -450,6 +445,9 @@ fn kubernetes(world: &World, state: &State, index: usize, steps: &mut Steps) {
         Pod::Running if gets_ready && !world.sidecar => {
             happens("the pod is READY", &|n| n.becomes_ready(world.min_ready));
         }
+        Pod::Ready if is_broken && world.beside => happens("the second container breaks", &|n| {
+            n.disturb(|n| (n.pod, n.told_ready) = (Pod::Running, false));
+        }),
         // Its version ran, and does so no longer.
         Pod::Running | Pod::Ready if !runs => happens("the pod breaks", &|n| {
             n.disturb(|n| (n.pod, n.told_ready) = (Pod::Stuck, false));

@@ -292,10 +292,19 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         }
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
-    let most = if foreseen.set.is_none() && foreseen.takes_over.is_none() {
-        format!("at most {} out of service at once; ", foreseen.max_unavailable)
-    } else {
+    let waves = foreseen.waves.iter();
+    let updates = waves.map(|wave| wave.nodes.iter().filter(|node| node.action == Action::Update).count());
+    let widest = updates.max().unwrap_or_default() as i64;
+    let most = if foreseen.set.is_some() || foreseen.takes_over.is_some() || widest == 0 {
         String::new()
+    } else if widest > i64::from(foreseen.max_unavailable) {
+        // Nodes whose main containers do not run move whatever the others do.
+        format!(
+            "of those whose main containers run, at most {} out of service at once; ",
+            foreseen.max_unavailable
+        )
+    } else {
+        format!("at most {} out of service at once; ", foreseen.max_unavailable)
     };
     texts.push(format!("{most}{time}"));
     texts

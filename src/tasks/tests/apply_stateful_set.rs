@@ -84,6 +84,7 @@ async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours_to_change
         ("not at the grant, and it cannot be rendered", to_v2().wanting_without_grant("v3"), NO_GRANT),
         ("no StatefulSet, and it cannot be rendered", Node::new("v1").wanting_without_grant("v2"), NO_GRANT),
         ("a Ready pod elsewhere under a spent grant", to_v2().spent(), USED),
+        ("a pod elsewhere under a spent grant, not Ready", to_v2().spent().not_ready(), USED),
         ("a StatefulSet of an earlier node", earlier(to_v2()), LEAVES),
     ];
     for (what, node, expected) in table {
@@ -92,12 +93,12 @@ async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours_to_change
 }
 
 #[tokio::test]
-async fn under_a_spent_grant_the_template_is_restored_where_no_ready_pod_runs_elsewhere() {
+async fn under_a_spent_grant_the_template_is_restored_where_no_pod_runs_elsewhere() {
     let edited =
         |n: Node| n.set("/metadata/generation", json!(4)).set("/status/observedGeneration", json!(4));
     let table = [
         ("edited under a pod at the grant", edited(Node::serving("v1"))),
-        ("a pod elsewhere that is not ready", Node::serving("v1").granted("v2").spent().not_ready()),
+        ("a pod elsewhere that does not run", Node::serving("v1").granted("v2").spent().not_running()),
         ("no pod", Node::serving("v1").granted("v2").spent().without_pod()),
     ];
     for (what, node) in table {

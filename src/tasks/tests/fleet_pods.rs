@@ -138,6 +138,29 @@ async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
     }
 }
 
+/// The status of its node may have been written by a version that said less of it.
+#[tokio::test(start_paused = true)]
+async fn a_broken_node_does_not_go_while_its_main_container_runs() {
+    let mut failed = down(serving(1, "v1"));
+    failed["status"]["phase"] = json!("Failed");
+    for (what, state, expected) in [
+        ("it runs", json!({"running": {}}), vec![]),
+        ("it crashes", json!({"waiting": {"reason": "CrashLoopBackOff"}}), vec!["db-1"]),
+    ] {
+        let mut pod = known("db-1-0", "pod-1", false);
+        pod["spec"] = json!({"containers": [{"name": "db", "image": "db:1"}, {"name": "exporter"}]});
+        pod["status"]["containerStatuses"] = json!([
+            {"name": "db", "imageID": "sha256:1", "ready": true, "state": state},
+            {"name": "exporter", "ready": false, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+        ]);
+        let listed = vec![live("db-0-0", "pod-1", false), live("db-1-0", "pod-1", false)];
+        let nodes = vec![down(serving(0, "v1")), failed.clone()];
+        let (mut granted, outcome) = granted(nodes, &[pod], listed, None, 1).await;
+        granted.retain(|name| name == "db-1");
+        assert_eq!(granted, expected, "{what}: {outcome}");
+    }
+}
+
 /// A pod that was not Ready for a moment, which the cache missed, is not available before minReadySeconds have passed
 /// again.
 #[tokio::test(start_paused = true)]

@@ -220,7 +220,9 @@ async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
 #[tokio::test]
 async fn a_dead_sidecar_does_not_keep_its_pod_from_being_replaced() {
     // No call of the sidecar is expected: a call would panic.
-    let mut bench = bench(&with_sidecar().with_new_pod("v0").not_ready());
+    let mut node = with_sidecar().with_new_pod("v0").not_ready();
+    node.object["spec"]["grantID"] = json!("grant-2");
+    let mut bench = bench(&node);
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
     assert_eq!(said(&bench.once(&ReplacePod {}).await), "waiting for the old pod to terminate");
 }

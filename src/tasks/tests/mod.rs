@@ -179,6 +179,12 @@ impl Node {
             .pod("/status/initContainerStatuses/0/ready", json!(false))
     }
 
+    /// Its main container waits for its next start.
+    fn not_running(self) -> Self {
+        let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        self.not_ready().pod("/status/containerStatuses/0/state", waits)
+    }
+
     fn terminating(self) -> Self {
         self.pod("/metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"))
     }

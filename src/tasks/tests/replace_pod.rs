@@ -83,8 +83,10 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_ready_is_replaced_even_under_a_spent_grant() {
-    let mut bench = bench(&to_v2().spent().not_ready());
+async fn a_pod_whose_main_container_does_not_run_is_replaced_even_under_a_spent_grant() {
+    let used = "waiting for a new grant: the last one was already used";
+    assert_eq!(without_a_write(to_v2().spent().not_ready()).await, used, "it may do its work");
+    let mut bench = bench(&to_v2().spent().not_running());
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
     assert_eq!(said(&bench.once(&ReplacePod {}).await), OLD_POD_GOES);
 }

@@ -520,7 +520,7 @@ async fn a_missing_entrant_is_made_with_a_grant_and_a_name_of_its_set_and_never_
 }
 
 #[tokio::test]
-async fn an_entrant_that_is_not_at_the_target_is_granted_it_whatever_others_do() {
+async fn an_entrant_that_is_not_at_the_target_is_granted_it() {
     let edited = amid("BlueGreen", "AwaitingEntrants").changed("db-new-0", "/spec/image", json!("db:hand"));
     let mut cluster = MockCluster::new();
     cluster

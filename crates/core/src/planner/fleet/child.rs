@@ -40,8 +40,11 @@ pub struct ChildFacts {
     pub grant_id: Option<GrantId>,
     /// `status.spentGrantID`.
     pub spent_id: Option<GrantId>,
-    /// The latest restart that applies to it.
+    /// The latest restart that was asked of its fleet or of itself. [`FleetFacts::restart_of`](super::FleetFacts::restart_of)
+    /// is the one that applies to it.
     pub restart: Option<RestartTime>,
+    /// The latest restart that it was told of.
+    pub own_restart: Option<RestartTime>,
     /// `status.podTemplateHash`: what its pod was observed to run.
     pub running: Option<PodTemplateHash>,
     /// `status.currentImage`.
@@ -117,6 +120,7 @@ impl ChildFacts {
             granted: Some(granted),
             grant_id: None,
             spent_id: None,
+            own_restart: restart.clone(),
             restart,
             running: None,
             running_image: String::new(),
@@ -161,18 +165,24 @@ impl ChildFacts {
         self.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
     }
 
-    /// True if its main container was observed to run now. The hash in `running` does not show that: it is kept while
-    /// the pod is recreated.
+    /// True if its main container was observed to run now, so that it may do its work, Ready or not. The hash in
+    /// `running` does not show that: it is kept while the pod is recreated.
     #[must_use]
-    pub fn has_running_pod(&self) -> bool {
-        !self.terminating && (self.ready || (self.pod_runs && !self.failed))
+    pub fn main_container_runs(&self) -> bool {
+        !self.terminating && (self.ready || self.pod_runs)
     }
 
-    /// True if it serves, is not in flight, and needs a new grant because it does not run what it was granted.
+    /// True if all containers of its pod were observed to run now, as far as is known.
+    #[must_use]
+    pub fn has_running_pod(&self) -> bool {
+        self.main_container_runs() && (self.ready || !self.failed)
+    }
+
+    /// True if its main container runs, it is not in flight, and it needs a new grant because it does not run what it
+    /// was granted.
     #[must_use]
     pub fn is_drifted(&self) -> bool {
-        self.available
-            && !self.terminating
+        self.main_container_runs()
             && !self.status_outdated
             && !self.rolling
             && self.is_spent()
@@ -218,10 +228,28 @@ impl ChildFacts {
         is_held && !ran && !self.rolling && !self.status_outdated && !self.terminating
     }
 
-    /// True if it takes room in the wave as a node that moves.
+    /// True if it is not Ready and stands still until it is granted something else than this: it has used up its grant,
+    /// or its main container runs what it was granted. Such a node is down, and no move of it is under way that others
+    /// would have to wait for.
+    pub(super) fn stands_still(&self, target: Option<&PodTemplateHash>) -> bool {
+        let has_arrived = self.main_container_runs() && self.running == self.granted;
+        let holds_other = target.is_some_and(|target| self.granted != *target);
+        !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
+    }
+
+    /// True if it leaves, its main container was observed to run, and nothing else counts it: it is being deleted, or it
+    /// is not Ready and may be deleted at any time.
     #[must_use]
-    pub fn counts_as_in_flight(&self) -> bool {
-        self.is_in_flight() && !self.never_began()
+    pub fn leaves_running(&self) -> bool {
+        let is_let_go = self.asked_to_leave && !self.ready;
+        (self.ready || self.pod_runs) && (self.terminating || is_let_go)
+    }
+
+    /// True if it is in flight and does not stand still: others wait for it to reach what it was granted. `target`: what
+    /// it should run by now, if that is known.
+    #[must_use]
+    pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
+        self.is_in_flight() && !self.never_began() && !self.stands_still(target)
     }
 
     /// True if it takes room in the wave.

@@ -1,50 +1,53 @@
-//! Chooses the revision at which a missing node is created.
+//! Chooses the revision at which a missing node is created, and when.
 
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
-use super::hooks::{hold_grants, is_before_rollout, is_step_full};
-use crate::api::RolloutHash;
+use super::hooks::{asking, hold_grants, is_before_rollout, is_step_full};
+use crate::api::{Reason, RolloutHash};
 
-/// The rollout hash of the revision at which a missing node with this ordinal is created. `rollout_target` is that
-/// of the active plan, if there is one.
+/// The rollout hash of the revision at which a missing node with this ordinal is created now; `None` if it waits until the
+/// wave has room for it at the target. `rollout_target` is that of the active plan, if there is one.
 #[must_use]
 pub fn creation_revision<'a>(
     facts: &'a FleetFacts,
     ordinal: i32,
     rollout_target: Option<&'a RolloutTarget>,
-) -> &'a RolloutHash {
+) -> Option<&'a RolloutHash> {
     let target = match rollout_target {
         Some(RolloutTarget::Revision(target)) => target,
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
     // Before the first completion there is no other revision.
-    let Some(current) = &facts.last_completed else { return target };
+    let Some(current) = &facts.last_completed else { return Some(target) };
     // A revision that is not stored, for example because the API server rejects it, cannot be used.
-    if !facts.is_known(target) {
-        return current;
-    }
-    if current == target {
-        return target;
-    }
-    if ordinal < facts.held_below() {
-        return current;
+    if !facts.is_known(target) || current == target || ordinal < facts.held_below() {
+        return Some(current);
     }
     // A fleet that is filled again after it was scaled to 0 has no node that an untested target could take down.
     if facts.scaled_to_zero && facts.children.iter().all(|c| c.spec_hash != *current || !c.ever_ready) {
-        return target;
+        return Some(target);
     }
     if facts.paused || is_step_full(facts, target) {
-        return current;
+        return Some(current);
     }
     // A node that is created at the target is granted the target. So it waits for the hooks before the rollout, and
     // while a failed hook holds grants.
     if is_before_rollout(facts) || rollout_target.is_some_and(|target| hold_grants(facts, target)) {
-        return current;
+        return Some(current);
     }
     // Starts at the end, where the recently created nodes are, so that enough of them are found early.
-    let is_shaky = |c: &&ChildFacts| c.is_in_flight() || c.failed || !c.ever_ready;
+    let is_shaky = |c: &&ChildFacts| (c.is_in_flight() || c.failed || !c.ever_ready) && !c.never_began();
     let room = usize::try_from(facts.max_unavailable).unwrap_or_default();
     let shaky = facts.children.iter().rev().filter(is_shaky).take(room).count();
-    if shaky < room { target } else { current }
+    if shaky < room {
+        return Some(target);
+    }
+    // A lost node comes back at once, at what worked. A new one would be replaced right after its start: it waits, unless
+    // it could wait for long.
+    let was_there = ordinal < facts.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
+    // A pod that finds no machine, for example before its claims are bound, says nothing about the target.
+    let finds_none = |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable);
+    let has_failed = facts.wanted().any(|c| c.failed && c.spec_hash == *target && !finds_none(c));
+    (was_there || has_failed || facts.stalled || asking(facts).next().is_some()).then_some(current)
 }

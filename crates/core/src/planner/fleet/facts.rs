@@ -30,6 +30,10 @@ pub struct FleetFacts {
     pub set: SetName,
     /// `spec.replicas`.
     pub replicas: i32,
+    /// `status.replicas`: how many nodes of the active set existed when the status was last written.
+    pub existed: i32,
+    /// True if the status reports a stall.
+    pub stalled: bool,
     /// How many nodes may be disrupted at once.
     pub max_unavailable: i32,
     /// Ordinals below it keep the current revision.
@@ -215,10 +219,25 @@ impl FleetFacts {
         self.rendering(child.spec_hash.as_ref()?, restart)
     }
 
+    /// The restart that applies to a node. A node that the partition holds keeps what it runs, restarts included.
+    #[must_use]
+    pub fn restart_of<'a>(&self, child: &'a ChildFacts) -> Option<&'a RestartTime> {
+        let held = child.ordinal < self.held_below();
+        if held { child.own_restart.as_ref() } else { child.restart.as_ref() }
+    }
+
     /// What a node should run.
     #[must_use]
     pub fn target_for(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> Option<&Rendering> {
-        self.rendering(self.revision_for(child, rollout_target), child.restart.as_ref())
+        self.rendering(self.revision_for(child, rollout_target), self.restart_of(child))
+    }
+
+    /// How many nodes are moving or leaving while their main containers run. Nodes that are only down do not count.
+    #[must_use]
+    pub fn moving(&self, rollout_target: Option<&RolloutTarget>) -> i32 {
+        let target = |c| rollout_target.and_then(|to| self.target_for(c, to)).map(|target| &target.hash);
+        let existing = self.children.iter().filter(|c| c.leaves_running() || c.is_moving(target(c))).count();
+        (existing + self.shutting_down.len()) as i32
     }
 
     /// True if a node's spec and grant are what they should be, and it has not drifted.
@@ -248,11 +267,23 @@ impl FleetFacts {
         (existing + self.missing().len() + self.shutting_down.len()) as i32
     }
 
+    /// True if the partition keeps a node away from the rollout's target: its revision, or a restart.
+    #[must_use]
+    pub fn is_held_back(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+        let differs = |target: &RolloutHash| {
+            self.revision_for(child, rollout_target) != target
+                || self.restart_of(child) != child.restart.as_ref()
+        };
+        matches!(rollout_target, RolloutTarget::Revision(target) if differs(target))
+    }
+
     /// True if the partition keeps nodes away from the rollout's target.
     #[must_use]
-    pub fn revision_differs_below_partition(&self, rollout_target: &RolloutTarget) -> bool {
-        matches!(rollout_target, RolloutTarget::Revision(target) if self.last_completed != *target)
-            && self.held_below() > 0
+    pub fn differs_below_partition(&self, rollout_target: &RolloutTarget) -> bool {
+        let differs = |target: &RolloutHash| {
+            self.last_completed != *target || self.wanted().any(|c| self.is_held_back(c, rollout_target))
+        };
+        self.held_below() > 0 && matches!(rollout_target, RolloutTarget::Revision(target) if differs(target))
     }
 
     /// True if every desired node exists, runs what it should run, and serves, and no surplus node is left.

@@ -75,7 +75,8 @@ pub(super) fn why_stalled(
     now: DateTime<Utc>,
 ) -> String {
     let named = progress::unconverged(facts, rollout_target, None, &[], now);
-    let named = named.into_iter().chain(progress::missing(facts, deployment, &[], now)).next();
+    let named =
+        named.into_iter().chain(progress::missing(facts, deployment, rollout_target, &[], now)).next();
     match named {
         Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
         None => "no progress: the nodes are being created".to_owned(),

@@ -160,7 +160,7 @@ fn remove(facts: &mut FleetFacts) -> Wave {
 fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTarget>) -> Wave {
     let mut wave = Vec::new();
     for ordinal in facts.missing() {
-        let revision = creation_revision(facts, ordinal, rollout_target).clone();
+        let Some(revision) = creation_revision(facts, ordinal, rollout_target).cloned() else { continue };
         let restart = facts.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
@@ -308,13 +308,58 @@ mod tests {
     fn nodes_are_made_and_leave_beside_a_rollout() {
         let mut larger = facts(3, 1);
         larger.replicas = 5;
-        assert_eq!(rolled(&larger)[0], "+3 +4", "as many at the target as the wave has room for");
+        assert_eq!(
+            rolled(&larger),
+            ["+3", "+4", "2", "1", "0"],
+            "each starts at the target, and none starts twice"
+        );
+        larger.max_unavailable = 2;
+        assert_eq!(rolled(&larger)[0], "+3 +4", "as many as the wave has room for");
         let mut smaller = facts(4, 1);
         smaller.replicas = 2;
         for child in &mut smaller.children[2..] {
             child.surplus = true;
         }
         assert_eq!(told(&in_place("db", &smaller, None)), ["-3", "-2"]);
+    }
+
+    #[test]
+    fn nodes_that_are_down_and_may_do_their_work_go_one_wave_at_a_time() {
+        let unready = |facts: &mut FleetFacts, runs: bool| {
+            for child in &mut facts.children {
+                (child.ready, child.available, child.failed, child.pod_runs) = (false, false, true, runs);
+            }
+        };
+        let mut half = facts(3, 1);
+        unready(&mut half, true);
+        assert_eq!(rolled(&half), ["2", "1", "0"], "a container beside the main one is broken");
+        half.last_completed = None;
+        half.children.iter_mut().for_each(|c| (c.ever_ready, c.rolling) = (false, true));
+        assert_eq!(rolled(&half), ["2", "1", "0"], "and nothing ever completed");
+        let mut broken = facts(3, 1);
+        unready(&mut broken, false);
+        assert_eq!(rolled(&broken), ["2 1 0"], "their main containers do not run");
+        let mut smaller = facts(4, 1);
+        smaller.replicas = 2;
+        unready(&mut smaller, true);
+        smaller.children.iter_mut().for_each(|c| c.surplus = c.ordinal >= 2);
+        assert_eq!(told(&in_place("db", &smaller, None)), ["-3", "-2"]);
+    }
+
+    #[test]
+    fn a_restart_leaves_out_what_the_partition_holds() {
+        let mut held = facts(3, 1);
+        held.partition = 2;
+        let restart = Some("2030-01-31T12:00:00Z".into());
+        held.restarted_at.clone_from(&restart);
+        let again = Rendering { hash: "v1 again".into(), image: String::new() };
+        held.renderings.insert(("v1".into(), restart.clone()), again);
+        held.children.iter_mut().for_each(|c| c.restart.clone_from(&restart));
+        let to_itself = RolloutTarget::Revision("v1".into());
+        let waves = |facts: &FleetFacts| told(&in_place("db", facts, Some(&to_itself)));
+        assert_eq!(waves(&held), ["2"]);
+        held.partition = 0;
+        assert_eq!(waves(&held), ["2", "1", "0"]);
     }
 
     #[test]

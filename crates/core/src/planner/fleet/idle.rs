@@ -3,7 +3,7 @@
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
-use crate::api::{Rejected, RolloutHash};
+use crate::api::{Rejected, RestartTime, RolloutHash};
 
 /// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
@@ -41,7 +41,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     if nodes_at_other_revision(facts, goal).next().is_some() {
         // Windlass issues no grant that does not match the revision in the node's spec, so the spec was edited.
         let edited =
-            |c: &ChildFacts| facts.held_by(c, c.restart.as_ref()).is_some_and(|held| c.granted != held.hash);
+            |c: &ChildFacts| facts.held_by(c, facts.restart_of(c)).is_some_and(|held| c.granted != held.hash);
         let cause = if facts.unrecorded || nodes_at_other_revision(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
@@ -85,8 +85,13 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     if !facts.holds_known(child) || child.is_drifted() {
         return Some(Cause::ChildDrift);
     }
-    let before_restart = facts.held_by(child, facts.restarted_at.as_ref());
-    if child.restart != facts.restarted_at && before_restart.is_some_and(|r| child.granted == r.hash) {
+    // It was granted the same revision before a restart of its own, or before one of the fleet that the partition held
+    // back.
+    let restart = facts.restart_of(child);
+    let is_before = |at: Option<&RestartTime>| {
+        restart != at && facts.held_by(child, at).is_some_and(|held| child.granted == held.hash)
+    };
+    if is_before(facts.restarted_at.as_ref()) || is_before(child.own_restart.as_ref()) {
         return Some(Cause::RestartRequested);
     }
     let was_granted_by_us =

@@ -17,7 +17,7 @@ pub struct Leave {
     pub delete: Vec<NodeName>,
 }
 
-/// The surplus nodes of the active set: those that serve leave in waves, those that are down leave at once. None leaves
+/// The surplus nodes of the active set: those whose main container runs leave in waves, the others at once. None leaves
 /// while the fleet is paused.
 #[must_use]
 pub fn in_waves(facts: &FleetFacts) -> Leave {
@@ -30,22 +30,37 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     let others = facts.missing().len() + facts.shutting_down.len();
     let down = facts.children.iter().filter(|c| c.is_out()).count() + others;
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
+    let goes = |c: &&ChildFacts| {
+        if c.terminating { c.leaves_running() } else { c.is_moving(None) && !c.asked_to_leave }
+    };
+    let going = (facts.children.iter().filter(goes).count() + facts.shutting_down.len()) as i32;
+    let asking = (facts.moving(None), disrupted as i32);
     Leave {
-        ask: those_with_room(facts, disrupted, surplus().filter(|c| c.can_be_asked())),
-        delete: those_with_room(facts, down, surplus().filter(|c| c.can_be_deleted())),
+        ask: those_with_room(facts, asking, surplus().filter(|c| c.can_be_asked())),
+        delete: those_with_room(facts, (going, down as i32), surplus().filter(|c| c.can_be_deleted())),
     }
 }
 
-/// The candidates that may leave: first those that are down; then, while there is room, those that count as disrupted
-/// and may still serve; then those that serve. Each is counted before the next is considered.
+/// The candidates that may leave: first those whose main container does not run; then, while there is room, those that
+/// are not Ready and whose main container runs, those that count as disrupted and may still serve, and those that serve.
+/// Each is counted before the next is considered. `moving` and `used`: how many nodes are moving or leaving, and how
+/// many are disrupted. Nodes that are only down do not keep each other.
 fn those_with_room<'a>(
     facts: &FleetFacts,
-    used: usize,
+    (mut moving, mut used): (i32, i32),
     candidates: impl Iterator<Item = &'a ChildFacts>,
 ) -> Vec<NodeName> {
     let (down, others): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.partition(|c| c.is_down());
-    let mut used = used as i32;
-    let mut go: Vec<NodeName> = down.iter().map(|c| c.name.clone()).collect();
+    let (running, broken): (Vec<&ChildFacts>, Vec<&ChildFacts>) =
+        down.into_iter().partition(|c| c.main_container_runs());
+    let mut go: Vec<NodeName> = broken.iter().map(|c| c.name.clone()).collect();
+    for child in running {
+        let counts = i32::from(child.is_moving(None) && !child.asked_to_leave);
+        if moving - counts < facts.max_unavailable {
+            moving += 1 - counts;
+            go.push(child.name.clone());
+        }
+    }
     for out in [true, false] {
         for child in others.iter().filter(|c| c.is_out() == out) {
             if used - i32::from(out) < facts.max_unavailable {

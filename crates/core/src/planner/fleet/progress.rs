@@ -3,6 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::child::ChildFacts;
+use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
@@ -16,17 +17,11 @@ pub fn counts(facts: &FleetFacts, rollout_target: &RolloutTarget) -> NodeCounts 
     let count = |wanted: &dyn Fn(&ChildFacts) -> bool| facts.wanted().filter(|c| wanted(c)).count() as i32;
     NodeCounts {
         total: facts.replicas,
-        updated: count(&|c| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target)),
+        updated: updated(facts, rollout_target).count() as i32,
         ready: count(&|c| c.ready && !c.terminating),
         disrupted: facts.disrupted(),
         failed: count(&|c| c.failed),
     }
-}
-
-/// True if the partition keeps a node away from the rollout's target: the node is at the revision that it should have,
-/// but does not count as updated.
-fn is_held_back(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
-    matches!(rollout_target, RolloutTarget::Revision(target) if facts.revision_for(child, rollout_target) != target)
 }
 
 /// A score that grows with progress: the number of updated nodes, plus the number of those that serve.
@@ -43,13 +38,14 @@ pub fn ready(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
     updated(facts, rollout_target).filter(|c| c.ready && !c.terminating).count() as i32
 }
 
+/// The updated nodes. A node that the partition holds back is at what it should run, but does not count.
 fn updated<'a>(
     facts: &'a FleetFacts,
     rollout_target: &'a RolloutTarget,
 ) -> impl Iterator<Item = &'a ChildFacts> {
     facts
         .wanted()
-        .filter(move |c| !is_held_back(facts, c, rollout_target) && facts.is_updated(c, rollout_target))
+        .filter(move |c| !facts.is_held_back(c, rollout_target) && facts.is_updated(c, rollout_target))
 }
 
 /// True if more nodes are Ready at the target than were before. What was not recorded before is no progress.
@@ -62,7 +58,7 @@ pub fn is_more(ready: Option<i32>, best: Option<i32>) -> bool {
 /// the partition that is missing or down is nothing that the rollout waits for.
 #[must_use]
 pub fn is_held_by_partition(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
-    facts.revision_differs_below_partition(rollout_target)
+    facts.differs_below_partition(rollout_target)
         && facts.is_converged_from(facts.held_below(), rollout_target)
 }
 
@@ -211,13 +207,17 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
 pub fn missing(
     facts: &FleetFacts,
     deployment: &str,
+    rollout_target: &RolloutTarget,
     before: &[Unconverged],
     now: DateTime<Utc>,
 ) -> Vec<Unconverged> {
     let name = |ordinal| crate::api::names::node_name(deployment, &facts.set, ordinal);
     let entry = |ordinal| {
         let name = name(ordinal);
-        let message = "the node does not exist yet".to_owned();
+        let waits =
+            facts.set_rollout.is_none() && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
+        let when = if waits { ": it is created at the target when the wave has room" } else { "" };
+        let message = format!("the node does not exist yet{when}");
         let since = since(before, &name, Reason::Missing.as_str(), now);
         Unconverged { reason: Reason::Missing.into(), message, since, name }
     };

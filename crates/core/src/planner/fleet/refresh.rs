@@ -130,9 +130,9 @@ fn refresh_rollout(
     let old = set.as_ref().filter(|set| halts(set) || asks_heights(set));
     let old = old.filter(|_| entrants.is_some()).map(|set| (fleet, set));
     let before = std::mem::take(&mut rollout.unconverged);
-    let mut unconverged = progress::missing(facts, input.name, &before, input.now);
+    let mut unconverged = progress::missing(facts, input.name, rollout_target, &before, input.now);
     if old.is_some_and(|(_, set)| halts(set)) {
-        unconverged.extend(progress::missing(fleet, input.name, &before, input.now));
+        unconverged.extend(progress::missing(fleet, input.name, rollout_target, &before, input.now));
     }
     unconverged.extend(progress::unconverged(facts, rollout_target, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);

@@ -12,17 +12,17 @@ use crate::api::{Ending, NodeName, PodTemplateHash, RestartTime, RolloutHash};
 pub enum Clause {
     /// (a) It already runs the target.
     RunsTarget,
-    /// (b) It is in flight, and its grant is unspent.
+    /// (b) It is in flight on an unspent grant, and does not stand still at what nobody wants any more.
     InFlightUnspent,
-    /// (c) It is Failed, and in flight or disrupted.
+    /// (c) It is Failed, and its main container does not run.
     Failed,
-    /// (d) It is down, or in flight on a spent grant, and fewer than `maxUnavailable` others are in flight. Nodes that
-    /// are only down do not count: it is disrupted already, so that its move disrupts no other. A node that is in
-    /// flight and serves, as far as is known, does not move under this clause, but under (e).
+    /// (d) It is down, and fewer than `maxUnavailable` others are moving. Its main container may run and do its work.
+    /// Nodes that are only down do not count: it is disrupted already, so that its move disrupts no other. A node that
+    /// is in flight and serves, as far as is known, does not move under this clause, but under (e).
     Down,
     /// (e) It serves, or has drifted, and the other disrupted nodes leave room.
     Serving,
-    /// (f) Nothing has completed yet, and it was never ready.
+    /// (f) Nothing has completed yet, it was never ready, and its main container does not run.
     NeverReady,
 }
 
@@ -45,46 +45,48 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Used {
     disrupted: i32,
-    in_flight: i32,
+    moving: i32,
     /// Those of the disrupted ones that are not in flight, not Ready, and whose sidecars cannot be reached.
     mute: i32,
 }
 
 impl Used {
-    fn of(facts: &FleetFacts) -> Self {
-        let in_flight = facts.children.iter().filter(|c| c.counts_as_in_flight()).count() as i32;
+    fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
+        let moving = facts.moving(Some(rollout_target));
         let mute = facts.children.iter().filter(|c| c.is_mute()).count() as i32;
-        Self { disrupted: facts.disrupted(), in_flight, mute }
+        Self { disrupted: facts.disrupted(), moving, mute }
     }
 }
 
-/// The clause under which the node at `index` may now be granted `target`, if there is one.
+/// The clause under which the node at `index` may now be granted what it should run, if there is one.
 #[must_use]
-pub fn may_grant(facts: &FleetFacts, index: usize, target: &PodTemplateHash) -> Option<Clause> {
-    clause(facts, facts.children.get(index)?, target, Used::of(facts))
+pub fn may_grant(facts: &FleetFacts, index: usize, rollout_target: &RolloutTarget) -> Option<Clause> {
+    let child = facts.children.get(index)?;
+    let target = &facts.target_for(child, rollout_target)?.hash;
+    clause(facts, child, target, Used::of(facts, rollout_target))
 }
 
 fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used: Used) -> Option<Clause> {
     if child.running == *target {
         return Some(Clause::RunsTarget);
     }
-    if facts.last_completed.is_none() && !child.ever_ready {
+    let runs = child.main_container_runs();
+    if facts.last_completed.is_none() && !child.ever_ready && !runs {
         return Some(Clause::NeverReady);
     }
-    let in_flight = child.is_in_flight();
-    if in_flight && !child.is_spent() {
+    if child.is_in_flight() && !child.is_spent() && !child.stands_still(Some(target)) {
         return Some(Clause::InFlightUnspent);
     }
     // A node whose sidecar cannot be reached may still serve: it counts as disrupted, but needs room like a serving
     // node.
-    let disrupted = in_flight || (child.is_disrupted() && child.unreachable.is_none());
-    if disrupted && child.failed {
+    let disrupted = child.is_in_flight() || (child.is_disrupted() && child.unreachable.is_none());
+    if disrupted && child.failed && !runs {
         return Some(Clause::Failed);
     }
     // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
     // would go while another node is down.
     if disrupted && !child.is_serving() {
-        let others = used.in_flight - i32::from(child.counts_as_in_flight());
+        let others = used.moving - i32::from(child.is_moving(Some(target)));
         return (others < facts.max_unavailable).then_some(Clause::Down);
     }
     // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
@@ -95,8 +97,9 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
 }
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
-/// those that are down, then those that serve, each from the highest ordinal. Each grant is counted before the next is
-/// considered. A grant takes room and never makes any, so a node that was refused once stays refused.
+/// those that are down, first those that were granted something already, then those that serve, each from the highest
+/// ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so a node that
+/// was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
     let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
@@ -111,24 +114,25 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     if candidates.is_empty() {
         return Vec::new();
     }
-    let passes: [fn(&ChildFacts, &PodTemplateHash) -> bool; 3] = [
-        |child, target| child.running == *target,
-        |child, target| child.running != *target && child.is_disrupted(),
-        |child, target| child.running != *target && !child.is_disrupted(),
-    ];
-    let mut used = Used::of(facts);
+    let pass_of = |child: &ChildFacts, target: &PodTemplateHash| match child {
+        _ if child.running == *target => 0,
+        _ if child.is_disrupted() && !child.is_spent() => 1,
+        _ if child.is_disrupted() => 2,
+        _ => 3,
+    };
+    let mut used = Used::of(facts, rollout_target);
     let mut grants = Vec::new();
-    for pass in passes {
-        for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass(c, &t.hash)) {
+    for pass in 0..4 {
+        for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
-            used.in_flight += i32::from(!child.counts_as_in_flight());
+            used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());
             used.mute -= i32::from(child.is_mute());
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),
                 hash: target.hash.clone(),
-                restart: child.restart.clone(),
+                restart: facts.restart_of(child).cloned(),
                 clause,
             });
         }

@@ -86,6 +86,15 @@ pub struct PodFacts {
     pub never_started: bool,
 }
 
+impl PodFacts {
+    /// True if its main container runs now, so that it may do its work, Ready or not. In a crash loop of its own it is
+    /// running for a moment at every try, but does not count.
+    #[must_use]
+    pub fn main_container_runs(&self) -> bool {
+        self.ready || (self.running && !self.main_cannot_run)
+    }
+}
+
 /// What a node runs, as it was observed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Running {
@@ -143,8 +152,8 @@ impl NodeFacts {
         self.granted_hash.as_ref().or_else(wanted)
     }
 
-    /// True if the node has already converged to the grant once, so that no Ready pod may be taken down for it. A node
-    /// is created without a grant ID: that grant counts as spent.
+    /// True if the node has already converged to the grant once, so that no pod whose main container runs may be taken
+    /// down for it. A node is created without a grant ID: that grant counts as spent.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.granted_hash.is_some() && self.grant_id == self.spent_grant_id
@@ -276,17 +285,19 @@ impl NodeFacts {
         self.staying_pod().is_some_and(|p| p.ready && (seen || self.was_observed_on(p)))
     }
 
-    /// True if its main container runs now, whatever the other containers of its pod do. In a crash loop it is running
-    /// for a moment at every try, but does not count.
+    /// True if its main container runs now, whatever the other containers of its pod do.
     #[must_use]
     pub fn main_container_runs(&self) -> bool {
-        self.staying_pod().is_some_and(|p| p.running && !p.main_cannot_run)
+        self.staying_pod().is_some_and(PodFacts::main_container_runs)
     }
 
-    /// True if its main container runs now, and no container of its pod is in a crash loop or cannot be started.
+    /// True if its main container runs although the node is not Ready. A new pod counts only once its StatefulSet's
+    /// status is observed, for the same reason as in [`Self::is_ready`].
     #[must_use]
-    pub fn pod_runs(&self) -> bool {
-        self.staying_pod().is_some_and(|p| p.running && !p.cannot_run)
+    pub fn runs_unready(&self) -> bool {
+        let seen = self.live().is_some_and(|set| set.observed);
+        let counts = |p: &&PodFacts| p.main_container_runs() && (seen || self.was_observed_on(p));
+        !self.is_ready() && self.staying_pod().filter(counts).is_some()
     }
 
     /// What the node runs now, for `currentImage` and `podTemplateHash`. It is observed on the pod, never taken from a
@@ -337,9 +348,9 @@ impl NodeFacts {
     /// restore it. A plan could only wait. Several waiting nodes would all be in flight, and each would keep the others
     /// from the new grant that they wait for.
     ///
-    /// A spent grant keeps a Ready pod. An abort's unspent grant keeps every pod whose main container runs or may yet run:
-    /// an abort takes down nothing, and the pod may have been replaced after what the abort was decided on. The fleet
-    /// then grants what this pod runs.
+    /// A spent grant keeps a pod whose main container runs, Ready or not. An abort's unspent grant keeps every pod whose
+    /// main container runs or may yet run: an abort takes down nothing, and the pod may have been replaced after what the
+    /// abort was decided on. The fleet then grants what this pod runs.
     #[must_use]
     pub fn is_kept_by_grant(&self) -> bool {
         let Some(pod) = self.staying_pod() else { return false };
@@ -347,7 +358,7 @@ impl NodeFacts {
         let is_other = runs != self.grant();
         let beyond_us = || !self.template_is_granted() && !self.can_render();
         if self.is_spent() {
-            return pod.ready && (is_other || beyond_us());
+            return pod.main_container_runs() && (is_other || beyond_us());
         }
         let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
         is_by_abort && runs.is_some() && is_other && !pod.main_cannot_run

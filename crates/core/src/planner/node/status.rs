@@ -82,7 +82,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         pod_uid: running.pod_uid.unwrap_or_default(),
         // Set only for a node that is not Ready: for a Ready node it would cost a status write at an upgrade of
         // Windlass.
-        pod_runs: !ready && facts.pod_runs(),
+        pod_runs: facts.runs_unready(),
         spent_grant_id: spent.map(String::from).unwrap_or_default(),
         stateful_set: set_ref(facts, input),
         restarted_at: field(input.restarted_at).to_owned(),

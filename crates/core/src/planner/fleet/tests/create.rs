@@ -3,7 +3,7 @@
 use super::super::create::creation_revision;
 use super::*;
 
-use crate::api::{AtHook, HookPoint};
+use crate::api::{AtHook, HookPoint, RolloutHash};
 
 type Case<'a> = (&'static str, FleetFacts, Option<&'a RolloutTarget>, &'static str);
 
@@ -95,7 +95,7 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
     ];
     for (what, facts, rollout_target, expected) in table {
-        assert_eq!(creation_revision(&facts, 2, rollout_target), expected, "{what}");
+        assert_eq!(creation_revision(&facts, 2, rollout_target), Some(&expected.into()), "{what}");
     }
 }
 
@@ -126,6 +126,45 @@ fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_h
         ),
     ];
     for (what, facts, rollout_target, expected) in table {
-        assert_eq!(creation_revision(&facts, 2, rollout_target), expected, "{what}");
+        assert_eq!(creation_revision(&facts, 2, rollout_target), Some(&expected.into()), "{what}");
     }
+}
+
+/// A new node would be replaced right after its start.
+#[test]
+fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long() {
+    let rolling = to("v2");
+    // The third of three was just asked for.
+    let base = || FleetFacts { existed: 2, ..fleet(3).wanting("v2").without(2) };
+    let moving = || base().but(0, |c| c.granted("v2").rolling());
+    let asks = AtHook { asks: true, ..AtHook::default() };
+    let table: Vec<(&str, FleetFacts, Option<&str>)> = vec![
+        ("the wave has room", base(), Some("v2")),
+        ("another moves", moving(), None),
+        ("another is new", base().but(1, |c| ChildFacts { ever_ready: false, ..c.granted("v2") }), None),
+        ("another waits for a fix", base().but(0, ChildFacts::failed), None),
+        ("two at once", moving().at_most(2), Some("v2")),
+        ("it is no new one", FleetFacts { existed: 3, ..moving() }, Some("v1")),
+        ("the target failed on another", moving().but(0, ChildFacts::failed), Some("v1")),
+        (
+            "another finds no machine",
+            moving().but(0, |c| c.failed().with_problem("Unschedulable", "unbound claims")),
+            None,
+        ),
+        ("the rollout is stalled", FleetFacts { stalled: true, ..moving() }, Some("v1")),
+        (
+            "a person has to approve a hook",
+            moving().but(0, |c| ChildFacts { at_hook: Some(asks.clone()), ..c }),
+            Some("v1"),
+        ),
+        ("paused", moving().paused(), Some("v1")),
+        ("below the partition", moving().held_below_ordinal(3), Some("v1")),
+    ];
+    for (what, facts, expected) in table {
+        let expected = expected.map(RolloutHash::from);
+        assert_eq!(creation_revision(&facts, 2, Some(&rolling)), expected.as_ref(), "{what}");
+    }
+    let lost = FleetFacts { existed: 2, ..fleet(3).wanting("v2").without(1) };
+    let lost = lost.but(0, |c| c.granted("v2").rolling());
+    assert_eq!(creation_revision(&lost, 1, Some(&rolling)), Some(&"v1".into()), "there is a higher one");
 }

@@ -60,6 +60,24 @@ fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordin
             &["db-4", "db-3"],
         ),
         (
+            "one after another if their main containers run",
+            shrunk()
+                .but(3, ChildFacts::half_running)
+                .but(4, ChildFacts::half_running)
+                .but(0, ChildFacts::half_running),
+            &["db-4"],
+        ),
+        (
+            "not while another that runs is asked",
+            shrunk().but(3, ChildFacts::half_running).but(4, |c| c.half_running().asked()),
+            &[],
+        ),
+        (
+            "not while another that runs is moving",
+            shrunk().but(4, ChildFacts::half_running).but(0, |c| c.half_running().granted("v2")),
+            &[],
+        ),
+        (
             "who is down takes no room that is left",
             shrunk().at_most(2).but(3, ChildFacts::down),
             &["db-3", "db-4"],
@@ -105,6 +123,16 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
         ("another is missing by now", asked().without(1), &[]),
         ("the fleet is paused", asked().paused(), &[]),
         ("two, and room for both", both(), &["db-4", "db-3"]),
+        (
+            "its main container runs, and others are down",
+            asked().but(4, ChildFacts::half_running).but(0, ChildFacts::half_running),
+            &["db-4"],
+        ),
+        (
+            "its main container runs, and another one is moving",
+            asked().but(4, ChildFacts::half_running).but(0, |c| c.half_running().granted("v2")),
+            &[],
+        ),
         ("two, and another went down", both().but(0, ChildFacts::down), &["db-4"]),
         ("it went down itself", asked().but(4, ChildFacts::down).but(0, ChildFacts::down), &["db-4"]),
         (

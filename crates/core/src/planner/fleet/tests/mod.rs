@@ -58,6 +58,7 @@ fn fleet(replicas: i32) -> FleetFacts {
     let known = ["v1", "v2", "v3"];
     FleetFacts {
         replicas,
+        existed: replicas,
         max_unavailable: 1,
         deadline_seconds: 600,
         requested: "v1".into(),
@@ -185,6 +186,12 @@ impl ChildFacts {
     /// Its main container runs, although it is not Ready.
     fn with_running_pod(self) -> Self {
         Self { pod_runs: true, ..self }
+    }
+
+    /// Its main container runs, and another container of its pod is in a crash loop.
+    fn half_running(self) -> Self {
+        let half = Self { failed: true, ..self.down() }.with_running_pod();
+        half.with_problem("CrashLoopBackOff", "back-off restarting failed container exporter")
     }
 
     fn without_pod(self) -> Self {

@@ -125,13 +125,17 @@ fn grants_of_one_look_fill_the_wave_and_no_more() {
 fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_stored() {
     use super::super::create::creation_revision;
     let unknown = fleet(3).wanting("v9").without(2);
-    assert_eq!(creation_revision(&unknown, 2, None), "v1");
-    assert_eq!(creation_revision(&unknown, 2, Some(&to("v9"))), "v1");
+    assert_eq!(creation_revision(&unknown, 2, None), Some(&"v1".into()));
+    assert_eq!(creation_revision(&unknown, 2, Some(&to("v9"))), Some(&"v1".into()));
     // Before the first completion there is no other revision.
-    assert_eq!(creation_revision(&unknown.clone().never_completed(), 2, Some(&to("v9"))), "v9");
-    assert_eq!(creation_revision(&fleet(3).without(2), 2, None), "v1");
+    assert_eq!(creation_revision(&unknown.clone().never_completed(), 2, Some(&to("v9"))), Some(&"v9".into()));
+    assert_eq!(creation_revision(&fleet(3).without(2), 2, None), Some(&"v1".into()));
     let filling = FleetFacts { scaled_to_zero: true, ..fleet(3).wanting("v9").without(2) };
-    assert_eq!(creation_revision(&filling, 2, Some(&to("v9"))), "v1", "not even where it fills from nothing");
+    assert_eq!(
+        creation_revision(&filling, 2, Some(&to("v9"))),
+        Some(&"v1".into()),
+        "not even where it fills from nothing"
+    );
 }
 
 #[test]

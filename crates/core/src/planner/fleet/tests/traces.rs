@@ -34,7 +34,7 @@ fn trace_3_a_node_that_lost_its_pod_under_a_spent_grant_is_not_free_while_anothe
         .wanting("v1")
         .but(0, |c| c.granted("v3").converged().without_pod())
         .but(1, |c| c.granted("v3").rolling().without_pod());
-    assert_eq!(may_grant(&facts, 0, &hash("v1")), None);
+    assert_eq!(may_grant(&facts, 0, &to("v1")), None);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-1"]);
 }
 
@@ -44,14 +44,14 @@ fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave(
         fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
     let spent = facts.but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c });
-    assert_eq!(may_grant(&spent, 0, &hash("v1")), Some(Clause::Failed));
+    assert_eq!(may_grant(&spent, 0, &to("v1")), Some(Clause::Failed));
 }
 
 #[test]
 fn trace_5_a_node_that_still_serves_the_wanted_revision_is_granted_it_again_whatever_fills_the_wave() {
     let facts = fleet(2).but(0, |c| c.granted("v2").rolling()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
-    assert_eq!(may_grant(&facts, 0, &hash("v1")), Some(Clause::RunsTarget));
+    assert_eq!(may_grant(&facts, 0, &to("v1")), Some(Clause::RunsTarget));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
 #[test]
 fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() {
     let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").seen().failed()).without(1);
-    assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), "v1");
+    assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), Some(&"v1".into()));
 }
 
 /// A bug that `tests/model` found: the pod moved on while its status still described the previous one, so the abort

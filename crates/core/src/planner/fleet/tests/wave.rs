@@ -2,10 +2,11 @@
 
 use super::super::wave::{Clause, may_grant, next_grants};
 use super::*;
+use crate::api::RestartTime;
 
 /// The clause for node 0; the other nodes, if any, may be in the way.
 fn may(facts: &FleetFacts) -> Option<Clause> {
-    may_grant(facts, 0, &hash("v2"))
+    may_grant(facts, 0, &to("v2"))
 }
 
 /// In flight to v2 with the grant unspent.
@@ -69,6 +70,8 @@ fn a_held_node_itself_moves_as_before() {
     let down = two().but(0, spent).but(1, ChildFacts::down);
     assert_eq!(may(&down), Some(Clause::Down));
     assert_eq!(may(&two().but(0, spent).but(1, flying)), None, "another one is in flight");
+    let unspent = two().but(0, |c| held(c.granted("v3").seen())).but(1, flying);
+    assert_eq!(may(&unspent), Some(Clause::InFlightUnspent));
 }
 
 #[test]
@@ -85,11 +88,18 @@ fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
             Some(Clause::InFlightUnspent),
         ),
         ("(c) failed under a spent grant", busy().but(0, ChildFacts::failed), Some(Clause::Failed)),
+        ("(c) its main container runs", busy().but(0, ChildFacts::half_running), None),
+        ("(d) its main container runs, room", down().but(0, ChildFacts::half_running), Some(Clause::Down)),
         ("(d) down, room", two().but(0, ChildFacts::down), Some(Clause::Down)),
         ("(d) down, another in flight", busy().but(0, ChildFacts::down), None),
         ("(d) down, another down but not in flight", down().but(0, ChildFacts::down), Some(Clause::Down)),
         ("(d) in flight on a spent grant, room", two().but(0, refilling), Some(Clause::Down)),
         ("(d) in flight on a spent grant, another in flight", busy().but(0, refilling), None),
+        (
+            "(d) in flight on a spent grant, as another is",
+            two().but(0, refilling).but(1, refilling),
+            Some(Clause::Down),
+        ),
         ("(e) serving, status behind, room", two().but(0, unheard), Some(Clause::Serving)),
         ("(e) serving, status behind, another down", down().but(0, unheard), None),
         ("(e) serving, status behind, another missing", two().but(0, unheard).without(1), None),
@@ -119,6 +129,101 @@ fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
     for (what, facts, expected) in table {
         assert_eq!(may(&facts), expected, "{what}");
     }
+}
+
+fn granted_at_once(facts: &FleetFacts, revision: &str) -> Vec<(String, Clause)> {
+    next_grants(facts, &to(revision)).into_iter().map(|g| (g.name.to_string(), g.clause)).collect()
+}
+
+/// Five nodes whose exporters are in a crash loop while their main containers run.
+fn half_running() -> FleetFacts {
+    (0..5).fold(fleet(5), |facts, ordinal| facts.but(ordinal, ChildFacts::half_running))
+}
+
+/// The node was created at v1 and has never been Ready.
+fn created(child: ChildFacts) -> ChildFacts {
+    ChildFacts { ever_ready: false, grant_id: None, spent_id: None, rolling: true, ..child }
+}
+
+#[test]
+fn nodes_whose_main_containers_run_are_repaired_one_wave_at_a_time() {
+    let never = || (0..5).fold(half_running().never_completed(), |facts, i| facts.but(i, created));
+    let slow = |c: ChildFacts| c.down().with_running_pod();
+    let restart: RestartTime = "2030-01-31T12:00:00Z".into();
+    let mut restarted = half_running();
+    let again = Rendering { hash: "v1 again".into(), image: image("v1") };
+    restarted.renderings.insert(("v1".into(), Some(restart.clone())), again);
+    restarted.children.iter_mut().for_each(|c| c.restart = Some(restart.clone()));
+    let table: Vec<(&str, FleetFacts, &str)> = vec![
+        ("a fix", half_running().wanting("v2"), "v2"),
+        ("a fix of a fleet that never completed", never().wanting("v2"), "v2"),
+        ("they are only not Ready", (0..5).fold(fleet(5).wanting("v2"), |f, i| f.but(i, slow)), "v2"),
+        ("a restart", restarted, "v1"),
+    ];
+    for (what, facts, target) in table {
+        let down = |name: &str| vec![(name.to_owned(), Clause::Down)];
+        assert_eq!(granted_at_once(&facts, target), down("db-4"), "{what}");
+        let more: Vec<String> =
+            granted_at_once(&facts.clone().at_most(2), target).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(more, ["db-4", "db-3"], "{what}");
+        if target != "v2" {
+            continue;
+        }
+        let under_way = facts.clone().but(4, |c| c.granted("v2").seen());
+        assert_eq!(granted_at_once(&under_way, target), [], "{what}: it is under way");
+        let repaired =
+            facts.but(4, |c| ChildFacts { failed: false, pod_runs: false, ..c.granted("v2").converged() });
+        assert_eq!(granted_at_once(&repaired, target), down("db-3"), "{what}: the next");
+    }
+}
+
+#[test]
+fn where_the_fix_does_not_help_one_node_holds_the_wave_and_gets_the_next_fix_first() {
+    let tried = |c: ChildFacts| c.granted("v2").rolling().running("v2").half_running();
+    let facts = half_running().wanting("v2").but(1, tried);
+    assert_eq!(granted_at_once(&facts, "v2"), []);
+    assert_eq!(granted_at_once(&facts.clone().wanting("v3"), "v3"), [("db-1".to_owned(), Clause::Down)]);
+    assert_eq!(
+        granted_at_once(&facts.wanting("v1"), "v1"),
+        [("db-1".to_owned(), Clause::Down)],
+        "the way back"
+    );
+}
+
+#[test]
+fn nodes_that_moved_freely_and_run_by_now_do_not_all_go_again() {
+    let tried = |c: ChildFacts| c.granted("v2").rolling().running("v2").half_running();
+    let facts = (0..5).fold(fleet(5).wanting("v3"), |facts, i| facts.but(i, tried));
+    assert_eq!(granted_at_once(&facts, "v3"), [("db-4".to_owned(), Clause::Down)]);
+    let broken = (0..5).fold(facts, |facts, i| facts.but(i, |c| ChildFacts { pod_runs: false, ..c }));
+    assert_eq!(granted_at_once(&broken, "v3").len(), 5, "their main containers do not run");
+}
+
+#[test]
+fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
+    let stuck = |c: ChildFacts| ChildFacts { running: None, ..created(c) }.down();
+    let facts = fleet(5).but(3, stuck).but(4, stuck);
+    assert_eq!(granted_at_once(&facts.clone().wanting("v2"), "v2"), [("db-4".to_owned(), Clause::Down)]);
+    let fixed = facts.but(4, |c| c.granted("v2").converged());
+    assert_eq!(granted_at_once(&fixed.wanting("v2"), "v2"), [("db-3".to_owned(), Clause::Down)]);
+}
+
+#[test]
+fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
+    let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c.half_running() };
+    let facts = (0..5).fold(fleet(5), |facts, i| facts.but(i, edited));
+    assert!(facts.child(0).is_drifted() && facts.child(0).is_disrupted());
+    let names: Vec<_> = next_grants(&facts, &RolloutTarget::Own).into_iter().map(|g| g.name).collect();
+    assert_eq!(names, ["db-4"]);
+}
+
+#[test]
+fn a_node_that_leaves_while_its_main_container_runs_takes_room() {
+    let leaves = |c: ChildFacts| ChildFacts { asked_to_leave: true, ..c.half_running() };
+    let facts = half_running().wanting("v2");
+    assert_eq!(granted_at_once(&facts.clone().with_surplus(leaves(node(5))), "v2"), []);
+    let broken = |c: ChildFacts| ChildFacts { asked_to_leave: true, ..c.failed() };
+    assert_eq!(granted_at_once(&facts.with_surplus(broken(node(5))), "v2").len(), 1);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
         (
             "a forgetful sidecar under a grant that allows nothing",
             marking().granted_once_before("v2").rendering("v3"),
-            starts(recipes::NODE_UPDATE),
+            starts(recipes::MARK_READY),
         ),
         ("it is deleted", NodeFacts { terminating: true, ..node().granted("v2") }, Keep),
         ("it is suspended", NodeFacts { suspended: true, ..node().granted("v2") }, Keep),
@@ -117,8 +117,8 @@ fn an_active_plan_goes_on_until_its_target_changes_or_its_grant_is_used_up() {
             Supersede { reason: "GrantSpent", next: None },
         ),
         (
-            "a spent grant, and the pod not ready",
-            node().granted_once_before("v2").with_pod(pod("v1").not_ready()),
+            "a spent grant, and the pod not running",
+            node().granted_once_before("v2").with_pod(pod("v1").not_running()),
             roll("v2"),
             Keep,
         ),

@@ -77,7 +77,7 @@ fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
 
 #[test]
 fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_allows_it() {
-    let old_pod_not_ready = || pod("v1").not_ready();
+    let old_pod_not_running = || pod("v1").not_running();
     let table: Vec<Holds> = vec![
         ("nothing differs", node(), false),
         ("a new grant", node().granted("v2"), true),
@@ -109,9 +109,14 @@ fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_al
         ("the pod is at another revision, a new grant", node().granted("v2").with_template("v2"), true),
         ("a spent grant, a Ready pod elsewhere", node().granted_once_before("v2"), false),
         (
-            "a spent grant, a pod elsewhere that is not ready",
-            node().granted_once_before("v2").with_pod(old_pod_not_ready()),
+            "a spent grant, a pod elsewhere whose main container does not run",
+            node().granted_once_before("v2").with_pod(old_pod_not_running()),
             true,
+        ),
+        (
+            "a spent grant, a pod elsewhere whose main container runs",
+            node().granted_once_before("v2").with_pod(pod("v1").not_ready()),
+            false,
         ),
         (
             "a spent grant, the template at it, a Ready pod elsewhere",
@@ -134,7 +139,7 @@ fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_al
 }
 
 #[test]
-fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
+fn a_spent_grant_keeps_a_pod_that_runs_and_is_not_at_it() {
     let edited_and_back = || {
         node()
             .with_edited_template()
@@ -148,6 +153,11 @@ fn a_spent_grant_keeps_a_ready_pod_that_is_not_at_it_and_nothing_else() {
         (
             "a pod elsewhere that is not ready",
             node().granted_once_before("v2").with_pod(pod("v1").not_ready()),
+            true,
+        ),
+        (
+            "a pod elsewhere whose main container crashes",
+            node().granted_once_before("v2").with_pod(pod("v1").that_cannot_run()),
             false,
         ),
         (
@@ -337,6 +347,6 @@ fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_withou
     assert!(facts.wants_roll(), "this version restores it");
     facts.wanted = Ok(RenderedTarget { hash: "v1-of-another-version".into(), image: image("v1") });
     assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
-    facts.pod = Some(PodFacts { ready: false, ..pod("v1") });
+    facts.pod = Some(pod("v1").not_running());
     assert!(facts.wants_roll(), "one that is down waits in flight");
 }

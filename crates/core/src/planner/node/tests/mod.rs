@@ -176,7 +176,7 @@ impl PodFacts {
             since: now(),
             ..Problem::default()
         };
-        Self { cannot_run: true, problem: Some(problem), ..self.not_running() }
+        Self { cannot_run: true, main_cannot_run: true, problem: Some(problem), ..self.not_running() }
     }
 
     fn terminating(self) -> Self {

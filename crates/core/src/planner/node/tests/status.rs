@@ -481,6 +481,11 @@ fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
             node().with_pod(PodFacts { running: true, ..pod("v1").that_cannot_run() }),
             false,
         ),
+        (
+            "another container crashes",
+            node().with_pod(PodFacts { cannot_run: true, ..pod("v1").not_ready() }),
+            true,
+        ),
     ];
     for (what, facts, runs) in table {
         assert_eq!(look(facts).status().pod_runs, runs, "{what}");
