@@ -143,7 +143,10 @@ impl Deed {
         }
         // Two people with different targets have no common end.
         let wants = matches!(self, Third | Back | OtherTemplate | BrokenThenThird);
-        if wants && (scenario.follow == Follow::BackOnceMoved || scenario.change == Change::Broken) {
+        if wants
+            && (scenario.follow == Follow::BackOnceMoved
+                || matches!(scenario.change, Change::Broken | Change::Beside))
+        {
             return false;
         }
         // A promotion from the first write on is finished whatever the next target is, and this one cannot run.
@@ -158,10 +161,14 @@ impl Deed {
             return scenario.job.is_some();
         }
         if self == OneFewerAndBack {
-            return scenario.nodes > 1 && !matches!(scenario.change, Change::Up | Change::Down);
+            return scenario.nodes > 1
+                && !matches!(scenario.change, Change::Up | Change::UpAndImage | Change::Down);
         }
         // A fleet that is filled again is filled with the target, without a rollout that a stall could roll back.
-        let scales = matches!(scenario.change, Change::Up | Change::Down | Change::Stall);
+        let scales = matches!(
+            scenario.change,
+            Change::Up | Change::UpAndImage | Change::Down | Change::Stall | Change::Beside
+        );
         if self == ToZeroAndBack && scales {
             return false;
         }
@@ -454,7 +461,9 @@ impl Illness {
     /// True if it makes sense in a scenario.
     pub fn fits(self, scenario: &Scenario) -> bool {
         // The scenario's own stall could not be told from another one.
-        let stands = matches!(scenario.change, Change::Stall | Change::Broken);
+        // Nor from the progress that a new node makes once there is one.
+        let stands =
+            matches!(scenario.change, Change::Stall | Change::Broken | Change::Beside | Change::UpAndImage);
         let is_there = match self {
             Self::Sidecars(_) => scenario.sidecar,
             Self::Peers(_) => scenario.job.is_some(),

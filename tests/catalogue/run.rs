@@ -98,7 +98,12 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     let standing = runtime().block_on(async {
         let mut run = Run::new(&clean, None);
         run.world.create(scenario.object()).await;
-        let mut well = run.until_well(PATIENCE).await;
+        let mut well = if scenario.begins_well() {
+            run.until_well(PATIENCE).await
+        } else {
+            sleep(NOTICED).await;
+            true
+        };
         if well && scenario.change == Change::Back {
             run.world.patch_object(&scenario.image("db:2")).await;
             well = run.until_well(PATIENCE).await;
@@ -211,7 +216,10 @@ impl Run {
 
     async fn play(&mut self, point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
         let scenario = self.world.scenario.clone();
-        if scenario.change != Change::Create && !self.until_well(PATIENCE).await {
+        if scenario.change == Change::Beside {
+            sleep(GLANCE * STILL).await;
+        }
+        if scenario.begins_well() && !self.until_well(PATIENCE).await {
             self.fail("the fleet is not well before any fault");
         }
         let set_back = point.strikes.iter().any(|s| s.fault == "F9-back");
@@ -319,6 +327,16 @@ impl Run {
             }
             Change::Retain => world.patch_object(&Scenario::release(true)).await,
             Change::LetGo => world.patch_object(&Scenario::release(false)).await,
+            Change::UpAndImage => {
+                let mut patch = scenario.image("db:2");
+                patch["spec"]["replicas"] = (scenario.nodes + 2).into();
+                world.patch_object(&patch).await;
+            }
+            Change::Beside => {
+                let containers = Scenario::beside("exporter:2");
+                let patch = json!({"podTemplate": {"spec": {"containers": containers}}});
+                world.patch_object(&scenario.of_nodes(&patch)).await;
+            }
             Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
             Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
             Change::Repair => {

@@ -13,6 +13,10 @@ pub enum Change {
     Template,
     /// One node more.
     Up,
+    /// Two nodes more, and another image, at once.
+    UpAndImage,
+    /// The image of a second container changes, which is in a crash loop on every node while the main container runs.
+    Beside,
     /// One node fewer; from one, none.
     Down,
     /// A node is lost.
@@ -101,6 +105,8 @@ impl Scenario {
         all.push(Self::new("wave-of-2/image/5".into(), Change::Image, 5, 2, false));
         all.push(Self::new("wave-of-2/template/3".into(), Change::Template, 3, 2, false));
         all.push(Self::new("in-place/labels/5".into(), Change::Labels, 5, 1, false));
+        all.push(Self::new("in-place/up-and-image/3".into(), Change::UpAndImage, 3, 1, false));
+        all.push(Self::new("in-place/beside/3".into(), Change::Beside, 3, 1, false));
         all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
         let retain = Self::new("release/retain/3".into(), Change::Retain, 3, 1, false);
         all.push(Self { claims_go: true, ..retain });
@@ -274,6 +280,11 @@ impl Scenario {
         Self::all().into_iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no scenario {name:?}"))
     }
 
+    /// True if the fleet is well before the change.
+    pub fn begins_well(&self) -> bool {
+        !matches!(self.change, Change::Create | Change::Beside)
+    }
+
     /// True if it is about a StatefulNode without a fleet.
     pub fn is_alone(&self) -> bool {
         self.nodes == 0
@@ -340,6 +351,9 @@ impl Scenario {
             }],
             "progressDeadlineSeconds": DEADLINE_SECONDS,
         });
+        if self.change == Change::Beside {
+            node["podTemplate"]["spec"]["containers"] = Self::beside("exporter:1-crash");
+        }
         if self.claims_go {
             node["volumeClaimRetention"] = "Delete".into();
         }
@@ -399,6 +413,17 @@ impl Scenario {
     /// A merge patch of the object that applies this patch to its nodes' template.
     pub fn of_nodes(&self, patch: &Value) -> Value {
         if self.is_alone() { json!({"spec": patch}) } else { json!({"spec": {"template": {"spec": patch}}}) }
+    }
+
+    /// The containers of a fleet with a second container, with its image.
+    pub fn beside(image: &str) -> Value {
+        json!([
+            {
+                "name": "db", "image": "db:1", "env": [{"name": "SPEED", "value": "1"}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {"name": "exporter", "image": image},
+        ])
     }
 
     /// A merge patch that sets an image.

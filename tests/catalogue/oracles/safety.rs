@@ -48,7 +48,7 @@ impl Grant {
 struct Watcher {
     stored: Stored,
     plans: Plans,
-    /// Nodes that Windlass took down and that have not served since.
+    /// Nodes whose main container ran and that Windlass took down, until they serve.
     taken: BTreeSet<String>,
     /// Each node's previous grant, and when the write that changed it was answered.
     regranted: BTreeMap<String, (u64, Grant)>,
@@ -416,7 +416,8 @@ impl Watcher {
     }
 
     fn check_grant(&mut self, name: &str, before: &state::NodeState, grant_id: &str, actor: Actor) {
-        if !before.ever_ready || before.failed {
+        let runs = self.stored.pods.get(&format!("{name}-0")).is_some_and(|pod| pod.runs && !pod.leaving);
+        if (!before.ever_ready || before.failed) && !runs {
             self.free.insert(name.to_owned());
         } else if !before.is_in_flight() {
             self.free.remove(name);
@@ -496,8 +497,10 @@ impl Watcher {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
         let is_spent = !grant.hash.is_empty() && grant.id == grant.spent;
-        if is_spent && before.ready && !self.tampered {
-            self.fail(format!("oracle 4: Windlass deletes {pod}, which is Ready, and its grant is spent"));
+        if is_spent && before.runs && !self.tampered {
+            self.fail(format!(
+                "oracle 4: Windlass deletes {pod}, whose main container runs, and its grant is spent"
+            ));
         }
         // An entrant set that does not serve yet is in no wave, even if its nodes exist from before.
         let fleet = self.stored.fleet.as_ref();
@@ -505,7 +508,7 @@ impl Watcher {
             let entrant = f.rollout.as_ref().map(|rollout| rollout.entrant.as_str());
             entrant.is_some_and(|set| set != f.active_set && set == sets::set_of(name))
         });
-        if !before.ready || self.free.contains(name) || self.alone || enters {
+        if !before.runs || self.free.contains(name) || self.alone || enters {
             return;
         }
         self.taken.insert(name.to_owned());

@@ -92,6 +92,8 @@ pub struct SetState {
 #[derive(Clone, Debug, Default)]
 pub struct PodState {
     pub ready: bool,
+    /// Its main container runs and is in no crash loop.
+    pub runs: bool,
     pub leaving: bool,
     pub revision: String,
 }
@@ -202,8 +204,12 @@ pub fn set(object: &Value) -> SetState {
 }
 
 pub fn pod(object: &Value) -> PodState {
+    let ready = condition(object, "Ready").0 == "True";
+    let main = &object["status"]["containerStatuses"][0];
+    let runs = main["state"]["running"].is_object() && main["restartCount"].as_i64().unwrap_or_default() == 0;
     PodState {
-        ready: condition(object, "Ready").0 == "True",
+        ready,
+        runs: ready || runs,
         leaving: object["metadata"]["deletionTimestamp"].is_string(),
         revision: text(&object["metadata"]["labels"]["controller-revision-hash"]),
     }
