@@ -7,6 +7,7 @@ mod abort;
 mod alternating;
 mod answered;
 mod as_written;
+mod beside;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 #[path = "../page/browser.rs"]
 mod browser;

@@ -86,7 +86,7 @@ async fn a_node_frees_the_wave_only_after_min_ready_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_added_in_the_middle_of_a_rollout_arrive_at_what_runs_and_end_at_the_target() {
+async fn nodes_added_during_a_rollout_start_at_its_target() {
     let world = World::new("grow").await;
     world.fleet(fleet(3, "db:1")).await;
     world.until_applied().await;
@@ -100,7 +100,24 @@ async fn nodes_added_in_the_middle_of_a_rollout_arrive_at_what_runs_and_end_at_t
     let seen = sampler.finish().await;
     seen.at_most(1);
     for pod in ["db-3-0", "db-4-0"] {
-        assert_eq!(seen.images_of(pod), ["db:1", "db:2-slow"], "one was in flight when {pod} was made");
+        assert_eq!(seen.images_of(pod), ["db:2-slow"], "{pod} is made once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_added_with_another_image_in_one_apply_start_at_it() {
+    let world = World::new("grown").await;
+    world.fleet(fleet(3, "db:1")).await;
+    world.until_applied().await;
+    let sampler = Sampler::start(&world, 6).await;
+    let changes = json!({"spec": {"replicas": 6, "template": {"spec": {"image": "db:2"}}}});
+    world.patch_fleet(changes).await;
+    let done = world.until_applied().await;
+    assert_eq!((outcomes(&done), world.images().await), (vec!["Complete"], vec!["db:2".to_owned(); 6]));
+    let seen = sampler.finish().await;
+    for ordinal in 0..6 {
+        let images: &[&str] = if ordinal < 3 { &["db:1", "db:2"] } else { &["db:2"] };
+        assert_eq!(seen.images_of(&format!("db-{ordinal}-0")), images, "{ordinal}");
     }
 }
 
