@@ -296,8 +296,8 @@ impl NodeFacts {
     #[must_use]
     pub fn runs_unready(&self) -> bool {
         let seen = self.live().is_some_and(|set| set.observed);
-        let counts = |p: &&PodFacts| p.main_container_runs() && (seen || self.was_observed_on(p));
-        !self.is_ready() && self.staying_pod().filter(counts).is_some()
+        let counts = |p: &PodFacts| p.main_container_runs() && (seen || self.was_observed_on(p));
+        !self.is_ready() && self.staying_pod().is_some_and(counts)
     }
 
     /// What the node runs now, for `currentImage` and `podTemplateHash`. It is observed on the pod, never taken from a
