@@ -72,7 +72,7 @@ impl TrackedPod {
         let pod = &self.pod;
         if pod.metadata.deletion_timestamp.is_some() && !orders.hold {
             let let_go = self.let_go || pod.metadata.deletion_grace_period_seconds == Some(0);
-            let gone = self.life.gone_at(now);
+            let gone = self.life.gone_at(pod, orders, now);
             if !let_go && gone > now.instant {
                 return Step { again: Some(gone), ..Step::default() };
             }

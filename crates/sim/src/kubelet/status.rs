@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub(super) struct Life {
     pub(super) probed: bool,
     containers: BTreeMap<String, ContainerLife>,
     pace: Pace,
-    /// When its deletion was first observed.
+    /// When it is gone, from when its deletion was first observed.
     leaves: Option<Instant>,
     /// When it is evicted.
     evicted: Option<Instant>,
@@ -94,8 +94,12 @@ impl Life {
     }
 
     /// When a deleted pod is gone.
-    pub(super) fn gone_at(&mut self, now: Now) -> Instant {
-        *self.leaves.get_or_insert(now.instant) + self.pace.stop
+    pub(super) fn gone_at(&mut self, pod: &Pod, orders: &Orders, now: Now) -> Instant {
+        let until = pod.metadata.deletion_timestamp.as_ref().filter(|_| orders.lingers);
+        let until = until.and_then(|until| text_of(until).parse::<DateTime<Utc>>().ok());
+        let stop = until.map(|until| (until - now.wall).to_std().unwrap_or_default());
+        let leaves = self.leaves.get_or_insert(now.instant + stop.unwrap_or(self.pace.stop));
+        *leaves
     }
 
     /// The desired status; `None` for a pod that its node has never started and never will.
@@ -282,7 +286,10 @@ impl View<'_> {
                     _ => self.waited(run.since, life.pace.start),
                 };
                 let state = json!({"running": {"startedAt": run.since_wall}});
-                self.begun(container, run.restarts, ready && probed, &state, &run.since_wall)
+                let mut status =
+                    self.begun(container, run.restarts, ready && probed, &state, &run.since_wall);
+                status["started"] = (ready || container.startup_probe.is_none()).into();
+                status
             }
         }
     }
@@ -314,7 +321,7 @@ impl View<'_> {
             _ => self.backs_off(&container.name, turn.delay),
         };
         let mut status = self.begun(container, run.restarts + turn.again, false, &state, at);
-        status["started"] = (turn.part == 0).into();
+        status["started"] = (turn.part == 0 && container.startup_probe.is_none()).into();
         if turn.part == 2 || turn.again > 0 {
             status["lastState"] = end;
         }

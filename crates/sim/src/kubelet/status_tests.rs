@@ -206,3 +206,25 @@ fn a_readiness_gate_waits_for_its_condition() {
     watched.pod.status.as_mut().unwrap().conditions = serde_json::from_value(conditions).unwrap();
     assert!(truth(&watched.after(1, &json!({})).0, "Ready"));
 }
+
+#[test]
+fn a_container_with_a_startup_probe_has_started_once_it_is_ready() {
+    let container = json!({"name": "db", "image": "db:slow", "startupProbe": {"failureThreshold": 30}});
+    let mut pod = Watched::new(&json!({"containers": [container]}));
+    let started = |(status, _): (Value, Option<u64>)| status["containerStatuses"][0]["started"] == true;
+    assert!(!started(pod.after(0, &json!({}))) && !started(pod.after(4, &json!({}))));
+    assert!(started(pod.after(5, &json!({}))));
+}
+
+#[test]
+fn a_pod_may_take_all_of_its_grace_period_to_terminate() {
+    let mut pod = pod(&json!({"containers": [{"name": "db", "image": "db:1"}]}));
+    let wall: DateTime<Utc> = "2026-01-01T00:00:00Z".parse().unwrap();
+    pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:30:00Z")).unwrap();
+    let now = Now { instant: monotonic(), wall };
+    let gone = |data: &Value| {
+        let orders = steering(data).orders(&pod);
+        Life::adopt(&pod, String::new()).gone_at(&pod, &orders, now).duration_since(now.instant).as_secs()
+    };
+    assert_eq!((gone(&json!({})), gone(&json!({"db-0": "whole-grace"}))), (0, 1800));
+}

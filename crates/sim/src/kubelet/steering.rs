@@ -81,10 +81,10 @@ fn tag(image: &str) -> &str {
 ///
 /// A key is a pod's name (its main containers), `<pod>.<container>` (one container, sidecars too) or `claim.<claim>`.
 /// A value is a list of words: for containers `ready`, `unready`, `slow`, `crash`, `nope`, `creating`, `crash-loop`,
-/// `oom`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone), `evicted` (it is evicted soon,
-/// or rejected if it has not started) and `hold-terminating` (it does not terminate while the word is set); for claims `unbound`. The key
-/// `kubelet` has a word for all pods: `kwok` or `virtual`, what the kubelet leaves out of their statuses. Any other word,
-/// such as `default`, has no effect.
+/// `oom`, `pull-loop`; for pods also `dead` (its node is lost: not Ready, and never gone), `evicted` (it is evicted soon, or
+/// rejected if it has not started), `hold-terminating` (it does not terminate while the word is set) and `whole-grace` (it
+/// takes all of its grace period); for claims `unbound`. The key `kubelet` has a word for all pods: `kwok` or `virtual`,
+/// what the kubelet leaves out of their statuses. Any other word, such as `default`, has no effect.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     maps: BTreeMap<(String, String), BTreeMap<String, String>>,
@@ -144,10 +144,12 @@ impl Steering {
             Some("virtual") => Report::Virtual,
             _ => Report::Full,
         };
+        let has = |word: &str| self.has_word(&namespace, &name, word);
         Orders {
             dead,
-            hold: dead || self.has_word(&namespace, &name, "hold-terminating"),
-            evicted: self.has_word(&namespace, &name, "evicted"),
+            hold: dead || has("hold-terminating"),
+            lingers: has("whole-grace"),
+            evicted: has("evicted"),
             report,
             fares,
         }
@@ -161,6 +163,8 @@ pub(super) struct Orders {
     pub(super) hold: bool,
     pub(super) evicted: bool,
     pub(super) report: Report,
+    /// It takes all of its grace period.
+    pub(super) lingers: bool,
     fares: BTreeMap<String, Fare>,
 }
 
