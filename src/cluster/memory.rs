@@ -86,6 +86,8 @@ pub struct ReadPlan {
     pub awaited_removal: Option<RemovalId>,
     /// The current hook.
     pub at_hook: Option<Box<AtHook>>,
+    /// The target of a plan that has marked the node ready, and when.
+    pub marked: Option<Box<(PodTemplateHash, DateTime<Utc>)>>,
 }
 
 /// Progress of a node's plan that is not written yet.

@@ -9,15 +9,21 @@ use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
 use crate::api::names::{place_of, pod_name};
 use crate::api::{
-    AtHook, GrantId, HookPoint, NodeName, NodePhase, RawPlan, Reason, RemovalId, RolloutHash, SetName, TaskId,
+    AtHook, GrantId, HookPoint, NodeName, NodePhase, PodTemplateHash, RawPlan, Reason, RemovalId,
+    RolloutHash, SetName, TaskId, TaskType,
 };
 use crate::cluster::live_pods::is_ready;
 use crate::cluster::memory::ReadPlan;
-use crate::cluster::observed::ObservedNode;
+use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::cluster::{Key, Kind};
-use crate::planner::fleet::{ChildFacts, SidecarFacts};
+use crate::engine::{Plan, TaskRecord, TaskState};
+use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
+use crate::planner::waits::{self, Wait};
+
+/// How much later than its pod becomes Ready a node may be marked ready: the kubelet says whole seconds.
+const MARK_LAGS: TimeDelta = TimeDelta::seconds(2);
 
 impl FleetScope {
     pub(super) fn children_of(&self, set: &SetName, nodes: &[Arc<ObservedNode>]) -> Vec<ChildFacts> {
@@ -63,6 +69,18 @@ impl FleetScope {
         let read = self.read_plan(node);
         let removal_id = spec.ok().and_then(|spec| spec.removal_id());
         let spent = status.spent_grant_id();
+        let granted = spec.ok().and_then(|spec| spec.granted());
+        let available = ready_since.is_some() && self.is_long_enough(ready_since);
+        let pod = || self.view.pods.get(&Key::new(&meta.namespace, pod_name(&meta.name)));
+        let pod = if available { None } else { pod() };
+        let grant_id =
+            GrantId::in_force(spec.ok().and_then(|s| s.grant_id()), spent.as_ref(), meta.generation);
+        let is_proven =
+            available || (grant_id == spent && self.had_been_available(node, &read, granted.as_ref()));
+        let wait = match ready_since {
+            Some(since) => Wait::of(since, self.spec.min_ready_seconds).filter(|_| !available),
+            None => pod.as_deref().and_then(waits::of_pod),
+        };
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
@@ -77,12 +95,11 @@ impl FleetScope {
             status_outdated: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
-            granted: spec.ok().and_then(|spec| spec.granted()),
-            grant_id: GrantId::in_force(
-                spec.ok().and_then(|s| s.grant_id()),
-                spent.as_ref(),
-                meta.generation,
-            ),
+            grant_time: self.grant_time(node, pod.as_deref(), granted.as_ref(), wait, available),
+            wait,
+            is_proven,
+            granted,
+            grant_id,
             spent_id: spent,
             restart: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
             own_restart,
@@ -94,7 +111,7 @@ impl FleetScope {
             was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
             ready: ready_since.is_some(),
             ready_since,
-            available: ready_since.is_some() && self.is_long_enough(ready_since),
+            available,
             ever_ready: self.has_served(node),
             failed: status.phase == NodePhase::Failed,
             pod_runs: status.pod_runs,
@@ -103,6 +120,52 @@ impl FleetScope {
             problem: status.problem.clone(),
             sidecar: sidecar_facts(node),
         })
+    }
+
+    /// The time that a node has to become available with what it was granted.
+    fn grant_time(
+        &self,
+        node: &ObservedNode,
+        pod: Option<&ObservedPod>,
+        granted: Option<&PodTemplateHash>,
+        wait: Option<Wait>,
+        available: bool,
+    ) -> GrantTime {
+        let problem = node.status.problem.as_ref();
+        let is_granted = |pod: &ObservedPod| {
+            let made_for = pod.made_for().map(|made_for| made_for.hash);
+            !pod.meta.terminating && made_for.as_ref() == granted && granted.is_some()
+        };
+        let has_sidecar = node.spec.as_ref().is_ok_and(|spec| spec.sidecar.is_some());
+        let begun = match pod {
+            // It may still have to catch up.
+            _ if available => self.ready_since(node).filter(|_| has_sidecar),
+            Some(pod) if is_granted(pod) => pod.meta.created_at,
+            None if node.status.phase == NodePhase::Failed => problem.map(|problem| problem.since),
+            _ => None,
+        };
+        let Some(begun) = begun else { return GrantTime::None };
+        let given = wait.map(|wait| wait.until).max(problem.and_then(|problem| problem.allowed_until));
+        let least = TimeDelta::seconds(if available { self.spec.min_ready_seconds } else { 0 });
+        let allowed = TimeDelta::seconds(self.spec.update_strategy.progress_deadline_seconds);
+        let until = given.map_or(begun, |given| given.max(begun)) + least + allowed;
+        if until <= self.now { GrantTime::Over } else { GrantTime::Until(until) }
+    }
+
+    /// True if a node that is down was available with what it was granted before: it had been Ready with that for
+    /// `minReadySeconds`. If it is not known when it became Ready with it, that was before its last plan. The first grant of
+    /// a node counts as spent, so it shows nothing.
+    fn had_been_available(
+        &self,
+        node: &ObservedNode,
+        read: &ReadPlan,
+        granted: Option<&PodTemplateHash>,
+    ) -> bool {
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let marked = read.marked.as_deref().filter(|(hash, _)| Some(hash) == granted);
+        let down_since = node.status.problem.as_ref().map(|problem| problem.since);
+        let served = down_since.zip(marked).map(|(down, (_, marked))| down - *marked + MARK_LAGS);
+        self.has_served(node) && (least.is_zero() || served.is_none_or(|served| served >= least))
     }
 
     /// True if a node was ever Ready. Its status may have lost the time.
@@ -144,6 +207,7 @@ impl FleetScope {
                 took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
+                marked: marked(&plan),
             },
             // A plan that cannot be parsed may be any plan, unless it is over. The node's executor fails it at its next
             // reconcile.
@@ -155,6 +219,13 @@ impl FleetScope {
         self.memory.plans.put(uid, (version.clone(), read.clone()));
         read
     }
+}
+
+/// The target of a plan that replaced the node's pod and has marked it ready, and when.
+fn marked(plan: &Plan) -> Option<Box<(PodTemplateHash, DateTime<Utc>)>> {
+    let done = |task: &&TaskRecord| TaskType::MarkReady.is(task) && task.state == TaskState::Complete;
+    let task = plan.tasks.iter().find(done).filter(|_| is_rolling(&plan.recipe))?;
+    PodTemplateHash::recorded(plan.target_hash.as_str()).zip(task.finished_at).map(Box::new)
 }
 
 /// What a node's sidecar last reported about the pod that runs now.

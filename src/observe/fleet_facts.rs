@@ -118,6 +118,7 @@ impl FleetScope {
             lacks_service: self.lacks_service(),
             conflicts: self.conflicts(&active, &children),
             shutting_down: self.shutting_down(&active, spec.replicas),
+            ending: self.ending(),
             strategy: self.strategy(),
             promotion: spec.promotion(),
             build_id: self.build_id(),

@@ -9,8 +9,9 @@ use crate::api::names::{
 };
 use crate::api::{SetName, Stage, TaskType, TemplateMeta};
 use crate::cluster::Key;
-use crate::cluster::observed::Meta;
+use crate::cluster::observed::{Meta, ObservedPod};
 use crate::planner::fleet::{ChildFacts, SetRollout, Strategy};
+use crate::planner::waits::{self, Wait};
 use crate::revision::ClaimsComparison;
 
 impl FleetScope {
@@ -102,6 +103,19 @@ impl FleetScope {
             r.strategy == Strategy::BlueGreenImmediate && r.stage == Stage::Promoting && r.incumbent == set
         });
         goes_first || status.retiring.iter().any(|r| set == *r.set && r.keeps_claims())
+    }
+
+    /// The time that pods of the fleet may still take to end whose nodes are gone.
+    #[must_use]
+    pub fn ending(&self) -> Option<Wait> {
+        let meta = &self.fleet.meta;
+        let is_left = |pod: &ObservedPod| {
+            pod.node().is_some_and(|node| self.view.nodes.get(&Key::new(&meta.namespace, node)).is_none())
+        };
+        let pods = self.view.pods.group(&meta.namespace, &meta.name);
+        let waits = pods.iter().filter(|pod| pod.meta.terminating && is_left(pod));
+        let waits = waits.filter_map(|pod| waits::of_pod(pod));
+        Wait::union(waits.filter(|wait| wait.is_on(self.now)))
     }
 
     /// The pods that still run or terminate although their nodes, of this set, were removed by scaling down. A pod

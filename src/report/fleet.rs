@@ -425,7 +425,10 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let deadline = spec.map_or(0, |spec| spec.update_strategy.progress_deadline_seconds);
     let stalls_at = rollout.last_progress_at + TimeDelta::seconds(deadline);
     let paused = spec.is_some_and(|spec| spec.paused);
-    let runs = !rollout.clock_stopped && !paused && rollout.stage != Stage::Retiring;
+    let runs = !rollout.clock_stopped
+        && rollout.not_counted_since.is_none()
+        && !paused
+        && rollout.stage != Stage::Retiring;
     let (from_image, to_image) = images::of(seen, rollout, nodes);
     RolloutReport {
         cause: rollout.cause.clone(),

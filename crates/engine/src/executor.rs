@@ -25,6 +25,27 @@ const REST_MAX: Duration = Duration::from_secs(2);
 /// The longest deadline: ten years, in seconds. Every reader of the status can still parse the resulting time.
 const DEADLINE_MAX_SECONDS: i64 = 315_360_000;
 
+/// When a task without a deadline of its own counts as stalled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Deadline {
+    /// So many seconds after it began, or after `not_before`, if that is later.
+    pub seconds: i64,
+    /// Until when what it waits for is given time that is not counted, if it is.
+    pub not_before: Option<DateTime<Utc>>,
+}
+
+impl From<i64> for Deadline {
+    fn from(seconds: i64) -> Self {
+        Self { seconds, not_before: None }
+    }
+}
+
+impl From<i32> for Deadline {
+    fn from(seconds: i32) -> Self {
+        i64::from(seconds).into()
+    }
+}
+
 /// The result of advancing a plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]
@@ -54,15 +75,16 @@ pub enum Advance {
 /// a transient error, or rests after a run that changed its progress: events arrive at any time and must not turn a backoff
 /// into a hot loop, and the write of the progress is an event itself.
 ///
-/// A task without a deadline of its own counts as stalled after `default_deadline_seconds`. A change of this value
-/// applies at once.
+/// A task without a deadline of its own counts as stalled after `default_deadline`. A change of this value applies at
+/// once.
 pub async fn advance(
     plan: &mut Plan,
     registry: &Registry,
     env: &Env,
     now: DateTime<Utc>,
-    default_deadline_seconds: i64,
+    default_deadline: impl Into<Deadline>,
 ) -> Advance {
+    let default_deadline = default_deadline.into();
     if !plan.is_active() {
         return Advance::Ended;
     }
@@ -79,7 +101,7 @@ pub async fn advance(
         if plan.tasks[index].state.is_over() {
             continue;
         }
-        match step(plan, index, registry, env, now, default_deadline_seconds).await {
+        match step(plan, index, registry, env, now, default_deadline).await {
             Step::Next => {}
             Step::Persist if plan.current().is_none() => {}
             Step::Persist => return Advance::Checkpoint,
@@ -104,7 +126,7 @@ async fn step(
     registry: &Registry,
     env: &Env,
     now: DateTime<Utc>,
-    default_deadline_seconds: i64,
+    default_deadline: Deadline,
 ) -> Step {
     let task = match registry.resolve(&plan.tasks[index]) {
         Ok(task) => task,
@@ -112,8 +134,8 @@ async fn step(
     };
     plan.retry_at = None;
     let due = match task.due(&TaskContext::new(env, now, plan, &plan.tasks[index])) {
-        Due::Default => Some(default_deadline_seconds),
-        Due::After(seconds) => Some(seconds),
+        Due::Default => Some(default_deadline),
+        Due::After(seconds) => Some(seconds.into()),
         Due::Never => None,
     };
     begin(&mut plan.tasks[index], now, due);
@@ -242,15 +264,18 @@ fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     (!left.is_zero() && left <= Duration::from_millis(RETRY_AFTER_MAX_MS)).then_some(left)
 }
 
-fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline_seconds: Option<i64>) {
+fn begin(record: &mut TaskRecord, now: DateTime<Utc>, deadline: Option<Deadline>) {
     record.state = TaskState::Running;
     // A start in the future was written before the clock was set back; the deadline would be late by that much. A task
     // that had no deadline and has one now starts its time now.
-    let had_none = record.deadline.is_none() && deadline_seconds.is_some();
+    let had_none = record.deadline.is_none() && deadline.is_some();
     let start = record.started_at.filter(|_| !had_none).map_or(now, |start| start.min(now));
     record.started_at = Some(start);
     let allowed = |seconds: i64| TimeDelta::seconds(seconds.clamp(0, DEADLINE_MAX_SECONDS));
-    record.deadline = deadline_seconds.and_then(|seconds| start.checked_add_signed(allowed(seconds)));
+    record.deadline = deadline.and_then(|deadline| {
+        let since = deadline.not_before.map_or(start, |not_before| start.max(not_before));
+        since.checked_add_signed(allowed(deadline.seconds))
+    });
 }
 
 fn say(record: &mut TaskRecord, message: &str) {

@@ -21,7 +21,7 @@ mod laws;
 pub use control::{SkipRefused, abort, held_by, pass_over, retry_seed, skip, supersede, try_again};
 pub use env::Env;
 pub use error::{ResolveError, TaskError};
-pub use executor::{Advance, advance, backoff, check_shape, next_deadline, stalled};
+pub use executor::{Advance, Deadline, advance, backoff, check_shape, next_deadline, stalled};
 pub use id::PlanId;
 pub use plan::{Plan, PlanState, TaskRecord, TaskState};
 pub use recipe::{Recipe, RecipeError};

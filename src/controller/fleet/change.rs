@@ -391,8 +391,8 @@ fn ended(
         (Ending::RolledBack, _) => {
             let by_hook = hooks::failure(facts).filter(|_| is_rolled_back_by_hook(facts, old));
             let what = if by_hook.is_some() { "failed at a hook" } else { "stalled" };
-            let stalled = || status.rollout.as_ref().map(why_stalled).unwrap_or_default();
-            let why = by_hook.unwrap_or_else(stalled);
+            let why =
+                by_hook.unwrap_or_else(|| why_stalled(status, facts, old.finished_at.unwrap_or_default()));
             reject(status, facts, old, Ending::RolledBack);
             let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
             let back = back_again(facts);

@@ -125,8 +125,7 @@ impl Fleet<'_> {
     /// When to requeue if no event comes first.
     fn requeue(&self, next: Next, facts: &FleetFacts) -> Next {
         let status = &self.scope.fleet.status;
-        let next =
-            next.at(next_deadline(status, facts, self.scope.spec.min_ready_seconds, self.now), self.now);
+        let next = next.at(next_deadline(status, facts, self.now), self.now);
         // An error that is returned has a backoff of its own.
         let is_transient = self.report.error.is_none()
             && self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);

@@ -12,8 +12,9 @@ use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
 use crate::asking::Wish;
 use crate::controller::{Next, ReconcileError};
-use crate::engine::{self, Advance, Plan, TaskError, TaskState};
+use crate::engine::{self, Advance, Deadline, Plan, TaskError, TaskState};
 use crate::planner::node::decide::recipes;
+use crate::planner::node::status::allowed_until;
 use crate::planner::node::{NodeDecision, NodeFacts, StatefulSetFact, decide};
 use crate::tasks::watch_sidecar::{Watched, watch};
 use crate::tasks::{create_stateful_set, request_mark_ready};
@@ -132,8 +133,12 @@ impl Node<'_> {
             Some(hooks) => env.with(hooks).with(self.cx.memory.deleted_jobs.clone()),
             None => env,
         };
-        let deadline = self.stored.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds);
-        let advance = if self.facts().terminating {
+        let facts = self.facts();
+        let deadline = Deadline {
+            seconds: self.stored.spec.as_ref().map_or(600, |s| s.progress_deadline_seconds),
+            not_before: allowed_until(&facts, self.status().problem.as_ref(), self.now),
+        };
+        let advance = if facts.terminating {
             Advance::Waiting { recheck_after: None }
         } else {
             engine::advance(&mut plan, &self.cx.registry, &env, self.now, deadline).await

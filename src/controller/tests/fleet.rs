@@ -72,6 +72,14 @@ impl Stage {
         self.change(Kind::StatefulNode, name, &down);
     }
 
+    /// The node has observed its spec, and its pod cannot be created.
+    pub(super) fn node_fails(&self, name: &str) {
+        self.node_is_down(name);
+        let generation = self.get(Kind::StatefulNode, name)["metadata"]["generation"].clone();
+        let failed = json!({"status": {"phase": "Failed", "observedGeneration": generation}});
+        self.change(Kind::StatefulNode, name, &failed);
+    }
+
     /// Reconciles the fleet until nothing changes any more, while its nodes follow at once.
     pub(super) async fn settle(&self) {
         for _ in 0..40 {
@@ -987,7 +995,7 @@ async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_b
     stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60},
         "template": {"spec": {"image": "db:v2"}}}}));
     stage.begin().await;
-    stage.node_is_down("db-1");
+    stage.node_fails("db-1");
     drop(stage.told().await);
     stage.pass(70).await;
     stage.look_at_fleet().await.unwrap();

@@ -206,6 +206,7 @@ async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted
         stage.look_at_fleet().await.unwrap();
         stage.pass(2).await;
     }
+    stage.node_fails(&format!("db-{}-0", stage.entrant()));
     drop(stage.told().await);
     stage.pass(70).await;
     stage.look_at_fleet().await.unwrap();

@@ -15,6 +15,11 @@ pub struct Problem {
     /// Since when the node does not serve, whatever the reason was at first.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
+    /// Until when Kubernetes gives it time: the end of its pod's grace period, or of what the startup probe or
+    /// `initialDelaySeconds` of a container gives it. No deadline counts the time before.
+    #[serde(default, rename = "allowedUntil", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub allowed_until: Option<DateTime<Utc>>,
     /// The container that it is about, where it is about one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container: String,

@@ -50,6 +50,10 @@ pub struct Rollout {
     /// Whether its clock stands, since it waits for a person or for nodes to be wanted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_stopped: bool,
+    /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub not_counted_since: Option<DateTime<Utc>>,
     /// Where it is.
     #[serde(default)]
     pub stage: Stage,
@@ -146,6 +150,7 @@ impl Rollout {
             best: 0,
             best_ready: None,
             clock_stopped: false,
+            not_counted_since: None,
             stage: Stage::default(),
             incumbent_set: String::new(),
             entrant_set: String::new(),
@@ -210,6 +215,14 @@ pub struct Unconverged {
     /// Since when it does not serve; of one that serves, since when it waits for its turn.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
+}
+
+impl Unconverged {
+    /// The node, the reason and the message.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!("{}: {}: {}", self.name, self.reason, self.message)
+    }
 }
 
 /// The maximum number of unconverged nodes in a rollout's status.

@@ -210,6 +210,10 @@ pub struct Filling {
     /// Whether its clock stands, since the fleet is paused or a hook lasts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_stopped: bool,
+    /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub not_counted_since: Option<DateTime<Utc>>,
 }
 
 /// A request that a user made with the command line.

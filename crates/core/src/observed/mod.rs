@@ -22,7 +22,7 @@ use crate::parts::Parts;
 pub use crate::api::names::LAST_APPLIED;
 pub use key::Key;
 pub use meta::{Meta, Owner, parse_time};
-pub use pod::{ClosedGate, ContainerState, ObservedPod, PodCondition, Termination};
+pub use pod::{ClosedGate, ContainerState, Deletion, ObservedPod, PodCondition, StartTime, Termination};
 pub use requests::{restart_request, retried_plan};
 
 use meta::text;

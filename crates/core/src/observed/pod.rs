@@ -1,9 +1,10 @@
 //! The parts of a pod that are read.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 
 use super::meta::{Meta, text, time};
+use crate::api::kept_once::pooled;
 use crate::api::names::{LABEL_NODE, SIDECAR_CONTAINER};
 use crate::api::{MadeFor, Shared};
 use crate::parts::Parts;
@@ -23,6 +24,8 @@ pub struct ContainerState {
     pub ended: bool,
     /// True if it is ready.
     pub ready: bool,
+    /// True if its startup probe has succeeded, or it runs and has none.
+    pub started: bool,
     /// Why it waits: reason and message. A state without a reason says nothing.
     pub waiting: Option<(String, String)>,
     /// How it ended, now or before its last restart; `None` for a container that is ready.
@@ -66,6 +69,28 @@ pub struct PodCondition {
     pub since: Option<DateTime<Utc>>,
 }
 
+/// When a pod's deletion was requested, and when its grace period is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Deletion {
+    /// When it was requested.
+    pub requested_at: DateTime<Utc>,
+    /// `metadata.deletionTimestamp`.
+    pub due_at: DateTime<Utc>,
+}
+
+/// The time that the probes of a container give it after each start.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct StartTime {
+    /// The container.
+    pub container: String,
+    /// Until its startup probe has failed for good, in seconds; 0 without one.
+    pub startup_seconds: i64,
+    /// Until its readiness probe is asked for the first time, in seconds.
+    pub delay_seconds: i64,
+}
+
+pooled!(Vec<StartTime>);
+
 /// A pod.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ObservedPod {
@@ -77,6 +102,10 @@ pub struct ObservedPod {
     pub images: Shared<Vec<(String, String)>>,
     /// True if Windlass's sidecar is one of its init containers.
     pub has_sidecar: bool,
+    /// The containers of its spec whose probes give them time to start.
+    pub start_times: Shared<Vec<StartTime>>,
+    /// Its deletion, if it is being deleted.
+    pub deletion: Option<Deletion>,
     /// `status.phase`.
     pub phase: String,
     /// Why it ended or is being ended: `status.reason`, or the reason of its condition `DisruptionTarget`.
@@ -144,10 +173,14 @@ impl ObservedPod {
 /// The parts of a pod that are read. Environment variables and volumes, which are most of it, are not.
 pub(super) const POD: Parts = Parts::Only(&[
     (
+        "metadata",
+        Parts::Only(&[("deletionTimestamp", Parts::All), ("deletionGracePeriodSeconds", Parts::All)]),
+    ),
+    (
         "spec",
         Parts::Only(&[
-            ("containers", Parts::Only(&[("name", Parts::All), ("image", Parts::All)])),
-            ("initContainers", Parts::Only(&[("name", Parts::All)])),
+            ("containers", SPEC_OF_CONTAINER),
+            ("initContainers", SPEC_OF_CONTAINER),
             ("readinessGates", Parts::All),
             ("schedulingGates", Parts::All),
         ]),
@@ -166,11 +199,25 @@ pub(super) const POD: Parts = Parts::Only(&[
     ),
 ]);
 
+const SPEC_OF_CONTAINER: Parts = Parts::Only(&[
+    ("name", Parts::All),
+    ("image", Parts::All),
+    ("startupProbe", PROBE),
+    ("readinessProbe", PROBE),
+]);
+
+const PROBE: Parts = Parts::Only(&[
+    ("initialDelaySeconds", Parts::All),
+    ("periodSeconds", Parts::All),
+    ("failureThreshold", Parts::All),
+]);
+
 const CONTAINER: Parts = Parts::Only(&[
     ("name", Parts::All),
     ("state", Parts::All),
     ("lastState", Parts::All),
     ("ready", Parts::All),
+    ("started", Parts::All),
     ("restartCount", Parts::All),
 ]);
 
@@ -191,6 +238,8 @@ pub(super) fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
         has_sidecar: [&object["spec"]["initContainers"], &status["initContainerStatuses"]]
             .iter()
             .any(|containers| list(containers).iter().any(|c| c["name"] == SIDECAR_CONTAINER)),
+        start_times: start_times(&object["spec"]),
+        deletion: deletion(&object["metadata"]),
         phase: text(&status["phase"]),
         reason,
         message,
@@ -238,6 +287,7 @@ fn container_state(status: &Value, init: bool) -> ContainerState {
         running_since: time(&status["state"]["running"]["startedAt"]),
         ended: status["state"]["terminated"].is_object(),
         ready,
+        started: status["started"].as_bool().unwrap_or_default(),
         waiting: Some(waiting).filter(|(reason, _)| !reason.is_empty()),
         termination: end.map(|end| Box::new(termination(end))),
         restarts: status["restartCount"].as_i64().unwrap_or_default(),
@@ -261,6 +311,31 @@ fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
         message: text(&found["message"]),
         since: time(&found["lastTransitionTime"]),
     })
+}
+
+fn deletion(metadata: &Value) -> Option<Deletion> {
+    let due_at = time(&metadata["deletionTimestamp"])?;
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+    let requested_at = due_at.checked_sub_signed(TimeDelta::try_seconds(grace)?).unwrap_or(due_at);
+    Some(Deletion { requested_at, due_at })
+}
+
+/// By default a probe runs every 10 s and may fail three times in a row.
+fn start_times(pod_spec: &Value) -> Shared<Vec<StartTime>> {
+    let lists = ["initContainers", "containers"].into_iter().filter_map(|list| pod_spec[list].as_array());
+    let of = |container: &Value| {
+        let (startup, readiness) = (&container["startupProbe"], &container["readinessProbe"]);
+        let number = |value: &Value, default: i64| value.as_i64().unwrap_or(default);
+        let delay = |probe: &Value| number(&probe["initialDelaySeconds"], 0);
+        let tries = number(&startup["periodSeconds"], 10)
+            .saturating_mul(number(&startup["failureThreshold"], 3))
+            .saturating_add(delay(startup));
+        let startup_seconds = if startup.is_object() { tries } else { 0 };
+        let container = text(&container["name"]);
+        StartTime { container, startup_seconds, delay_seconds: delay(readiness) }
+    };
+    let all = lists.flatten().map(of).filter(|time| time.startup_seconds > 0 || time.delay_seconds > 0);
+    all.collect::<Vec<_>>().into()
 }
 
 pub(super) fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {

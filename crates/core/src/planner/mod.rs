@@ -3,3 +3,4 @@
 pub mod fleet;
 pub mod hooks;
 pub mod node;
+pub mod waits;

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::tasks::{Answer, at, nothing, plan_of, put_key, say, states, step, world};
 use crate::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
-use crate::{Advance, Plan, PlanState, Registry, TaskState, advance, backoff, next_deadline, stalled};
+use crate::{
+    Advance, Deadline, Plan, PlanState, Registry, TaskState, advance, backoff, next_deadline, stalled,
+};
 
 /// Advances a plan whose tasks need nothing from the environment.
 async fn advance_at(plan: &mut Plan, seconds: i64) -> Advance {
@@ -243,6 +245,25 @@ async fn a_deadline_is_the_tasks_own_or_the_default_and_counts_from_its_first_ru
         let _ = advance(&mut plan, &registry, &env, at(0), default).await;
         assert_eq!(next_deadline(&plan), Some(expected), "a default of {default} s");
     }
+}
+
+#[tokio::test]
+async fn a_deadline_counts_from_the_end_of_the_time_that_is_given() {
+    let (_, env) = world();
+    let waits = step("test-put", json!({"key": "a", "waits": 99}));
+    let mut plan = plan_of(vec![waits]);
+    for (not_before, expected) in
+        [(None, at(100)), (Some(at(1_800)), at(1_900)), (Some(at(40)), at(140)), (Some(at(-5)), at(100))]
+    {
+        let deadline = Deadline { seconds: 100, not_before };
+        let _ = advance(&mut plan, &Registry::new(), &env, at(0), deadline).await;
+        assert_eq!(next_deadline(&plan), Some(expected), "{not_before:?}");
+    }
+    // A task with a deadline of its own has been given what it takes.
+    let mut plan = plan_of(vec![say(Answer::Wait, "waiting")]);
+    let deadline = Deadline { seconds: 100, not_before: Some(at(1_800)) };
+    let _ = advance(&mut plan, &Registry::new(), &env, at(0), deadline).await;
+    assert_eq!(next_deadline(&plan), Some(at(7)));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::api::{
     AtHook, GrantId, NodeName, PodTemplateHash, Problem, Reason, RestartTime, RolloutHash, TaskId,
 };
+use crate::planner::waits::Wait;
 
 /// One existing node of a fleet, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -71,10 +72,29 @@ pub struct ChildFacts {
     pub unreachable: Option<String>,
     /// Why it does not serve.
     pub problem: Option<Problem>,
+    /// The time that its pod may still take to end or to become Ready, or that `minReadySeconds` lets it wait.
+    pub wait: Option<Wait>,
+    /// The time that it has to become available, and to catch up, with what was granted.
+    pub grant_time: GrantTime,
+    /// True if it has been available with what it was granted, now or before it went down.
+    pub is_proven: bool,
     /// What its sidecar reports; `None` if it has none.
     pub sidecar: Option<SidecarFacts>,
     /// The current hook of its plan.
     pub at_hook: Option<AtHook>,
+}
+
+/// The time that a node has to become available with what it was granted: `progressDeadlineSeconds` from the creation of
+/// its pod, or from when that failed. What it is given ([`Wait`]) is not counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum GrantTime {
+    /// It has become so. Or it has no pod that was created for what was granted, or that pod is being deleted.
+    #[default]
+    None,
+    /// Until then.
+    Until(DateTime<Utc>),
+    /// It is over.
+    Over,
 }
 
 /// What a node's sidecar reports, and what it was asked to do.
@@ -135,6 +155,9 @@ impl ChildFacts {
             suspended: false,
             unreachable: None,
             problem: None,
+            wait: None,
+            grant_time: GrantTime::None,
+            is_proven: false,
             sidecar: None,
             at_hook: None,
         }

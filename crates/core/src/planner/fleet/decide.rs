@@ -4,8 +4,8 @@ use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
 use super::hooks::rolls_back;
 use super::idle::{decide_without_plan, is_retried, nodes_at_other_revision, repair_in_place, rollout_to};
-use super::sets;
-use crate::api::{RolloutHash, Stage};
+use super::{blame, sets};
+use crate::api::{OnStall, RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
 
 /// Decides about a fleet. `plan` is the persisted plan, `rollout_target` its target. `stalled`: true if the rollout's
@@ -93,7 +93,8 @@ fn decide_with_active_plan(
         };
         return FleetDecision::Supersede(start);
     }
-    if ((stalled && facts.on_stall == crate::api::OnStall::Rollback) || rolls_back(facts, rollout_target))
+    let is_bad = || stalled && facts.on_stall == OnStall::Rollback && blame::in_place(facts, rollout_target);
+    if (is_bad() || rolls_back(facts, rollout_target))
         && facts.rejected.is_none()
         && let Some(current) = &facts.last_completed
         && *current != *plan.target_hash

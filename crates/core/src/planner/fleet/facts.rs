@@ -12,6 +12,7 @@ use crate::api::{
     SetName,
 };
 use crate::engine::Plan;
+use crate::planner::waits::Wait;
 
 /// What a revision renders to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -108,6 +109,8 @@ pub struct FleetFacts {
     pub conflicts: Vec<Conflict>,
     /// Pods of the active set that still run or terminate although their nodes were removed by scaling down.
     pub shutting_down: Vec<String>,
+    /// The time that pods may still take to end whose nodes are gone.
+    pub ending: Option<Wait>,
     /// The current hook of the fleet's own plan.
     pub at_hook: Option<AtHook>,
     /// The names of the hooks whose failure rolls the rollout back.

@@ -1,11 +1,11 @@
 //! The progress clock of a fleet that is filled without a rollout: for the first time, or again after it was scaled to
 //! 0. Such a fleet can stall like a rollout, but has no plan and no rollout that would report it. Pure.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
-use super::{hooks, progress};
+use super::{clock, hooks, progress};
 use crate::api::{Filling, NodeDeploymentStatus};
 
 /// True if the fleet waits for nodes outside a rollout.
@@ -30,45 +30,35 @@ pub(super) fn refresh(
     if !is_under_way(status, facts) {
         return;
     }
-    let (score, stopped) = (progress::score(facts, rollout_target), is_stopped(facts));
+    let (score, is_stopped) = (progress::score(facts, rollout_target), is_stopped(facts));
     let ready = Some(progress::ready(facts, rollout_target));
     let begun = Filling {
         last_progress_at: now,
         best: score,
         best_ready: ready,
         total: facts.replicas,
-        clock_stopped: stopped,
+        clock_stopped: is_stopped,
+        not_counted_since: None,
     };
-    let mut filling = before.unwrap_or(begun);
-    if filling.total != facts.replicas {
-        // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
-        // loss.
-        filling.best = filling.best.min(score);
-        filling.best_ready = filling.best_ready.min(ready);
-    }
-    let is_progress = score > filling.best || progress::is_more(ready, filling.best_ready);
-    if is_progress || (filling.clock_stopped && !stopped) {
-        filling.last_progress_at = now;
-    }
-    // A time in the future was written before the clock was set back.
-    let last_progress_at = filling.last_progress_at.min(now);
-    let (best, total) = (filling.best.max(score), facts.replicas);
-    let best_ready = filling.best_ready.max(ready);
-    status.filling = Some(Filling { last_progress_at, best, best_ready, total, clock_stopped: stopped });
+    let reading = clock::Reading { score, ready, is_stopped, is_unwatched: false };
+    status.filling = Some(clock::advance(before.unwrap_or(begun), facts, &reading, now));
 }
 
 /// When the filling counts as stalled without progress; `None` while its clock is stopped, or if there is none.
-pub(super) fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
-    let filling = status.filling.as_ref().filter(|f| !f.clock_stopped && !is_stopped(facts))?;
-    let allowed = TimeDelta::seconds(facts.deadline_seconds);
+pub(super) fn stall_deadline(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let filling = status.filling.as_ref().filter(|_| !is_stopped(facts))?;
     if facts.is_converged(&RolloutTarget::Revision(facts.steady_revision().clone())) {
         return None;
     }
-    is_under_way(status, facts).then(|| filling.last_progress_at + allowed)
+    clock::runs_out(filling, facts, now).filter(|_| is_under_way(status, facts))
 }
 
 /// What it waits for, in a sentence: the worst of its nodes.
-pub(super) fn why_stalled(
+pub(super) fn waits_for(
     facts: &FleetFacts,
     deployment: &str,
     rollout_target: &RolloutTarget,
@@ -77,8 +67,5 @@ pub(super) fn why_stalled(
     let named = progress::unconverged(facts, rollout_target, None, &[], now);
     let named =
         named.into_iter().chain(progress::missing(facts, deployment, rollout_target, &[], now)).next();
-    match named {
-        Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
-        None => "no progress: the nodes are being created".to_owned(),
-    }
+    named.map_or_else(|| "the nodes are being created".to_owned(), |node| node.sentence())
 }

@@ -164,9 +164,7 @@ pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
 /// nothing from going on.
 #[must_use]
 pub fn stop_the_clock(facts: &FleetFacts) -> bool {
-    let sets = facts.set_rollout.iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
-    let others = sets.filter_map(|set| facts.sets.get(set)).flat_map(|set| &set.children);
-    facts.at_hook.is_some() || facts.children.iter().chain(others).any(|c| c.at_hook.is_some())
+    facts.at_hook.is_some() || facts.nodes_of_rollout().any(|c| c.at_hook.is_some())
 }
 
 /// True if nothing more is granted because a hook has failed, either of the fleet's own plan or of a node that was

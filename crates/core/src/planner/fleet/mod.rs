@@ -1,6 +1,8 @@
 //! Decisions about a fleet: which nodes get grants, whether a rollout starts or ends, and what the status contains.
 
+mod blame;
 pub mod child;
+mod clock;
 pub mod create;
 pub mod decide;
 pub mod decision;
@@ -25,7 +27,7 @@ pub mod wave;
 #[cfg(test)]
 mod tests;
 
-pub use child::{ChildFacts, Conflict, SidecarFacts};
+pub use child::{ChildFacts, Conflict, GrantTime, SidecarFacts};
 pub use decide::decide;
 pub use decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 pub use facts::{FleetFacts, Rendering};

@@ -227,19 +227,25 @@ pub fn missing(
 /// A node that has been unavailable for at least the progress deadline, with its current reason, in a sentence.
 #[must_use]
 pub fn overdue(facts: &FleetFacts, now: DateTime<Utc>) -> Option<String> {
-    let allowed = TimeDelta::seconds(facts.deadline_seconds);
-    facts.wanted().find_map(|child| {
-        let problem = child.problem.as_ref().filter(|p| p.since + allowed <= now)?;
-        Some(format!("{}: {}: {}", child.name, problem.reason, problem.message))
-    })
+    let (child, problem, _) = with_due(facts).find(|(_, _, due)| *due <= now)?;
+    Some(format!("{}: {}: {}", child.name, problem.reason, problem.message))
 }
 
 /// When a node that does not serve becomes overdue.
 #[must_use]
 pub fn overdue_at(facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    with_due(facts).map(|(_, _, due)| due).filter(|at| *at > now).min()
+}
+
+/// The nodes that do not serve, each with the time at which it becomes overdue. The time that it is given is not counted.
+fn with_due(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &Problem, DateTime<Utc>)> {
     let allowed = TimeDelta::seconds(facts.deadline_seconds);
-    let due = facts.wanted().filter_map(|child| Some(child.problem.as_ref()?.since + allowed));
-    due.filter(|at| *at > now).min()
+    facts.wanted().filter_map(move |child| {
+        let problem = child.problem.as_ref()?;
+        let given = problem.allowed_until.into_iter().chain(child.wait.map(|wait| wait.until)).max();
+        let since = given.map_or(problem.since, |given| given.max(problem.since));
+        Some((child, problem, since + allowed))
+    })
 }
 
 /// What a serving node that needs a grant waits for.

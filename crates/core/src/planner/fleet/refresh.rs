@@ -6,7 +6,7 @@ use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
-use super::{filling, hooks, leave, progress};
+use super::{clock, filling, hooks, leave, progress};
 use crate::api::TaskType;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
@@ -102,21 +102,8 @@ fn refresh_rollout(
     let entrants = set.as_ref().filter(|s| s.entrant != facts.set).map(|s| facts.as_set(&s.entrant));
     let fleet = facts;
     let facts = entrants.as_ref().unwrap_or(facts);
-    if rollout.nodes.total != facts.replicas {
-        // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
-        // loss.
-        rollout.best = rollout.best.min(score);
-        rollout.best_ready = rollout.best_ready.min(ready);
-    }
-    let is_progress = score > rollout.best || progress::is_more(ready, rollout.best_ready);
-    if is_progress || unwatched || (rollout.clock_stopped && !stopped) {
-        rollout.last_progress_at = input.now;
-    }
-    rollout.clock_stopped = stopped;
-    // A time in the future was written before the clock was set back; no stall would be detected until then.
-    rollout.last_progress_at = rollout.last_progress_at.min(input.now);
-    rollout.best = rollout.best.max(score);
-    rollout.best_ready = rollout.best_ready.max(ready);
+    let reading = clock::Reading { score, ready, is_stopped: stopped, is_unwatched: unwatched };
+    clock::set(rollout, &clock::advance(clock::of(rollout), fleet, &reading, input.now));
     rollout.nodes = progress::counts(facts, rollout_target);
     let task = input.plan.filter(|plan| plan.is_active()).and_then(Plan::current_task);
     // The old set's nodes are listed as well while they have to halt, or have to report a height before they may be
@@ -163,7 +150,7 @@ fn refresh_rollout(
         _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
         // An old set that is being removed waits for no node that serves.
         _ if let Some(node) = stands_in_the_way(rollout) => {
-            format!("waiting for {}: {}: {}", node.name, node.reason, node.message)
+            format!("waiting for {}", node.sentence())
         }
         Some(task) => task.message.clone(),
         None => String::new(),

@@ -1,15 +1,16 @@
 //! From a reconcile to the status that it writes: the facts under that status, whether the write is urgent, and when
 //! the fleet is requeued if no event arrives. Pure.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
+use super::child::GrantTime;
 use super::facts::FleetFacts;
 use super::hooks::AtHook;
 use super::progress;
 use super::sets::SetRollout;
 use super::status::{generated_build_id, stall_deadline};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, Reason, RetiringSet, Stage};
+use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Reason, RetiringSet, Stage};
 use crate::engine::Plan;
 use crate::planner::hooks::step_of;
 use crate::revision::main_image;
@@ -138,22 +139,24 @@ pub fn is_news(before: &NodeDeploymentStatus, after: &NodeDeploymentStatus) -> b
         || carried_out(before) != carried_out(after)
 }
 
-/// The next time at which the fleet has to be reconciled even if no event arrives.
+/// The next time at which the fleet has to be reconciled even if no event arrives. When a wait is over, the clock is
+/// advanced, or a node is available; when a node has had its time, the target may be blamed.
 #[must_use]
 pub fn next_deadline(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
-    min_ready_seconds: i64,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
-    let min_ready = TimeDelta::seconds(min_ready_seconds);
-    let entrants = facts.entrants().into_iter().flat_map(|set| &set.children);
-    let starting = facts.children.iter().chain(entrants).filter(|c| !c.available);
-    let available = starting.filter_map(|c| c.ready_since).map(|since| since + min_ready).min();
     let removals = status.retiring.iter().map(|set| facts.removal_of(set));
-    let removal = removals.filter(|at| *at > now).min();
-    let due = [stall_deadline(status, facts), available, progress::overdue_at(facts, now), removal];
-    due.into_iter().flatten().filter(|at| *at > now).min()
+    let waits = facts.nodes_of_rollout().filter_map(|child| child.wait).chain(facts.ending);
+    let may_go_back = facts.on_stall == OnStall::Rollback && status.rollout.is_some();
+    let times = facts.nodes_of_rollout().filter_map(|child| match child.grant_time {
+        GrantTime::Until(at) if may_go_back => Some(at),
+        GrantTime::Until(_) | GrantTime::None | GrantTime::Over => None,
+    });
+    let due = removals.chain(waits.map(|wait| wait.until)).chain(times);
+    let due = due.chain(stall_deadline(status, facts, now)).chain(progress::overdue_at(facts, now));
+    due.filter(|at| *at > now).min()
 }
 
 /// True if nodes that should be gone still exist. What keeps them, for example claims that have to be released, may not

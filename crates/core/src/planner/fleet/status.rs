@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::decision::{Cause, RolloutTarget, Start};
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, stage};
-use super::{filling, hooks, progress};
+use super::{clock, filling, hooks, progress};
 use crate::api::Ending;
 use crate::api::conditions::{self, STALLED};
 use crate::api::status::{MAX_ASKED_BYTES, remember};
@@ -183,7 +183,7 @@ const UNWATCHED: TimeDelta = TimeDelta::seconds(90);
 /// not count, and neither does a clock that progress restarts as soon as it is recorded.
 #[must_use]
 pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
-    stall_deadline(status, facts).is_some_and(|deadline| now >= deadline)
+    stall_deadline(status, facts, now).is_some_and(|deadline| now >= deadline)
         && !was_unwatched(status, facts, now)
         && !has_progressed(status, facts)
 }
@@ -200,24 +200,29 @@ fn has_progressed(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
 
 /// True if the clock of the active rollout ran out while nobody looked.
 pub(super) fn was_unwatched(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
-    let is_late = || stall_deadline(status, facts).is_some_and(|deadline| now >= deadline + UNWATCHED);
+    let is_late = || stall_deadline(status, facts, now).is_some_and(|deadline| now >= deadline + UNWATCHED);
     status.rollout.is_some() && !conditions::is_true(&status.conditions, STALLED) && is_late()
 }
 
 /// When the active rollout, or the filling of a fleet without one, counts as stalled without progress; `None` while its
 /// clock is stopped.
 #[must_use]
-pub fn stall_deadline(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<DateTime<Utc>> {
-    let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts) };
+pub fn stall_deadline(
+    status: &NodeDeploymentStatus,
+    facts: &FleetFacts,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts, now) };
     // The clock restarts with the write that records that it is no longer stopped.
-    if rollout.clock_stopped || is_stopped(status, facts) {
+    if is_stopped(status, facts) {
         return None;
     }
     // Keeping the old nodes for the configured delay is not a stall.
     let removal = |r: &crate::api::RetiringSet| (r.set == rollout.incumbent_set).then(|| facts.removal_of(r));
     let due = status.retiring.iter().find_map(removal).filter(|_| rollout.stage == Stage::Retiring);
-    let since = due.map_or(rollout.last_progress_at, |due| due.max(rollout.last_progress_at));
-    Some(since + TimeDelta::seconds(facts.deadline_seconds))
+    let mut clock = clock::of(rollout);
+    clock.last_progress_at = due.map_or(clock.last_progress_at, |due| due.max(clock.last_progress_at));
+    clock::runs_out(&clock, facts, now)
 }
 
 /// True if a rollout's clock is stopped: it is paused, waits for a user, a hook or the fleet's Service, or no nodes are

@@ -1,15 +1,15 @@
 //! Computes a fleet's five conditions. Pure.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
 use super::facts::FleetFacts;
 use super::failed::why_held;
-use super::status::{RefreshInput, short};
+use super::status::{RefreshInput, short, stall_deadline};
 use super::{filling, hooks, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
-use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Rollout, Stage};
+use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Stage, Unconverged};
 use crate::engine::Plan;
 use crate::engine::sentence::some_of;
 
@@ -25,21 +25,20 @@ pub(super) fn refresh_conditions(
     let held = why_held(status, input.plan);
     let held = held.as_deref();
     // The first creation of a fleet, and filling it again, are not rollouts, but can stall as well.
-    let unfilled = (stalled && status.rollout.is_none())
-        .then(|| filling::why_stalled(facts, input.name, rollout_target, now));
-    let unfilled = unfilled.as_deref();
+    let why = || match &status.rollout {
+        Some(_) => why_stalled(status, facts, now),
+        None => overdue(status, facts, now, &filling::waits_for(facts, input.name, rollout_target, now)),
+    };
+    let why = stalled.then(why);
+    let why = why.as_deref();
     let verdicts = [
         (READY, ready(status, facts, now)),
         (
             UP_TO_DATE,
-            with_what_is_gone(
-                up_to_date(status, facts, stalled, rollout_target, input, (held, unfilled)),
-                status,
-                facts,
-            ),
+            with_what_is_gone(up_to_date(status, facts, rollout_target, input, (held, why)), status, facts),
         ),
         (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), rollout_target)),
-        (STALLED, standing_still(status, facts, stalled, (held, unfilled))),
+        (STALLED, standing_still(status, facts, (held, why))),
     ];
     for (type_, (truth, reason, message)) in verdicts {
         conditions::set(&mut status.conditions, type_, truth, reason, &message, input.generation, input.now);
@@ -162,10 +161,9 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
 fn up_to_date(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
-    stalled: bool,
     rollout_target: &RolloutTarget,
     input: &RefreshInput<'_>,
-    (held, unfilled): (Option<&str>, Option<&str>),
+    (held, stalled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
         return verdict(Truth::False, Reason::PlanFailed, sentence);
@@ -178,8 +176,8 @@ fn up_to_date(
     }
     let retiring = status.rollout.as_ref().is_some_and(|r| r.stage == Stage::Retiring);
     if let Some(rollout) = status.rollout.as_ref().filter(|_| !retiring) {
-        if stalled {
-            return verdict(Truth::False, Reason::Stalled, why_stalled(rollout));
+        if let Some(why) = stalled {
+            return verdict(Truth::False, Reason::Stalled, why);
         }
         // A repair does not roll out the desired target, which stays rejected.
         if let Some(rejected) = status.rejected.as_ref().filter(|_| rollout.own_revisions) {
@@ -215,7 +213,7 @@ fn up_to_date(
     if facts.replicas == 0 {
         return verdict(Truth::Unknown, Reason::NotStarted, "replicas is 0");
     }
-    if let Some(why) = unfilled {
+    if let Some(why) = stalled {
         return verdict(Truth::False, Reason::Stalled, why);
     }
     let waits = facts.waits_for.as_deref().unwrap_or("the nodes are being created");
@@ -274,8 +272,7 @@ fn in_progress(
 fn standing_still(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
-    stalled: bool,
-    (held, unfilled): (Option<&str>, Option<&str>),
+    (held, stalled): (Option<&str>, Option<&str>),
 ) -> Verdict {
     if let Some(sentence) = held {
         return verdict(Truth::True, Reason::PlanFailed, sentence);
@@ -286,9 +283,6 @@ fn standing_still(
     if let Some(sentence) = hooks::failure(facts) {
         return verdict(Truth::True, Reason::HookFailed, sentence);
     }
-    if let Some(rollout) = status.rollout.as_ref().filter(|_| stalled) {
-        return verdict(Truth::True, Reason::NoProgress, why_stalled(rollout));
-    }
     if status.rollout.is_none()
         && let Some(rejected) = &status.rejected
     {
@@ -298,7 +292,7 @@ fn standing_still(
             format!("plan {} ended{}; the target is not tried again", rejected.plan_id, because(rejected)),
         );
     }
-    if let Some(why) = unfilled {
+    if let Some(why) = stalled {
         return verdict(Truth::True, Reason::NoProgress, why);
     }
     verdict(Truth::False, Reason::Progressing, "")
@@ -317,12 +311,19 @@ fn because(rejected: &Rejected) -> String {
     if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
 }
 
-/// What a stalled rollout waits for, in a sentence: the worst of its nodes or, if only the old set has to be removed,
-/// what is left of that set.
+/// Why a rollout is stalled, in a sentence: what is overdue, since when, and after how long. It is the worst of its nodes
+/// or, if only the old set has to be removed, what is left of that set.
 #[must_use]
-pub fn why_stalled(rollout: &Rollout) -> String {
-    match rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring) {
-        Some(node) => format!("no progress: {}: {}: {}", node.name, node.reason, node.message),
-        None => format!("no progress: {}", rollout.message),
-    }
+pub fn why_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> String {
+    let rollout = status.rollout.as_ref();
+    let worst = rollout.filter(|r| r.stage != Stage::Retiring).and_then(|r| r.unconverged.first());
+    let message = || rollout.map(|r| r.message.clone()).unwrap_or_default();
+    overdue(status, facts, now, &worst.map_or_else(message, Unconverged::sentence))
+}
+
+fn overdue(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>, what: &str) -> String {
+    let due = stall_deadline(status, facts, now);
+    let since = due.map(|due| format!(", overdue since {}", due.to_rfc3339_opts(SecondsFormat::Secs, true)));
+    let since = since.unwrap_or_default();
+    format!("no progress for {} s (progressDeadlineSeconds){since}: {what}", facts.deadline_seconds)
 }

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::api::{GrantId, MadeFor, PodTemplateHash, Problem, RemovalId};
+use crate::planner::waits::Wait;
 
 /// Which pod template a StatefulSet was observed to hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -78,6 +79,8 @@ pub struct PodFacts {
     pub sidecar_unready: bool,
     /// Why it does not serve.
     pub problem: Option<Problem>,
+    /// The time that it may still take to end, or to become Ready.
+    pub wait: Option<Wait>,
     /// True if the problem cannot resolve itself soon: image pull, crash loop, unschedulable.
     pub cannot_run: bool,
     /// True if it is the main container that has this problem, or the whole pod.

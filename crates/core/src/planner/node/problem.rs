@@ -8,10 +8,8 @@ use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{Problem, Reason};
 use crate::engine::sentence::cut;
 use crate::observed::{ContainerState, ObservedPod, PodCondition};
+use crate::planner::waits::{self, PASSING};
 use crate::render::SIDECAR_CONTAINER;
-
-/// Waiting reasons that go away by themselves.
-const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
 /// A group of reasons between which a kubelet alternates because of one problem of one container.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -134,11 +132,19 @@ pub fn pod_facts(
             since: since(before, now),
             container,
             pod_uid,
+            ..Problem::default()
         }),
+        wait: waits::of_pod(pod),
         cannot_run,
         main_cannot_run,
         never_started: !running && !state.is_some_and(has_started),
     }
+}
+
+/// True if a node does not serve because a container ends soon after each start.
+#[must_use]
+pub fn is_crash(problem: &Problem) -> bool {
+    Class::of(&problem.reason) == Some(Class::Start)
 }
 
 /// True if a container is ready, or, where nothing is reported about it, its pod is.

@@ -86,6 +86,7 @@ fn a_problem_of_a_pod_that_never_ran_keeps_the_time_since_when_it_is_so() {
         since: began,
         container: "db".to_owned(),
         pod_uid: "new".to_owned(),
+        ..Problem::default()
     };
     let facts = pod_facts(&pod, "", None, Some(&before), None, now);
     assert_eq!(facts.problem, Some(before), "else every look at it would be a write");

@@ -1,6 +1,6 @@
 //! A node's status, computed from what was observed. Pure: the controller writes it.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{
     decide::is_rolling,
@@ -89,7 +89,10 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
         first_ready_at,
         edit_found_at: edit_found_at(facts, input),
         claims_pending: claims_pending(input),
-        problem: problem(facts, input, ready),
+        problem: problem(facts, input, ready).map(|problem| Problem {
+            allowed_until: allowed_until(facts, previous.problem.as_ref(), input.now),
+            ..problem
+        }),
         sidecar: previous.sidecar.clone(),
         plan: input.plan.map(RawPlan::of).or_else(|| input.raw_plan.cloned()),
         history: previous.history.clone(),
@@ -251,6 +254,18 @@ fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
     known.and_then(|pod| pod.unready_since).map_or(now, |since| since.clamp(at_last, now))
 }
 
+/// Until when the node is given time, by its pod. What it was given before ends now at the latest: its pod has ended, or
+/// its container has crashed. `before`: the problem in its status.
+#[must_use]
+pub fn allowed_until(
+    facts: &NodeFacts,
+    before: Option<&Problem>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let wait = facts.pod.as_ref().and_then(|pod| pod.wait.as_ref());
+    wait.map(|wait| wait.until).or_else(|| Some(before?.allowed_until?.min(now)))
+}
+
 /// True if a plan waits for the sidecar to accept that the node should serve.
 fn marks(input: &StatusInput<'_>) -> bool {
     let current = input.plan.filter(|p| p.is_active()).and_then(Plan::current_task);
@@ -336,7 +351,10 @@ fn set_conditions(
     } else if let Some(task) = held_by {
         set(STALLED, Truth::True, Reason::HookFailed, &task.message);
     } else if let Some(task) = overdue {
-        set(STALLED, Truth::True, Reason::NoProgress, &format!("{}: {}", task.type_, task.message));
+        let since = task.deadline.map(|deadline| deadline.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let since = since.unwrap_or_default();
+        let why = format!("no progress, overdue since {since}: {}: {}", task.type_, task.message);
+        set(STALLED, Truth::True, Reason::NoProgress, &why);
     } else if let Some(sentence) = input.not_applied {
         set(STALLED, Truth::True, Reason::InvalidSpec, sentence);
     } else {

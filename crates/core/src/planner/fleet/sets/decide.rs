@@ -1,6 +1,7 @@
 //! Decides what happens to a rollout that creates a set of nodes when the target changes. The table is in
 //! `docs/strategy-blue-green.md`.
 
+use super::super::blame;
 use super::super::decision::{Cause, FleetDecision, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
@@ -119,9 +120,8 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
     if let Some(decision) = elsewhere(facts, rollout) {
         return decision;
     }
-    let back =
-        (stalled && facts.on_stall == OnStall::Rollback) || rolls_back(facts, &rollout.rollout_target());
-    if back && facts.rejected.is_none() {
+    let is_bad = || stalled && facts.on_stall == OnStall::Rollback && blame::of_set(facts, rollout);
+    if (is_bad() || rolls_back(facts, &rollout.rollout_target())) && facts.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
     FleetDecision::Keep

@@ -37,6 +37,13 @@ impl FleetFacts {
         self.sets.get(&rollout.entrant)
     }
 
+    /// The existing nodes of the active set, and of the other sets of its rollout.
+    pub fn nodes_of_rollout(&self) -> impl Iterator<Item = &ChildFacts> {
+        let sets = self.set_rollout.iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
+        let others = sets.filter_map(|set| self.sets.get(set)).flat_map(|set| &set.children);
+        self.children.iter().chain(others)
+    }
+
     /// The desired nodes. Under `Immediately`, once the old nodes are gone, these are the nodes of the new set.
     pub fn expected_nodes(&self) -> impl Iterator<Item = &ChildFacts> {
         let new = self.entrants().filter(|_| self.children.is_empty());

@@ -273,7 +273,8 @@ fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
 #[test]
 fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_somewhere() {
     let back = FleetDecision::RollBack(start(to("v1"), "v1", Cause::Superseded));
-    let base = || FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).wanting("v2") };
+    let fails = |child: ChildFacts| child.granted("v2").seen().failed();
+    let base = || FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).wanting("v2").but(1, fails) };
     let table: Vec<(&str, FleetFacts, bool, FleetDecision)> = vec![
         ("stalled", base(), true, back.clone()),
         ("not stalled", base(), false, FleetDecision::Keep),
@@ -287,7 +288,8 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
     let on_its_way_back = base().rejecting("RolledBack");
     let way_back = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &to("v1"), true);
     assert_eq!(way_back(&on_its_way_back), FleetDecision::Keep, "the way back itself stalls");
-    let drift = decide(&base().wanting("v1"), Some(&plan_to("v1")), &RolloutTarget::Own, true);
+    let drift = FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).but(1, ChildFacts::failed) };
+    let drift = decide(&drift, Some(&plan_to("v1")), &RolloutTarget::Own, true);
     assert_eq!(drift, FleetDecision::Keep, "a repair of drift stalls");
 }
 

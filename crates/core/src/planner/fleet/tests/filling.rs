@@ -32,7 +32,7 @@ fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turn
         assert_eq!(said(&status, STALLED), "False/Progressing: ", "{seconds}");
     }
     let stalled = look(status, &failing("ErrImagePull", 600), 600);
-    let why = "no progress: db-1: ErrImagePull: no such image";
+    let why = overdue_at(600, "db-1: ErrImagePull: no such image");
     assert_eq!(said(&stalled, STALLED), format!("True/NoProgress: {why}"));
     assert_eq!(said(&stalled, UP_TO_DATE), format!("False/Stalled: {why}"));
     assert_eq!(said(&stalled, RECONCILING), "False/Settled: ");
@@ -58,7 +58,8 @@ fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
     status = look(status, &facts, 1400);
     assert_eq!(said(&status, STALLED), "False/Progressing: ");
     status = look(status, &facts, 1600);
-    assert_eq!(said(&status, STALLED), "True/NoProgress: no progress: db-2: NotReady: it is not ready");
+    let why = overdue_at(1600, "db-2: NotReady: it is not ready");
+    assert_eq!(said(&status, STALLED), format!("True/NoProgress: {why}"));
 }
 
 #[test]
@@ -75,8 +76,8 @@ fn a_node_that_became_ready_is_progress_of_a_first_creation_before_it_is_availab
 fn nodes_that_are_never_made_stall_a_first_creation() {
     let none = new_fleet(2);
     let status = look(look(NodeDeploymentStatus::default(), &none, 0), &none, 600);
-    let why = "True/NoProgress: no progress: db-0: Missing: the node does not exist yet";
-    assert_eq!(said(&status, STALLED), why);
+    let why = overdue_at(600, "db-0: Missing: the node does not exist yet");
+    assert_eq!(said(&status, STALLED), format!("True/NoProgress: {why}"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Tests of what the planner decides about a fleet, mostly as tables. This file defines the fleets and nodes that they
 //! use: `fleet(3)` has three nodes that serve v1, which is both the desired revision and the one that last completed.
 
+mod blame;
+mod clock;
 mod create;
 mod decide;
 mod facts;
@@ -22,7 +24,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Start;
 use super::refresh;
 use super::status::{RefreshInput, begin};
-use super::{Cause, ChildFacts, FleetFacts, Rendering, RolloutTarget, Strategy};
+use super::{Cause, ChildFacts, FleetFacts, GrantTime, Rendering, RolloutTarget, Strategy};
 use crate::api::ids::field;
 use crate::api::{GrantId, NodeDeploymentStatus, NodeName, PlanId, PodTemplateHash, Problem, Rejected};
 use crate::engine::{Plan, PlanSeed, Recipe};
@@ -30,6 +32,12 @@ use crate::engine::{Plan, PlanSeed, Recipe};
 /// The time at which everything happens, except for [`later`].
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()
+}
+
+/// The message about a fleet that stalled at this time, with a deadline of 600 s.
+fn overdue_at(seconds: i64, what: &str) -> String {
+    let since = later(seconds).to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    format!("no progress for 600 s (progressDeadlineSeconds), overdue since {since}: {what}")
 }
 
 fn later(seconds: i64) -> DateTime<Utc> {
@@ -89,6 +97,7 @@ fn node(ordinal: i32) -> ChildFacts {
         ready_since: Some(now()),
         available: true,
         ever_ready: true,
+        is_proven: true,
         ..ChildFacts::default()
     }
 }
@@ -152,7 +161,7 @@ impl ChildFacts {
         let spent_id = self.spent_id.as_ref().map_or("", GrantId::as_str);
         let grant_id = Some(format!("{spent_id}+").into());
         let (spec_hash, granted) = (Some(revision.into()), Some(hash(revision)));
-        Self { spec_hash, granted, grant_id, status_outdated: true, ..self }
+        Self { spec_hash, granted, grant_id, status_outdated: true, is_proven: false, ..self }
     }
 
     /// Its controller has seen its grant.
@@ -175,7 +184,14 @@ impl ChildFacts {
         let revision = self.spec_hash.clone().unwrap();
         let spent_id = self.grant_id.clone();
         let at = Self { spent_id, status_outdated: false, rolling: false, ..self }.running(revision.as_str());
-        Self { ready: true, available: true, ever_ready: true, ready_since: Some(now()), ..at }
+        Self {
+            ready: true,
+            available: true,
+            ever_ready: true,
+            is_proven: true,
+            ready_since: Some(now()),
+            ..at
+        }
     }
 
     fn down(self) -> Self {
@@ -200,7 +216,8 @@ impl ChildFacts {
     }
 
     fn failed(self) -> Self {
-        Self { failed: true, ..self.down() }.with_problem("ImagePullBackOff", "no such image")
+        Self { failed: true, grant_time: GrantTime::Over, ..self.down() }
+            .with_problem("ImagePullBackOff", "no such image")
     }
 
     fn never_ready(self) -> Self {

@@ -364,7 +364,7 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
 
 #[test]
 fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
-    let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts);
+    let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts, now());
     let manual =
         FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
     let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
@@ -424,19 +424,22 @@ fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_
 
     let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
     let none = FleetFacts { replicas: 0, ..manual.clone() };
-    assert_eq!(stall_deadline(&status, &none), None, "over no node");
+    assert_eq!(stall_deadline(&status, &none, now()), None, "over no node");
     let ready = look(status, &manual, 5000);
-    assert_eq!((said(&ready), stall_deadline(&ready, &manual)), (asks(), None));
+    assert_eq!((said(&ready), stall_deadline(&ready, &manual, now())), (asks(), None));
     // Hours later one of them is not Ready any more. It has all of the time that a rollout has.
     assert!(!is_stalled(&ready, &unready, later(20_000)));
     let fell = look(ready.clone(), &unready, 20_000);
-    assert_eq!((said(&fell), stall_deadline(&fell, &unready)), (waits("Awaiting 1/2"), Some(later(20_600))));
+    assert_eq!(
+        (said(&fell), stall_deadline(&fell, &unready, now())),
+        (waits("Awaiting 1/2"), Some(later(20_600)))
+    );
     assert!(!is_stalled(&fell, &unready, later(20_599)) && is_stalled(&fell, &unready, later(20_600)));
     assert_eq!(look(fell.clone(), &unready, 20_001), fell, "as long as nothing changes, nothing is written");
     let stalled = look(fell, &unready, 20_600);
     assert_eq!(up_to_date(&stalled).0, "Stalled");
     let back = look(stalled, &manual, 20_700);
-    assert_eq!((said(&back), stall_deadline(&back, &manual)), (asks(), None));
+    assert_eq!((said(&back), stall_deadline(&back, &manual, now())), (asks(), None));
 
     let gone =
         || FleetFacts { replicas: 1, ..but(&|c| (c.ready, c.available, c.surplus) = (false, false, true)) };
@@ -655,12 +658,12 @@ fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is
         let stage = rollout_of(&facts).stage;
         let lacking = FleetFacts { lacks_service: true, ..facts.clone() };
         let status = look(status_of(&lacking, strategy, stage), &lacking, 100);
-        assert_eq!(stall_deadline(&status, &lacking).is_none(), stands, "{what}");
+        assert_eq!(stall_deadline(&status, &lacking, now()).is_none(), stands, "{what}");
         assert_eq!(is_stalled(&status, &lacking, later(700)), !stands, "{what}");
         if stands {
             // The time for which it waited does not count.
             let there = look(status, &facts, 9_000);
-            assert_eq!(stall_deadline(&there, &facts), Some(later(9_600)), "{what}");
+            assert_eq!(stall_deadline(&there, &facts, now()), Some(later(9_600)), "{what}");
         }
     }
 }

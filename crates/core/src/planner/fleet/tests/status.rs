@@ -237,7 +237,7 @@ fn time_in_which_nobody_looked_stalls_no_rollout() {
     assert!(!is_stalled(&status, &five(), later(900)));
     let back = look(status.clone(), &five(), 900);
     assert_eq!(find(&back.conditions, "Stalled").unwrap().reason, "Progressing");
-    assert_eq!(stall_deadline(&back, &five()), Some(later(1_500)), "it has all of its time again");
+    assert_eq!(stall_deadline(&back, &five(), now()), Some(later(1_500)), "it has all of its time again");
     let said = look(status, &five(), 610);
     assert!(is_stalled(&said, &five(), later(9_000)), "what was said to be stalled stays so");
 }
@@ -255,14 +255,14 @@ fn a_rollout_stalls_when_its_clock_runs_out_and_the_clock_stands_while_paused_or
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     assert!(!is_stalled(&status, &five(), later(599)));
     assert!(is_stalled(&status, &five(), later(600)));
-    assert_eq!(stall_deadline(&status, &five().paused()), None);
+    assert_eq!(stall_deadline(&status, &five().paused(), now()), None);
     let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, done);
-    assert_eq!(stall_deadline(&status, &held), None);
+    assert_eq!(stall_deadline(&status, &held, now()), None);
     assert!(
-        stall_deadline(&status, &held.but(1, ChildFacts::down)).is_some(),
+        stall_deadline(&status, &held.but(1, ChildFacts::down), now()).is_some(),
         "the node above it is not done"
     );
-    assert!(stall_deadline(&at_rest(&fleet(2)), &fleet(2)).is_none(), "no rollout");
+    assert!(stall_deadline(&at_rest(&fleet(2)), &fleet(2), now()).is_none(), "no rollout");
 }
 
 #[test]
@@ -270,12 +270,12 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     let status = look(status, &five().paused(), 100);
     let status = look(status, &five(), 5_000);
-    assert_eq!(stall_deadline(&status, &five()), Some(later(5_600)));
+    assert_eq!(stall_deadline(&status, &five(), now()), Some(later(5_600)));
     let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, done);
     let released = FleetFacts { partition: 0, ..held.clone() };
     let status = look(rolling_out(&held, &to_v2()), &held, 0);
     let status = look(status, &released, 9_000);
-    assert_eq!(stall_deadline(&status, &released), Some(later(9_600)));
+    assert_eq!(stall_deadline(&status, &released, now()), Some(later(9_600)));
 }
 
 /// A node of the active set that leaves takes room in the wave, and the old set is waited for once traffic has moved.
@@ -287,7 +287,7 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
     };
     let at_hook = |child: ChildFacts| with_hook(child, false);
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
-    let due = |facts: &FleetFacts| stall_deadline(&status, facts);
+    let due = |facts: &FleetFacts| stall_deadline(&status, facts, now());
     assert_eq!(due(&five()), Some(later(600)));
     assert_eq!(due(&five().with_surplus(node(5))), Some(later(600)), "it leaves without a hook");
     let leaves = five().with_surplus(at_hook(node(5)));
@@ -295,11 +295,11 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
     assert_eq!(due(&five().but(0, at_hook)), None, "it moves");
     // The time for which the hook lasted does not count.
     let left = look(look(status.clone(), &leaves, 500), &five(), 5_000);
-    assert_eq!(stall_deadline(&left, &five()), Some(later(5_600)));
+    assert_eq!(stall_deadline(&left, &five(), now()), Some(later(5_600)));
     // One that failed holds, and is what the conditions say, however long.
     let failed = five().with_surplus(with_hook(node(5), true));
     let held = look(status.clone(), &failed, 9_000);
-    assert_eq!(stall_deadline(&held, &failed), None);
+    assert_eq!(stall_deadline(&held, &failed, now()), None);
     assert_eq!(find(&held.conditions, STALLED).unwrap().reason, "HookFailed");
 
     let unrelated = SetFacts { children: vec![at_hook(node(0))], ..SetFacts::default() };
@@ -309,7 +309,7 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
         let rollout = status.rollout.as_mut().unwrap();
         (rollout.stage, rollout.entrant_set) = (stage, "v2".to_owned());
         rollout.incumbent_set = "first".to_owned();
-        let due = |facts: &FleetFacts| stall_deadline(&status, facts);
+        let due = |facts: &FleetFacts| stall_deadline(&status, facts, now());
         let mut other = facts.clone();
         other.sets.insert("older".into(), unrelated.clone());
         assert_eq!((due(&facts), due(&other)), (Some(later(600)), Some(later(600))), "{stage:?}");
@@ -327,14 +327,14 @@ fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its
     let leaves = facts().with_surplus(node(2));
     let at_hook = facts().with_surplus(ChildFacts { at_hook: Some(AtHook::default()), ..node(2) });
     let status = look(NodeDeploymentStatus::default(), &leaves, 0);
-    assert_eq!(stall_deadline(&status, &leaves), Some(later(600)));
-    assert_eq!(stall_deadline(&status, &at_hook), None);
+    assert_eq!(stall_deadline(&status, &leaves, now()), Some(later(600)));
+    assert_eq!(stall_deadline(&status, &at_hook, now()), None);
     let held = look(status, &at_hook, 500);
     assert!(!is_stalled(&held, &at_hook, later(9_000)));
     assert_eq!(find(&look(held.clone(), &at_hook, 9_000).conditions, STALLED).unwrap().reason, "Progressing");
     // The time for which the hook lasted does not count.
     let left = look(held, &leaves, 5_000);
-    assert_eq!(stall_deadline(&left, &leaves), Some(later(5_600)));
+    assert_eq!(stall_deadline(&left, &leaves, now()), Some(later(5_600)));
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
     let status = look(status, &refused, 100);
     assert!(!is_stalled(&status, &forced, later(9_000)));
     let status = look(status, &forced, 9_000);
-    assert_eq!(stall_deadline(&status, &forced), Some(later(9_600)));
+    assert_eq!(stall_deadline(&status, &forced, now()), Some(later(9_600)));
     // The same holds for `replicas: 0` past the point of no return.
     let promoting = super::sets::amid(Strategy::BlueGreen, Stage::Promoting);
     let none = FleetFacts { replicas: 0, ..promoting.clone() };
@@ -359,7 +359,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
     status.rollout.as_mut().unwrap().stage = Stage::Promoting;
     let status = look(status, &none, 9_100);
     let status = look(status, &promoting, 20_000);
-    assert_eq!(stall_deadline(&status, &promoting), Some(later(20_600)));
+    assert_eq!(stall_deadline(&status, &promoting, now()), Some(later(20_600)));
 }
 
 #[test]

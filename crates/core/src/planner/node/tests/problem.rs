@@ -279,6 +279,7 @@ fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
         since: later(-60),
         container: "db".to_owned(),
         pod_uid: "pod-1".to_owned(),
+        ..Problem::default()
     };
     let status = json!({"containerStatuses": [runs(3)]});
     let again = pod_facts(&observed(&status), "db", None, Some(&looping), None, now());

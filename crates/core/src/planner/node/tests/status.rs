@@ -7,6 +7,7 @@ use super::super::status::{SidecarAnswer, StatusInput, status};
 use super::*;
 use crate::api::conditions::find;
 use crate::api::{HistoryEntry, RawPlan, StatefulNodeStatus, StatefulSetRef};
+use crate::planner::waits::Wait;
 
 /// What a status is computed from in a reconcile.
 #[derive(Clone)]
@@ -690,4 +691,24 @@ fn a_generation_is_said_to_be_seen_without_its_claims_until_these_are_as_it_says
     assert!(!of(7, false, None, true), "nothing is new");
     assert!(!of(0, false, None, true), "it never touched any");
     assert!(!of(6, false, None, false), "it has none");
+}
+
+#[test]
+fn a_node_says_until_when_its_pod_is_given_time() {
+    let given = |until: i64| Some(Wait { from: now(), until: later(until) });
+    let said = |look: &Look| look.status().problem.unwrap().allowed_until;
+    let ends = || node().with_pod(PodFacts { wait: given(1800), ..pod("v1").terminating() });
+    let first = look(ends());
+    assert_eq!(said(&first), Some(later(1800)));
+    let before = first.status();
+    let next =
+        |facts: NodeFacts, seconds: i64| Look { previous: before.clone(), ..look(facts).after(seconds) };
+    assert_eq!(next(ends(), 60).status().problem, before.problem, "nothing is written");
+    let gone = next(node().without_pod(), 100);
+    assert_eq!(said(&gone), Some(later(100)), "it has ended before");
+    let later_on = Look { previous: gone.status(), ..next(node().without_pod(), 200) };
+    assert_eq!(said(&later_on), Some(later(100)));
+    let starts = node().with_pod(PodFacts { wait: given(4000), ..pod("v1").not_ready() });
+    assert_eq!(said(&next(starts, 100)), Some(later(4000)), "the next pod starts");
+    assert_eq!(said(&look(node().with_pod(pod("v1").not_ready()))), None, "it is given none");
 }

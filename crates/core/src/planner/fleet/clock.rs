@@ -1,0 +1,118 @@
+//! The progress clock of a fleet: that of a rollout, or of a fleet that is filled without one. It counts the time since
+//! the last progress, but not while a node is in a time that Kubernetes or the spec gives it (`planner/waits.rs`): what a
+//! node does then is no standstill. Pure.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::facts::FleetFacts;
+use super::progress;
+use crate::api::{Filling, Rollout};
+use crate::planner::waits::Wait;
+
+/// What a clock is advanced by.
+pub(super) struct Reading {
+    /// The score now.
+    pub score: i32,
+    /// The number of nodes that are Ready at the target now.
+    pub ready: Option<i32>,
+    /// True if the clock stands still, and restarts when it does no more.
+    pub is_stopped: bool,
+    /// True if the clock ran out while nobody looked.
+    pub is_unwatched: bool,
+}
+
+/// The clock of a rollout.
+pub(super) fn of(rollout: &Rollout) -> Filling {
+    Filling {
+        last_progress_at: rollout.last_progress_at,
+        best: rollout.best,
+        best_ready: rollout.best_ready,
+        total: rollout.nodes.total,
+        clock_stopped: rollout.clock_stopped,
+        not_counted_since: rollout.not_counted_since,
+    }
+}
+
+/// Records the clock of a rollout.
+pub(super) fn set(rollout: &mut Rollout, clock: &Filling) {
+    rollout.last_progress_at = clock.last_progress_at;
+    (rollout.best, rollout.best_ready) = (clock.best, clock.best_ready);
+    rollout.clock_stopped = clock.clock_stopped;
+    rollout.not_counted_since = clock.not_counted_since;
+}
+
+/// Advances a clock: it restarts when one more node is updated or ready.
+pub(super) fn advance(
+    mut clock: Filling,
+    facts: &FleetFacts,
+    reading: &Reading,
+    now: DateTime<Utc>,
+) -> Filling {
+    let Reading { score, ready, is_stopped, is_unwatched } = *reading;
+    if clock.total != facts.replicas {
+        // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
+        // loss.
+        clock.best = clock.best.min(score);
+        clock.best_ready = clock.best_ready.min(ready);
+        clock.total = facts.replicas;
+    }
+    let is_progress = score > clock.best || progress::is_more(ready, clock.best_ready);
+    if is_progress || is_unwatched || (clock.clock_stopped && !is_stopped) {
+        (clock.last_progress_at, clock.not_counted_since) = (now, None);
+    }
+    clock.clock_stopped = is_stopped;
+    // A time in the future was written before the clock was set back; no stall would be detected until then.
+    clock.last_progress_at = clock.last_progress_at.min(now);
+    clock.best = clock.best.max(score);
+    clock.best_ready = clock.best_ready.max(ready);
+    let wait = facts.wait(now);
+    match not_counted(&clock, wait, allowed(facts), now) {
+        _ if is_stopped => clock.not_counted_since = None,
+        Some(since) if wait.is_some() => clock.not_counted_since = Some(since),
+        Some(since) => {
+            clock.last_progress_at += (now - since).max(TimeDelta::zero());
+            clock.not_counted_since = None;
+        }
+        None => clock.not_counted_since = None,
+    }
+    clock
+}
+
+/// When a clock runs out, if nothing else happens; `None` while it stands still. A wait that the clock does not record
+/// yet counts from its beginning, and one that is over, but is still recorded, until now.
+pub(super) fn runs_out(clock: &Filling, facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    if clock.clock_stopped {
+        return None;
+    }
+    let (wait, allowed) = (facts.wait(now), allowed(facts));
+    let waits = not_counted(clock, wait, allowed, now)
+        .map(|since| (wait.map_or(now, |wait| wait.until) - since).max(TimeDelta::zero()));
+    Some(clock.last_progress_at + allowed + waits.unwrap_or_default())
+}
+
+/// Since when time is not counted; `None` if it is, and if the clock has run out already: a standstill does not end
+/// because a pod is deleted.
+fn not_counted(
+    clock: &Filling,
+    wait: Option<Wait>,
+    allowed: TimeDelta,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let since = clock.not_counted_since.or(wait.map(|wait| wait.from))?;
+    // A time in the future was written before the clock was set back.
+    let since = since.min(now).max(clock.last_progress_at);
+    Some(since).filter(|since| *since - clock.last_progress_at < allowed)
+}
+
+fn allowed(facts: &FleetFacts) -> TimeDelta {
+    TimeDelta::seconds(facts.deadline_seconds)
+}
+
+impl FleetFacts {
+    /// The time that the nodes of a fleet, or of its rollout, are given now; `None` if it is counted.
+    #[must_use]
+    pub fn wait(&self, now: DateTime<Utc>) -> Option<Wait> {
+        let waits = self.nodes_of_rollout().filter_map(|child| child.wait);
+        Wait::union(waits.chain(self.ending).filter(|wait| wait.is_on(now)))
+    }
+}
