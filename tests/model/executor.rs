@@ -119,6 +119,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         main_image: IMAGES[node.pod_revision as usize].to_owned(),
         sidecar_unready: world.sidecar && node.pod == Pod::Running && can_be_ready,
         problem: (!ready).then_some(problem),
+        wait: None,
         cannot_run: stuck && !node.terminating,
         main_cannot_run: stuck && !node.terminating && !(world.beside && node.pod == Pod::Running),
         never_started: false,

@@ -10,6 +10,7 @@
 //! - S7: below the partition nothing but what last completed is granted or made.
 //! - S8: while the fleet is paused a lost node comes back at what last completed.
 //! - S9: a node that serves is scaled away only while the wave has room for it.
+//! - S10: a target is only rejected for a stall if a node that was given it has not converged to it.
 //! - L: where nothing happens by itself any more, nothing is left to be done; C: that is always reached.
 //!
 //! The large worlds want an optimised search (the planner itself may stay as it is: what it answers is remembered);
@@ -105,6 +106,7 @@ worlds! {
     the_operator_crashes: {} budget {crash: 1};
     a_template_is_edited_by_hand: {broken: &[]} budget {spec: 1, edit: 1};
     rolled_back_when_stalled: {rollback: true} budget {abort: 1};
+    a_machine_dies_in_a_rollout_of_a_good_version: {broken: &[], rollback: true} budget {spec: 1, death: 1};
     a_node_is_deleted_in_one_rollout: {} budget {spec: 1, child_deleted: 1};
     a_pod_is_deleted_in_one_rollout: {} budget {spec: 1, pod_deleted: 1};
     a_stateful_set_is_deleted_in_one_rollout: {} budget {spec: 1, set_deleted: 1};

@@ -14,8 +14,8 @@ use windlass::planner::fleet::leave::in_waves;
 use windlass::planner::fleet::refresh;
 use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, rollout_target_of};
 use windlass::planner::fleet::{
-    ChildFacts, FleetDecision, FleetFacts, Grant, Rendering, RolloutTarget, decide, may_grant, next_grants,
-    pins,
+    ChildFacts, FleetDecision, FleetFacts, Grant, GrantTime, Rendering, RolloutTarget, decide, may_grant,
+    next_grants, pins,
 };
 
 use crate::executor::now;
@@ -98,6 +98,8 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         pod_runs: child.runs,
         unreachable: child.unreachable.then(|| text("no answer")),
         at_hook: child.at_hook(),
+        is_proven: child.available || child.spent,
+        grant_time: if child.failed { GrantTime::Over } else { GrantTime::None },
         ..ChildFacts::default()
     }
 }
@@ -236,10 +238,8 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     facts.at_hook = plan.as_ref().and_then(AtHook::of);
     let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
 
-    let is_stuck = |c: &ChildFacts| {
-        c.failed && facts.target_for(c, &rollout_target).is_some_and(|t| c.granted == t.hash)
-    };
-    let may_stall = world.rollback && facts.wanted().any(is_stuck) && !stop_the_clock(&facts);
+    // Whatever keeps it from going on, the clock may run out.
+    let may_stall = world.rollback && facts.wanted().any(ChildFacts::is_disrupted) && !stop_the_clock(&facts);
     let decision = decide(&facts, plan.as_ref(), &rollout_target, false);
     if decision != FleetDecision::Keep {
         moves.decisions.push(change_plan(world, fleet, &status, &facts, decision));

@@ -3,8 +3,8 @@
 use crate::executor::{Effect, Executor};
 use crate::orchestrator::{Orchestrator, child_facts};
 use crate::state::{
-    Child, Doing, EDITED, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Pod, Set, State, World,
-    hash_of, revision_bit, revision_name,
+    Child, Doing, EDITED, Fleet, Goal, Lands, Late, MAX_NODES, NO_VERSION, Node, Outcome, Pod, Set, State,
+    World, hash_of, revision_bit, revision_name,
 };
 use crate::{faults, hooks, late};
 
@@ -92,6 +92,20 @@ fn own_write(node: &mut Node, change: impl FnOnce(&mut Child)) {
     node.known = None;
 }
 
+/// S10: a target is only rejected for a stall if a node that was given it has not converged to it. A hook that fails
+/// says so itself.
+fn check_rejection(world: &World, state: &State, fleet: &Fleet, steps: &mut Steps) {
+    let Some((version, Outcome::RolledBack)) = fleet.rejected.filter(|_| world.hooks.is_empty()) else {
+        return;
+    };
+    let target = hash_of(version, state.fleet.operator);
+    let falls_short =
+        |node: &Node| node.view().granted == target && !node.view().spent && !node.view().available;
+    if fleet.rejected != state.fleet.rejected && !state.nodes.iter().any(falls_short) {
+        steps.violations.push("S10: a target is rejected for what it did not do".to_owned());
+    }
+}
+
 fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mut Steps) {
     for (index, node) in state.nodes[..world.nodes].iter().enumerate() {
         if node.known.is_some() {
@@ -108,6 +122,7 @@ fn orchestrate(world: &World, state: &State, operator: &mut Operator, steps: &mu
         let next = State { fleet: *fleet, ..*state };
         let late = Late::Fleet { fleet: *fleet };
         hooks::check_way_back(fleet, steps);
+        check_rejection(world, state, fleet, steps);
         steps.windlass("the orchestrator changes the plan", 0, next, late);
     }
     if let Some(fleet) = moves.status {
