@@ -20,6 +20,7 @@ mod lost_watch;
 mod many;
 mod no_longer;
 mod past_return;
+mod patience;
 mod put_back;
 mod random;
 mod retained;
