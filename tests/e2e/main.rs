@@ -59,6 +59,7 @@ mod otlp;
 mod outage;
 mod page;
 mod page_guarded;
+mod patience;
 #[allow(dead_code, reason = "each test uses its own part of it")]
 mod peers;
 mod planned;
