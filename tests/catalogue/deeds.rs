@@ -464,6 +464,12 @@ impl Illness {
         // Nor from the progress that a new node makes once there is one.
         let stands =
             matches!(scenario.change, Change::Stall | Change::Broken | Change::Beside | Change::UpAndImage);
+        // For everything else that a node has, the target that it was given is blamed. Where a node has to be Ready for
+        // longer than the deadline, no stall is due when the deadline has passed.
+        let is_blameless = matches!(self, Self::Steered("dead" | "hold-terminating"));
+        if scenario.rolls_back && (!is_blameless || scenario.min_ready_seconds > 0) {
+            return false;
+        }
         let is_there = match self {
             Self::Sidecars(_) => scenario.sidecar,
             Self::Peers(_) => scenario.job.is_some(),

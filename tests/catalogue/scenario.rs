@@ -74,6 +74,10 @@ pub struct Scenario {
     pub claims_go: bool,
     /// True if it has a hook at each point, half of which fail and are skipped.
     pub hooks: bool,
+    /// True if it is rolled back when it stalls.
+    pub rolls_back: bool,
+    /// `minReadySeconds`.
+    pub min_ready_seconds: i64,
     /// The image of its hooks' Job, if hooks send requests and run one.
     pub job: Option<&'static str>,
 }
@@ -216,6 +220,12 @@ impl Scenario {
             of("stall", Change::Stall),
             of("rollback", Change::Back),
             Self { follow: Follow::AbortAndRetry, ..of("abort", Change::Image) },
+            Self { rolls_back: true, ..of("blameless", Change::Image) },
+            Self {
+                rolls_back: true,
+                min_ready_seconds: DEADLINE_SECONDS + 10,
+                ..of("patient", Change::Image)
+            },
         ]
     }
 
@@ -271,6 +281,8 @@ impl Scenario {
             follow: Follow::Nothing,
             claims_go: false,
             hooks: false,
+            rolls_back: change == Change::Stall,
+            min_ready_seconds: 0,
             job: None,
         }
     }
@@ -392,7 +404,10 @@ impl Scenario {
             if self.strategy == "HardFork" {
                 fleet["updateStrategy"]["hardFork"] = json!({"haltHeight": HALT_HEIGHT});
             }
-            if self.change == Change::Stall {
+            if self.min_ready_seconds > 0 {
+                fleet["minReadySeconds"] = self.min_ready_seconds.into();
+            }
+            if self.rolls_back {
                 fleet["updateStrategy"]["onStall"] = "Rollback".into();
             }
             if matches!(self.change, Change::SameBuild | Change::NewBuild) {
