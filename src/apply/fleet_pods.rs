@@ -112,7 +112,7 @@ impl FleetScope {
             return false;
         };
         let main = node.spec.as_ref().map_or("", |spec| spec.main_container.as_str());
-        let pod = pod_facts(&pod, main, None, child.problem.as_ref(), self.now);
+        let pod = pod_facts(&pod, main, None, child.problem.as_ref(), None, self.now);
         !pod.terminating && pod.main_container_runs()
     }
 
