@@ -6,7 +6,9 @@ use std::hash::BuildHasherDefault;
 
 use chrono::{DateTime, Utc};
 use windlass::api::conditions::{self, SIDECAR_READY, Truth};
-use windlass::api::{GrantId, GrantedBy, MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef};
+use windlass::api::{
+    GrantId, GrantedBy, MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef,
+};
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass::planner::node::decide::{self, recipes};
 use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};

@@ -148,9 +148,8 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {
         return Vec::new();
     }
-    let runs_other = |c: &&ChildFacts| {
-        !c.is_spent() && c.running.is_some() && c.running != c.granted && !c.terminating
-    };
+    let runs_other =
+        |c: &&ChildFacts| !c.is_spent() && c.running.is_some() && c.running != c.granted && !c.terminating;
     let pin = |child: &ChildFacts| {
         // An abort takes back a restart, too: what runs may have been rendered without it.
         let ((revision, restart), rendering) =
