@@ -1,5 +1,5 @@
 //! What a person asks for that has no effect, and what a strategy cannot do in this configuration: each in a sentence
-//! for the condition UpToDate and `windlass status`, and a request also as an event. Computed from the object alone. Pure.
+//! for the condition `UpToDate` and `windlass status`, and a request also as an event. Computed from the object alone. Pure.
 
 use super::sets::SetRollout;
 use super::sets::decide::may_go_back;

@@ -9,6 +9,12 @@ use crate::planner::fleet::requests::remarks;
 const EARLY: &str = "2030-01-02T00:00:00Z";
 const LATE: &str = "2030-01-03T00:00:00Z";
 
+/// An annotation with its value, changes of the spec and of the status, and the answer.
+type Request = (&'static str, &'static str, Value, Value, Option<(Reason, &'static str)>);
+
+/// Changes of the spec and of the status, and the answer.
+type Setting<'a> = (Value, &'a Value, Option<(Option<Reason>, &'static str)>);
+
 /// Merges a change as JSON merge patch does.
 fn merge(into: &mut Value, change: &Value) {
     let Some(fields) = change.as_object() else {
@@ -62,7 +68,7 @@ fn a_request_without_effect_is_answered_and_no_other() {
         left
     };
     let (ignored, invalid) = (Reason::RequestIgnored, Reason::InvalidSpec);
-    let rows: Vec<(&str, &str, Value, Value, Option<(Reason, &str)>)> = vec![
+    let rows: Vec<Request> = vec![
         // Restarts.
         ("restartedAt", LATE, none(), none(), None),
         ("restartedAt", EARLY, none(), none(), None),
@@ -152,7 +158,7 @@ fn a_setting_without_effect_is_answered_and_no_other() {
     let fork =
         json!({"type": "HardFork", "hardFork": {"haltHeight": 8}, "blueGreen": {"retireDelaySeconds": 5}});
     let (ignored, none) = (Some(Reason::RequestIgnored), json!({}));
-    let rows: Vec<(Value, &Value, Option<(Option<Reason>, &str)>)> = vec![
+    let rows: Vec<Setting<'_>> = vec![
         (set(json!({"inPlace": {"partition": 5, "maxUnavailable": "1%"}})), &none, None),
         (
             set(json!({"inPlace": {"partition": 5}})),
