@@ -1,5 +1,7 @@
 //! Fields that apply at once, two of them in one apply: the result is that of two applies, and nobody is blamed.
 
+use std::cell::RefCell;
+
 use serde_json::{Value, json};
 
 use super::sets::world::{CLAIM, NODE, World, condition, fleet, is_up_to_date, play, with_sidecar};
@@ -80,9 +82,9 @@ fn state(w: &World) -> Value {
 
 /// The state of a fleet after these changes, one after the other.
 fn after(changes: &[Value]) -> Value {
-    let (mut found, into) = (Value::Null, std::cell::RefCell::new(Value::Null));
-    play(|w| async {
-        let w = w;
+    let found = RefCell::new(Value::Null);
+    let into = &found;
+    play(|w| async move {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
             "data": {"token": "dG9rZW4="}});
         w.create(secret).await;
@@ -95,8 +97,7 @@ fn after(changes: &[Value]) -> Value {
         assert!(is_up_to_date(&w.status()) || w.status()["phase"] == "Paused", "{}", w.status());
         into.replace(state(&w));
     });
-    std::mem::swap(&mut found, &mut into.borrow_mut());
-    found
+    found.into_inner()
 }
 
 #[test]
