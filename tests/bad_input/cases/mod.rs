@@ -158,6 +158,7 @@ pub fn all() -> Vec<Case> {
         nodes::sidecar_ports(),
         ports_and_claims::ports(),
         ports_and_claims::claims(),
+        ports_and_claims::rewritten_claims(),
     ]
     .concat()
 }
