@@ -18,7 +18,7 @@ use tracing::warn;
 use super::observed::{Meta, Observed};
 use super::raw::RawObject;
 use super::watch::{Attempts, renewed_after};
-use super::{Kind, View, port::EventNote};
+use super::{Key, Kind, View, port::EventNote};
 use crate::clock::monotonic;
 
 /// The events of one watch.
@@ -226,10 +226,11 @@ impl<F: Fn(Meta)> Watch<F> {
         let (uid, mut meta) = about(event);
         let Some(mut told) = EventNote::read(event) else { return };
         if self.of == EventsOf::Pods {
-            // Most pods are not Windlass's, and warnings about a pod that is Ready do not tell why it cannot start.
-            let pod = self.view.pods.get(&meta.key()).filter(|pod| pod.meta.uid == uid && !pod.is_ready());
-            let Some(node) = pod.as_ref().and_then(|pod| pod.node()) else { return };
-            node.clone_into(&mut meta.name);
+            // Most pods are not Windlass's. The watch of pods may be behind: it does not matter what it has shown.
+            let node = meta.name.strip_suffix("-0").map(str::to_owned);
+            let is_known = |node: &String| self.view.nodes.get(&Key::new(&meta.namespace, node)).is_some();
+            let Some(node) = node.filter(is_known) else { return };
+            meta.name = node;
             told.note = format!("{}: {}", event["reason"].as_str().unwrap_or_default(), told.note);
         }
         if self.view.refusals.note(&uid, told) {

@@ -485,7 +485,6 @@ impl Illness {
             Self::Steered("crash" | "crash-loop") => "CrashLoopBackOff",
             Self::Steered("oom") => "OOMKilled, exit code 137",
             Self::Steered("creating") => "FailedMount",
-            Self::Steered("evicted") => "Evicted",
             Self::Steered("unready") => "runs and is not ready",
             _ => "",
         }

@@ -97,16 +97,10 @@ async fn what_is_listed_and_what_comes_is_kept_by_statefulset_and_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn warnings_about_pods_of_nodes_that_are_not_ready_are_kept_and_not_listed() {
+async fn warnings_about_pods_of_nodes_are_kept_and_not_listed() {
     let view = View::shared();
-    let pod = |name: &str, node: &str, ready: &str| {
-        json!({
-            "metadata": {"namespace": "shop", "name": name, "uid": name, "resourceVersion": "1", "labels": {"windlass.dev/node": node}},
-            "status": {"conditions": [{"type": "Ready", "status": ready}]},
-        })
-    };
-    view.observe(Kind::Pod, &pod("db-1-0", "db-1", "False"));
-    view.observe(Kind::Pod, &pod("db-2-0", "db-2", "True"));
+    let node = json!({"metadata": {"namespace": "shop", "name": "db-1", "uid": "n", "resourceVersion": "1"}});
+    view.observe(Kind::StatefulNode, &node);
     let (client, asked) = scripted(|ask, before| match ask {
         Ask::List | Ask::Page => no(500),
         Ask::Newest => (200, 0, list("7", "", &[])),
