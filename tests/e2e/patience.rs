@@ -36,6 +36,8 @@ async fn min_ready_seconds_and_grace_periods_beyond_the_deadline_stall_nothing()
 async fn a_machine_that_dies_under_another_node_rolls_nothing_back() {
     let world = World::new("another").await;
     let mut fleet = impatient(3, 2);
+    // Long enough to see that one node has it.
+    fleet["spec"]["minReadySeconds"] = json!(3);
     fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
     world.fleet(fleet).await;
     world.until_applied().await;
