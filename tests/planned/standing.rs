@@ -179,15 +179,19 @@ fn a_rollout_that_its_partition_holds_says_so_for_as_long_as_it_does() {
 }
 
 #[test]
-fn a_node_that_is_made_while_others_are_down_is_said_to_be_made_as_they_were() {
+fn a_new_node_starts_at_the_target_unless_the_partition_holds_it() {
     paused(async {
         let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
         let change = json!({"spec": {"replicas": 3, "template": {"spec": {"image": "db:3"}}}});
         let foreseen = world.then(change.clone()).await;
-        let says = "db-2: created at the current revision, since others are down, and updated in its wave";
-        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
+        assert_eq!(foreseen.made_as_they_were(), None, "it waits for the node that is down: {foreseen:#?}");
         let healthy = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
-        assert_eq!(healthy.then(change).await.made_as_they_were(), None);
+        assert_eq!(healthy.then(change.clone()).await.made_as_they_were(), None);
+        let mut held = change;
+        held["spec"]["updateStrategy"] = json!({"type": "InPlace", "inPlace": {"partition": 3}});
+        let foreseen = healthy.then(held).await;
+        let says = "db-2: created at the current revision, and updated once the rollout goes on";
+        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
     });
 }
 
