@@ -152,10 +152,8 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
     if service.is_some_and(|service| traffic::is_at(&service, &rollout.entrant)) {
         // A plan that takes the place of one that failed: a grant could take down nodes that serve.
         fleet.create_nodes(&view, |_, _| Some(target.clone())).await?;
-    } else {
-        if let Some(differs) = bring_to_target(fleet, &rollout, plan).await? {
-            return Ok(Ensured::NotNow(Outcome::recheck(differs, REQUEUE_STALE_PODS)));
-        }
+    } else if let Some(differs) = bring_to_target(fleet, &rollout, plan).await? {
+        return Ok(Ensured::NotNow(Outcome::recheck(differs, REQUEUE_STALE_PODS)));
     }
     let view = fleet.facts().as_set(&rollout.entrant);
     if let Some(conflict) = view.conflicts.first() {
