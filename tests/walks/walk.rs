@@ -138,6 +138,8 @@ fn scenario() -> Scenario {
         follow: Follow::Nothing,
         claims_go: true,
         hooks: false,
+        rolls_back: false,
+        min_ready_seconds: 0,
         job: None,
     }
 }
