@@ -6,73 +6,25 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::dry_runs::{ask, asked_stateful_set};
 use super::fleet_children::{ownership_mark, ownership_ops};
 use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
 use super::patches::{metadata_ops, service_ops};
 use super::{Admission, ReconcileError, same_content};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
-use crate::api::{
-    BuildId, PodTemplateHash, RevisionName, RolloutHash, SetName, Stage, StatefulNodeSpec, TemplateMeta,
-};
+use crate::api::{BuildId, RevisionName, RolloutHash, SetName, Stage, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, Observed, ObservedService};
-use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, Part, Target};
+use crate::cluster::{ClusterError, Key, Kind, Memory, Part, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
 use crate::planner::fleet::sets::stage::has_switched;
-use crate::render::{self, FleetIdentity, NodeIdentity};
+use crate::render::{self, FleetIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
-
-/// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
-const ASK_AGAIN: Duration = Duration::from_secs(50);
 
 /// How long a name that belongs to something else counts as taken: after that somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);
-
-/// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
-/// again.
-pub async fn ask(
-    memory: &Memory,
-    cluster: &dyn Cluster,
-    content: String,
-    manifest: Value,
-) -> Result<Admission, ReconcileError> {
-    if let Some((asked, verdict)) = memory.verdicts.get(&content)
-        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
-    {
-        return Ok(verdict.into());
-    }
-    let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
-        Ok(_) => Ok(()),
-        Err(ClusterError::Refused { message, .. }) => {
-            Err(format!("template: the API server refuses it: {message}"))
-        }
-        // A dry run asks for one StatefulSet more. Nodes that exist need none, and quotas come after everything else that
-        // the API server checks.
-        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(()),
-        // This may be temporary, so the next reconcile asks again. Meanwhile the user should see the reason.
-        Err(ClusterError::Forbidden { message, .. }) => {
-            return Ok(Admission::Refused(format!(
-                "template: the API server does not allow it now: {message}"
-            )));
-        }
-        Err(error) => return Err(ReconcileError::Check(error)),
-    };
-    memory.verdicts.put(&content, (monotonic(), verdict.clone()));
-    Ok(verdict.into())
-}
-
-/// True if the API server refused a content so recently that it is not asked again.
-pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
-    let known = memory.verdicts.get(content);
-    known.is_some_and(|(asked, verdict)| verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN)
-}
-
-/// Records that the API server accepts a content.
-pub(super) fn is_taken(memory: &Memory, content: &str) {
-    memory.verdicts.put(content, (monotonic(), Ok(())));
-}
 
 /// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
 /// the API server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the
@@ -220,40 +172,6 @@ async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError>
         Ok((manifest, content)) => ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await,
         Err(sentence) => Ok(Admission::Refused(sentence)),
     }
-}
-
-/// The StatefulSet of a node of this spec, for a dry run, and the key of the verdict about it. An error is a sentence
-/// about the spec.
-pub(super) fn asked_stateful_set(
-    fleet: &FleetScope,
-    spec: &StatefulNodeSpec,
-) -> Result<(Value, String), String> {
-    let template = render::pod_template(spec, None, &fleet.options);
-    let template = template.map_err(|error| format!("template.spec: {error}"))?;
-    let hash = revision::pod_template_hash(&template);
-    let meta = &fleet.fleet.meta;
-    let identity = NodeIdentity {
-        name: crate::api::names::node_name(&meta.name, &SetName::FIRST, 0),
-        namespace: meta.namespace.clone(),
-        uid: meta.uid.clone(),
-        deployment: Some(meta.name.clone()),
-        set: Some(SetName::FIRST.into()),
-        metadata: fleet.spec.template.metadata.clone(),
-    };
-    let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
-    // The identity has the fleet's UID: no node exists that could own this StatefulSet.
-    manifest["metadata"]["ownerReferences"] = json!([]);
-    let content = asked_of(&identity, spec, &hash);
-    Ok((manifest, content))
-}
-
-/// The key of a verdict: everything that a refusal may depend on, including the fleet or node, so that nobody is shown
-/// a refusal that another one caused.
-#[must_use]
-pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
-    let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
-    let claims = json!(spec.volume_claim_templates);
-    format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))
 }
 
 fn own_revisions(fleet: &FleetScope) -> Vec<StoredRevision> {

@@ -19,6 +19,7 @@ use crate::cluster::{ClusterError, Key, Kind, LivePod, Selector};
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::observe::fleet_facts::remnant_in_words;
+use crate::observe::node_scope::main_container_of;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 use crate::planner::node::problem::pod_facts;
 
@@ -111,8 +112,8 @@ impl FleetScope {
         let (Some(node), Some(pod)) = (self.view.nodes.get(&key), self.cached(&child.name.pod())) else {
             return false;
         };
-        let main = node.spec.as_ref().map_or("", |spec| spec.main_container.as_str());
-        let pod = pod_facts(&pod, main, None, child.problem.as_ref(), None, self.now);
+        let main = main_container_of(&pod, &node, None);
+        let pod = pod_facts(&pod, &main, None, child.problem.as_ref(), None, self.now);
         !pod.terminating && pod.main_container_runs()
     }
 

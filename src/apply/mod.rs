@@ -2,6 +2,7 @@
 //! only if something differs. The planner decides what is written.
 
 mod admission;
+pub mod dry_runs;
 mod error;
 pub mod fleet_children;
 pub mod fleet_leave;

@@ -641,6 +641,6 @@ pub async fn verdict(
     };
     let identity = scope.identity(node);
     let manifest = render::stateful_set(&identity, spec, &rendered.template, &rendered.hash);
-    let content = super::fleet_objects::asked_of(&identity, spec, &rendered.hash);
-    super::fleet_objects::ask(&scope.memory, scope.cluster.as_ref(), content, manifest).await
+    let content = super::dry_runs::asked_of(&identity, spec, &rendered.hash);
+    super::dry_runs::ask(&scope.memory, scope.cluster.as_ref(), content, manifest).await
 }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use super::fleet_objects::{asked_stateful_set, is_refused, is_taken};
+use super::dry_runs::{asked_stateful_set, is_refused, is_taken};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};

@@ -88,6 +88,8 @@ pub struct ReadPlan {
     pub at_hook: Option<Box<AtHook>>,
     /// The target of a plan that has marked the node ready, and when.
     pub marked: Option<Box<(PodTemplateHash, DateTime<Utc>)>>,
+    /// The target of a plan that has replaced the node's pod, and when.
+    pub replaced: Option<Box<(PodTemplateHash, DateTime<Utc>)>>,
 }
 
 /// Progress of a node's plan that is not written yet.

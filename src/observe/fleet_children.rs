@@ -22,6 +22,8 @@ use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 use crate::planner::waits::{self, Wait};
 
+/// By how much the clocks of the API server and of Windlass may differ.
+const CLOCKS_DIFFER: TimeDelta = TimeDelta::minutes(1);
 /// How much later than its pod becomes Ready a node may be marked ready: the kubelet says whole seconds.
 const MARK_LAGS: TimeDelta = TimeDelta::seconds(2);
 
@@ -95,7 +97,7 @@ impl FleetScope {
             status_outdated: status.observed_generation != meta.generation
                 || self.view.is_in_doubt(Kind::StatefulNode, meta),
             spec_hash,
-            grant_time: self.grant_time(node, pod.as_deref(), granted.as_ref(), wait, available),
+            grant_time: self.grant_time(node, &read, pod.as_deref(), granted.as_ref(), wait, available),
             wait,
             is_proven,
             granted,
@@ -126,6 +128,7 @@ impl FleetScope {
     fn grant_time(
         &self,
         node: &ObservedNode,
+        read: &ReadPlan,
         pod: Option<&ObservedPod>,
         granted: Option<&PodTemplateHash>,
         wait: Option<Wait>,
@@ -136,12 +139,15 @@ impl FleetScope {
             let made_for = pod.made_for().map(|made_for| made_for.hash);
             !pod.meta.terminating && made_for.as_ref() == granted && granted.is_some()
         };
+        // The StatefulSet controller replaces pods that fail: the time of each does not begin anew.
+        let replaced = read.replaced.as_deref().filter(|(hash, _)| Some(hash) == granted).map(|(_, at)| *at);
         let has_sidecar = node.spec.as_ref().is_ok_and(|spec| spec.sidecar.is_some());
         let begun = match pod {
             // It may still have to catch up.
             _ if available => self.ready_since(node).filter(|_| has_sidecar),
-            Some(pod) if is_granted(pod) => pod.meta.created_at,
+            Some(pod) if is_granted(pod) => replaced.or(pod.meta.created_at),
             None if node.status.phase == NodePhase::Failed => problem.map(|problem| problem.since),
+            None => replaced,
             _ => None,
         };
         let Some(begun) = begun else { return GrantTime::None };
@@ -149,7 +155,9 @@ impl FleetScope {
         let least = TimeDelta::seconds(if available { self.spec.min_ready_seconds } else { 0 });
         let allowed = TimeDelta::seconds(self.spec.update_strategy.progress_deadline_seconds);
         let until = given.map_or(begun, |given| given.max(begun)) + least + allowed;
-        if until <= self.now { GrantTime::Over } else { GrantTime::Until(until) }
+        // A time so far in the future was written before the clock was set back.
+        let is_of_another_clock = begun > self.now + allowed.max(CLOCKS_DIFFER);
+        if until <= self.now || is_of_another_clock { GrantTime::Over } else { GrantTime::Until(until) }
     }
 
     /// True if a node that is down was available with what it was granted before: it had been Ready with that for
@@ -207,7 +215,8 @@ impl FleetScope {
                 took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
-                marked: marked(&plan),
+                marked: completed(&plan, TaskType::MarkReady),
+                replaced: completed(&plan, TaskType::ReplacePod),
             },
             // A plan that cannot be parsed may be any plan, unless it is over. The node's executor fails it at its next
             // reconcile.
@@ -221,9 +230,9 @@ impl FleetScope {
     }
 }
 
-/// The target of a plan that replaced the node's pod and has marked it ready, and when.
-fn marked(plan: &Plan) -> Option<Box<(PodTemplateHash, DateTime<Utc>)>> {
-    let done = |task: &&TaskRecord| TaskType::MarkReady.is(task) && task.state == TaskState::Complete;
+/// The target of a plan that replaces the node's pod, and when it has completed a task of this type.
+fn completed(plan: &Plan, of: TaskType) -> Option<Box<(PodTemplateHash, DateTime<Utc>)>> {
+    let done = |task: &&TaskRecord| of.is(task) && task.state == TaskState::Complete;
     let task = plan.tasks.iter().find(done).filter(|_| is_rolling(&plan.recipe))?;
     PodTemplateHash::recorded(plan.target_hash.as_str()).zip(task.finished_at).map(Box::new)
 }

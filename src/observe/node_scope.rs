@@ -391,7 +391,11 @@ fn main_container(node: &ObservedNode) -> &str {
 /// The name of a pod's main container. It comes from the template, and is not simply the pod's first container:
 /// admission can put its own containers before those of the template. A pod that was made for a template other than the
 /// one with the hash `rendered` names its main container in its annotations.
-fn main_container_of(pod: &ObservedPod, node: &ObservedNode, rendered: Option<&PodTemplateHash>) -> String {
+pub(crate) fn main_container_of(
+    pod: &ObservedPod,
+    node: &ObservedNode,
+    rendered: Option<&PodTemplateHash>,
+) -> String {
     let of_another = pod.made_for().filter(|made_for| Some(&made_for.hash) != rendered);
     of_another.map_or_else(|| main_container(node).to_owned(), |made_for| made_for.main_container)
 }

@@ -80,7 +80,8 @@ impl Fleet<'_> {
         let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
         let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
         self.record_status_events(&status, &facts, plan);
-        for Remark { sentence, event } in &remarks {
+        // An event follows the write that said it first. So an operator that starts sends none.
+        for Remark { sentence, event } in remarks.iter().filter(|remark| !said.contains(&remark.sentence)) {
             if let Some((reason, cause)) = event {
                 self.warn(*reason, cause, sentence);
             }
@@ -96,6 +97,13 @@ impl Fleet<'_> {
             return Vec::new();
         }
         let mut all = requests::remarks(&scope.fleet.meta, &scope.spec, status);
+        // What follows from the spec alone is said with the write that observes the spec: an upgrade of Windlass writes
+        // nothing over steady fleets.
+        if stored.status.observed_generation == scope.fleet.meta.generation {
+            let said = conditions::find(&stored.status.conditions, UP_TO_DATE).map_or("", |c| &c.message);
+            let unsaid = requests::of_strategy(&scope.spec);
+            all.retain(|remark| said.contains(&remark.sentence) || !unsaid.contains(remark));
+        }
         all.extend(report.remarks.iter().filter(|remark| !all.contains(remark)).cloned().collect::<Vec<_>>());
         all
     }

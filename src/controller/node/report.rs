@@ -142,7 +142,7 @@ impl Node<'_> {
         let is_new = !sentences.iter().all(|sentence| said.contains(sentence));
         let urgency = if is_new { Urgency::Now } else { urgency };
         let next = save(self.cx, kind, meta, before, &after, urgency, progress).await?;
-        for Remark { sentence, event } in &remarks {
+        for Remark { sentence, event } in remarks.iter().filter(|remark| !said.contains(&remark.sentence)) {
             if let Some((reason, cause)) = event {
                 self.record(&Event::warning(*reason, cause, sentence));
             }

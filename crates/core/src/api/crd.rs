@@ -21,7 +21,14 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         suspend.default = None;
     }
     vec![
-        finished(fleet, &[("", rules::NODE_DEPLOYMENT), ("spec.template.spec", rules::NODE_SPEC)]),
+        finished(
+            fleet,
+            &[
+                ("", rules::NODE_DEPLOYMENT),
+                ("spec.template.spec", rules::NODE_TEMPLATE),
+                ("spec.template.spec", rules::NODE_SPEC),
+            ],
+        ),
         finished(StatefulNode::crd(), &[("", rules::STATEFUL_NODE), ("spec", rules::NODE_SPEC)]),
     ]
 }

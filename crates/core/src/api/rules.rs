@@ -144,6 +144,13 @@ macro_rules! sidecar_port_is_free {
     };
 }
 
+const RESERVED_LABEL: &str = "podTemplate.metadata.labels has a reserved label, which Windlass (windlass.dev/deployment, node, set, ordinal, \
+     revision, worker-deployment) or Kubernetes (apps.kubernetes.io/pod-index, controller-revision-hash, \
+     statefulset.kubernetes.io/pod-name) sets on pods: remove it, or choose another name";
+
+const RESERVED_ANNOTATION: &str = "podTemplate.metadata.annotations has a reserved annotation, which Windlass sets on pods (windlass.dev/image, \
+     main-container, pod-template-hash): remove it, or choose another name";
+
 const SIDECAR_PORT: &str = "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one, since all containers of \
      a pod share its ports";
 
@@ -395,6 +402,40 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
     )
     .on("metadata.name")
     .with_optional_old_self(),
+    // A node that a fleet makes has a grant, and its template was checked with the fleet, or is older than these rules.
+    Rule::new(
+        "spec",
+        "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate) \
+         || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.labels) \
+         || !['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
+         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
+         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, k in self.podTemplate.metadata.labels)",
+        RESERVED_LABEL,
+    )
+    .on("podTemplate.metadata.labels")
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    Rule::new(
+        "spec",
+        "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate) \
+         || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.annotations) \
+         || !['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
+         k in self.podTemplate.metadata.annotations)",
+        RESERVED_ANNOTATION,
+    )
+    .on("podTemplate.metadata.annotations")
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    Rule::new(
+        "spec",
+        concat!(
+            "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || ",
+            sidecar_port_is_free!("self")
+        ),
+        SIDECAR_PORT,
+    )
+    .on("sidecar")
+    .with_optional_old_self(),
     Rule::new(
         "spec",
         "has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0 \
@@ -405,6 +446,41 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
     )
     .on("volumeClaimTemplates")
     .class(Reason::Forbidden),
+];
+
+/// Rules of a NodeDeployment's template that do not hold for the nodes which the fleet makes of it: an object that was
+/// stored before these rules existed stays valid, and goes on making nodes.
+pub(super) const NODE_TEMPLATE: &[Rule] = &[
+    // A key that an object already had when this rule came stays allowed there.
+    Rule::new(
+        "podTemplate.metadata.labels",
+        "!['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
+         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
+         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, \
+         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        RESERVED_LABEL,
+    )
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    Rule::new(
+        "podTemplate.metadata.annotations",
+        "!['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
+         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        RESERVED_ANNOTATION,
+    )
+    .class(Reason::Forbidden)
+    .with_optional_old_self(),
+    // An object that was stored before these rules existed stays valid, so the second compares with the object before. The
+    // size of an optional `oldSelf` is not known to the API server, which would reject a rule that reads all of it.
+    Rule::new("", concat!("oldSelf.hasValue() || ", sidecar_port_is_free!("self")), SIDECAR_PORT)
+        .on("sidecar")
+        .with_optional_old_self(),
+    Rule::new(
+        "",
+        concat!(sidecar_port_is_free!("self"), " || !(", sidecar_port_is_free!("oldSelf"), ")"),
+        SIDECAR_PORT,
+    )
+    .on("sidecar"),
 ];
 
 /// Rules of a node's spec: a StatefulNode's own, and the one in a NodeDeployment's template.
@@ -425,35 +501,6 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "podTemplate.spec.containers is empty: give at least one container",
     )
     .class(Reason::Required),
-    // A key that an object already had when this rule came stays allowed there.
-    Rule::new(
-        "podTemplate.metadata.labels",
-        "!['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
-         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
-         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, \
-         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
-        "podTemplate.metadata.labels has a reserved label, which Windlass (windlass.dev/deployment, node, set, ordinal, \
-         revision, worker-deployment) or Kubernetes (apps.kubernetes.io/pod-index, controller-revision-hash, \
-         statefulset.kubernetes.io/pod-name) sets on pods: remove it, or choose another name",
-    )
-    .class(Reason::Forbidden)
-    .with_optional_old_self(),
-    Rule::new(
-        "podTemplate.metadata.annotations",
-        "!['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
-         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
-        "podTemplate.metadata.annotations has a reserved annotation, which Windlass sets on pods (windlass.dev/image, \
-         main-container, pod-template-hash): remove it, or choose another name",
-    )
-    .class(Reason::Forbidden)
-    .with_optional_old_self(),
-    // An object that was stored before these rules existed stays valid, so the second compares with the object before. The
-    // size of an optional `oldSelf` is not known to the API server, which would reject a rule that reads all of it.
-    Rule::new("", concat!("oldSelf.hasValue() || ", sidecar_port_is_free!("self")), SIDECAR_PORT)
-        .on("sidecar")
-        .with_optional_old_self(),
-    Rule::new("", concat!(sidecar_port_is_free!("self"), " || !(", sidecar_port_is_free!("oldSelf"), ")"), SIDECAR_PORT)
-        .on("sidecar"),
     Rule::new("podTemplate.spec.containers[].name", IS_NOT_RESERVED, RESERVED),
     Rule::new("podTemplate.spec.initContainers[].name", IS_NOT_RESERVED, RESERVED),
     Rule::new(

@@ -156,8 +156,10 @@ fn no_rule_errs_on_a_missing_field_since_an_error_would_hold_up_a_stored_object(
 
 #[test]
 fn every_rule_is_attached() {
-    let lists =
-        [(rules::NODE_DEPLOYMENT.len(), "NodeDeployment"), (rules::STATEFUL_NODE.len(), "StatefulNode")];
+    let lists = [
+        (rules::NODE_DEPLOYMENT.len() + rules::NODE_TEMPLATE.len(), "NodeDeployment"),
+        (rules::STATEFUL_NODE.len(), "StatefulNode"),
+    ];
     for (own, kind) in lists {
         let mut attached = 0;
         walk(schema_json(kind), kind, &mut |_, schema| {

@@ -260,6 +260,15 @@ impl ChildFacts {
         !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
     }
 
+    /// True if an abort granted it what it does not run, and it stands still: its pod was replaced meanwhile, and does not
+    /// run yet.
+    #[must_use]
+    pub fn kept_other_pod(&self) -> bool {
+        let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
+        let stands = !self.is_spent() && !self.rolling && !self.status_outdated && !self.terminating;
+        is_by_abort && stands && self.running != self.granted
+    }
+
     /// True if it leaves, its main container was observed to run, and nothing else counts it: it is being deleted, or it
     /// is not Ready and may be deleted at any time.
     #[must_use]

@@ -225,8 +225,13 @@ impl FleetFacts {
     /// The restart that applies to a node. A node that the partition holds keeps what it runs, restarts included.
     #[must_use]
     pub fn restart_of<'a>(&self, child: &'a ChildFacts) -> Option<&'a RestartTime> {
-        let held = child.ordinal < self.held_below();
-        if held { child.own_restart.as_ref() } else { child.restart.as_ref() }
+        // Where a change makes another set, the partition is about no revision of these nodes.
+        let is_in_place = !self.strategy.makes_set() || self.build_id.is_some();
+        if is_in_place && child.ordinal < self.held_below() {
+            child.own_restart.as_ref()
+        } else {
+            child.restart.as_ref()
+        }
     }
 
     /// What a node should run.
@@ -249,6 +254,8 @@ impl FleetFacts {
         child.spec_hash == *self.revision_for(child, rollout_target)
             && self.target_for(child, rollout_target).is_some_and(|t| child.granted == t.hash)
             && !child.is_drifted()
+            // While its target is rejected, an abort takes down nothing.
+            && (self.rejected.is_some() || !child.kept_other_pod())
     }
 
     /// True if a node was observed to run what it should run.

@@ -319,7 +319,8 @@ fn word(state: PlanState) -> &'static str {
 }
 
 /// The settings that the strategy does not use, and what it cannot do with these settings.
-fn of_strategy(spec: &NodeDeploymentSpec) -> Vec<Remark> {
+#[must_use]
+pub fn of_strategy(spec: &NodeDeploymentSpec) -> Vec<Remark> {
     let strategy = &spec.update_strategy;
     let mut remarks = Vec::new();
     if strategy.type_.is_empty() {

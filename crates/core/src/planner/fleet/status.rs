@@ -66,6 +66,7 @@ pub fn begin(
     // outdated, so the progress is counted from 0.
     let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
+    let not_counted_since = before.as_ref().and_then(|r| r.not_counted_since);
     let (started_at, last_progress_at, best, best_ready) = before.map_or((now, now, 0, None), |r| {
         if facts.restart_request.is_some() {
             (r.started_at, now, 0, None)
@@ -82,6 +83,7 @@ pub fn begin(
         own_revisions: own,
         started_at,
         last_progress_at,
+        not_counted_since,
         best,
         best_ready,
         from_hash: status.last_completed_rollout_hash.clone(),

@@ -311,12 +311,15 @@ fn because(rejected: &Rejected) -> String {
     if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) }
 }
 
-/// Why a rollout is stalled, in a sentence: what is overdue, since when, and after how long. It is the worst of its nodes
-/// or, if only the old set has to be removed, what is left of that set.
+/// Why a rollout is stalled, in a sentence: what is overdue, since when, and after how long. It is the worst of the nodes
+/// that it has moved, or of all or, if only the old set has to be removed, what is left of that set.
 #[must_use]
 pub fn why_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> String {
     let rollout = status.rollout.as_ref();
-    let worst = rollout.filter(|r| r.stage != Stage::Retiring).and_then(|r| r.unconverged.first());
+    let listed = rollout.filter(|r| r.stage != Stage::Retiring).map_or(&[][..], |r| &r.unconverged);
+    // A node that the rollout has moved comes first: another may be down for any reason.
+    let is_moved = |u: &&Unconverged| facts.nodes_of_rollout().any(|c| c.name == *u.name && !c.is_spent());
+    let worst = listed.iter().find(is_moved).or(listed.first());
     let message = || rollout.map(|r| r.message.clone()).unwrap_or_default();
     overdue(status, facts, now, &worst.map_or_else(message, Unconverged::sentence))
 }

@@ -16,9 +16,10 @@ pub enum Clause {
     InFlightUnspent,
     /// (c) It is Failed, and its main container does not run.
     Failed,
-    /// (d) It is down, and fewer than `maxUnavailable` others are moving. Its main container may run and do its work.
-    /// Nodes that are only down do not count: it is disrupted already, so that its move disrupts no other. A node that
-    /// is in flight and serves, as far as is known, does not move under this clause, but under (e).
+    /// (d) It is down, and fewer than `maxUnavailable` others are moving. Nodes that are only down do not count: it is
+    /// disrupted already, so that its move disrupts no other. If its main container runs, it may do its work: then nodes
+    /// whose main containers do not run count as well. A node that is in flight and serves, as far as is known, does not
+    /// move under this clause, but under (e).
     Down,
     /// (e) It serves, or has drifted, and the other disrupted nodes leave room.
     Serving,
@@ -46,6 +47,8 @@ pub struct Grant {
 struct Used {
     disrupted: i32,
     moving: i32,
+    /// Those whose main containers do not run, and that are not moving.
+    stopped: i32,
     /// Those of the disrupted ones that are not in flight, not Ready, and whose sidecars cannot be reached.
     mute: i32,
 }
@@ -54,8 +57,15 @@ impl Used {
     fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
         let moving = facts.moving(Some(rollout_target));
         let mute = facts.children.iter().filter(|c| c.is_mute()).count() as i32;
-        Self { disrupted: facts.disrupted(), moving, mute }
+        let stopped = facts.children.iter().filter(|c| is_stopped(facts, c, rollout_target)).count() as i32;
+        Self { disrupted: facts.disrupted(), moving, stopped, mute }
     }
+}
+
+fn is_stopped(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+    let target = facts.target_for(child, rollout_target).map(|target| &target.hash);
+    let is_counted = child.leaves_running() || child.is_moving(target) || child.never_began();
+    !child.main_container_runs() && !is_counted && !child.asked_to_leave
 }
 
 /// The clause under which the node at `index` may now be granted what it should run, if there is one.
@@ -86,7 +96,9 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
     // would go while another node is down.
     if disrupted && !child.is_serving() {
-        let others = used.moving - i32::from(child.is_moving(Some(target)));
+        // If its main container runs, nodes whose main containers do not run take room from it.
+        let stopped = if runs { used.stopped } else { 0 };
+        let others = used.moving + stopped - i32::from(child.is_moving(Some(target)));
         return (others < facts.max_unavailable).then_some(Clause::Down);
     }
     // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
@@ -125,6 +137,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     for pass in 0..4 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
+            used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());
             used.mute -= i32::from(child.is_mute());

@@ -8,6 +8,7 @@ use crate::api::Stage;
 use crate::api::conditions::{STALLED, find};
 use crate::planner::waits::Wait;
 
+#[allow(clippy::unnecessary_wraps, reason = "as the field has it")]
 fn wait(from: i64, until: i64) -> Option<Wait> {
     Some(Wait { from: later(from), until: later(until) })
 }

@@ -195,7 +195,11 @@ fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
         ("the new pod does not run yet", taken_back().with_pod(new().not_running()), true),
         (
             "the new pod runs beside a container that does not",
-            taken_back().with_pod(PodFacts { running: true, ..new().that_cannot_run() }),
+            taken_back().with_pod(PodFacts {
+                running: true,
+                main_cannot_run: false,
+                ..new().that_cannot_run()
+            }),
             true,
         ),
         (

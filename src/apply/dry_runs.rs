@@ -1,0 +1,94 @@
+//! Dry runs of a node's StatefulSet: whether the API server would accept a template, and what it answered before.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Admission, ReconcileError};
+use crate::api::{PodTemplateHash, SetName, StatefulNodeSpec};
+use crate::clock::monotonic;
+use crate::cluster::{Cluster, ClusterError, Kind, Memory};
+use crate::observe::FleetScope;
+use crate::render::{self, NodeIdentity};
+use crate::revision;
+
+/// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
+const ASK_AGAIN: Duration = Duration::from_secs(50);
+
+/// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
+/// again.
+pub async fn ask(
+    memory: &Memory,
+    cluster: &dyn Cluster,
+    content: String,
+    manifest: Value,
+) -> Result<Admission, ReconcileError> {
+    if let Some((asked, verdict)) = memory.verdicts.get(&content)
+        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
+    {
+        return Ok(verdict.into());
+    }
+    let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
+        Ok(_) => Ok(()),
+        Err(ClusterError::Refused { message, .. }) => {
+            Err(format!("template: the API server refuses it: {message}"))
+        }
+        // A dry run asks for one StatefulSet more. Nodes that exist need none, and quotas come after everything else that
+        // the API server checks.
+        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(()),
+        // This may be temporary, so the next reconcile asks again. Meanwhile the user should see the reason.
+        Err(ClusterError::Forbidden { message, .. }) => {
+            return Ok(Admission::Refused(format!(
+                "template: the API server does not allow it now: {message}"
+            )));
+        }
+        Err(error) => return Err(ReconcileError::Check(error)),
+    };
+    memory.verdicts.put(&content, (monotonic(), verdict.clone()));
+    Ok(verdict.into())
+}
+
+/// True if the API server refused a content so recently that it is not asked again.
+pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
+    let known = memory.verdicts.get(content);
+    known.is_some_and(|(asked, verdict)| verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN)
+}
+
+/// Records that the API server accepts a content.
+pub(super) fn is_taken(memory: &Memory, content: &str) {
+    memory.verdicts.put(content, (monotonic(), Ok(())));
+}
+
+/// The StatefulSet of a node of this spec, for a dry run, and the key of the verdict about it. An error is a sentence
+/// about the spec.
+pub(super) fn asked_stateful_set(
+    fleet: &FleetScope,
+    spec: &StatefulNodeSpec,
+) -> Result<(Value, String), String> {
+    let template = render::pod_template(spec, None, &fleet.options);
+    let template = template.map_err(|error| format!("template.spec: {error}"))?;
+    let hash = revision::pod_template_hash(&template);
+    let meta = &fleet.fleet.meta;
+    let identity = NodeIdentity {
+        name: crate::api::names::node_name(&meta.name, &SetName::FIRST, 0),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        deployment: Some(meta.name.clone()),
+        set: Some(SetName::FIRST.into()),
+        metadata: fleet.spec.template.metadata.clone(),
+    };
+    let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
+    // The identity has the fleet's UID: no node exists that could own this StatefulSet.
+    manifest["metadata"]["ownerReferences"] = json!([]);
+    let content = asked_of(&identity, spec, &hash);
+    Ok((manifest, content))
+}
+
+/// The key of a verdict: everything that a refusal may depend on, including the fleet or node, so that nobody is shown
+/// a refusal that another one caused.
+#[must_use]
+pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
+    let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
+    let claims = json!(spec.volume_claim_templates);
+    format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))
+}
