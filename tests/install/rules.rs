@@ -22,7 +22,10 @@ pub fn check_metrics(promtool: &Path, page: &str) {
         .expect("promtool runs");
     child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}\n{page}", said(&output));
+    // promtool reads the older text format: OpenMetrics has the help of a counter under a name without the suffix.
+    let wrong = said(&output);
+    let wrong: Vec<&str> = wrong.lines().filter(|line| !line.ends_with("_total no help text")).collect();
+    assert!(wrong.iter().all(|line| line.trim().is_empty()), "{wrong:#?}\n{page}");
 }
 
 #[test]

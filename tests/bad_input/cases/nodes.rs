@@ -188,7 +188,11 @@ pub(super) fn template_fields() -> Vec<Case> {
         Case::new(
             "a label that the StatefulSet controller sets on pods",
             of_node("metadata", json!({"labels": {"apps.kubernetes.io/pod-index": "7"}})),
-            of_node("metadata", json!({"labels": {"windlass.dev/ordinals": "7"}})),
+            // A fleet makes this node of a template from before the rule.
+            node(&[
+                ("spec.grantedHash", format!("v1:{}", "0".repeat(64)).into()),
+                ("spec.podTemplate.metadata", json!({"labels": {"apps.kubernetes.io/pod-index": "7"}})),
+            ]),
             "spec.podTemplate.metadata.labels",
             "podTemplate.metadata.labels has a reserved label",
         ),
@@ -243,12 +247,12 @@ pub(super) fn sidecar_ports() -> Vec<Case> {
         ),
         Case::new(
             "a container that gets the sidecar's port",
-            of_node(json!({"containerPort": 7777}), json!({"image": "w:2"})),
-            of_node(json!({"containerPort": 7778}), json!({"image": "w:2"})),
-            "spec.sidecar",
+            of_fleet("containers", json!({"containerPort": 7777}), json!({"image": "w:2"})),
+            of_fleet("containers", json!({"containerPort": 7778}), json!({"image": "w:2"})),
+            "spec.template.spec.sidecar",
             says,
         )
-        .after(of_node(json!({"containerPort": 80}), json!({"image": "w:1"}))),
+        .after(of_fleet("containers", json!({"containerPort": 80}), json!({"image": "w:1"}))),
         Case::new(
             "an init container at the sidecar's port, which starts before it",
             of_fleet("initContainers", json!({"containerPort": 7777}), json!({"image": "w:1"})),

@@ -260,8 +260,7 @@ impl ChildFacts {
         !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
     }
 
-    /// True if an abort granted it what it does not run, and it stands still: its pod was replaced meanwhile, and does not
-    /// run yet.
+    /// True if an abort granted it what it does not run, and it stands still: its pod was replaced meanwhile, and stays.
     #[must_use]
     pub fn kept_other_pod(&self) -> bool {
         let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);

@@ -84,7 +84,9 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     if facts.last_completed.is_none() && !child.ever_ready && !runs {
         return Some(Clause::NeverReady);
     }
-    if child.is_in_flight() && !child.is_spent() && !child.stands_still(Some(target)) {
+    // A pod that an abort kept is moved by nothing but another grant.
+    let is_kept = runs && child.kept_other_pod();
+    if child.is_in_flight() && !child.is_spent() && !is_kept && !child.stands_still(Some(target)) {
         return Some(Clause::InFlightUnspent);
     }
     // A node whose sidecar cannot be reached may still serve: it counts as disrupted, but needs room like a serving

@@ -174,11 +174,12 @@ fn problem_of(
     warning: Option<&str>,
     now: DateTime<Utc>,
 ) -> Option<Found> {
-    if pod.meta.terminating {
-        return Some(Found::of_pod(Reason::Terminating, cause::terminating(pod), false));
-    }
+    // A pod that has ended is deleted by its StatefulSet controller: that is the same problem.
     if pod.has_ended() {
         return Some(ended(pod, before));
+    }
+    if pod.meta.terminating {
+        return Some(Found::of_pod(Reason::Terminating, cause::terminating(pod), false));
     }
     if let Some(found) = before.and_then(|before| goes_on(pod, before, now)) {
         return Some(found);

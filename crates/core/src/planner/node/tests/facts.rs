@@ -218,7 +218,7 @@ fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
         (
             "the abort's grant was spent",
             NodeFacts { spent_grant_id: Some("abort-3".into()), ..taken_back().with_pod(new().not_ready()) },
-            false,
+            true,
         ),
     ];
     for (what, facts, expected) in table {
