@@ -17,10 +17,10 @@ fn impatient(replicas: i64, deadline_seconds: i64) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn min_ready_seconds_and_grace_periods_beyond_the_deadline_stall_nothing() {
     let world = World::new("patience").await;
-    let mut fleet = impatient(1, 4);
-    fleet["spec"]["minReadySeconds"] = json!(8);
-    fleet["spec"]["template"]["spec"]["progressDeadlineSeconds"] = json!(4);
-    fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["terminationGracePeriodSeconds"] = json!(8);
+    let mut fleet = impatient(1, 8);
+    fleet["spec"]["minReadySeconds"] = json!(12);
+    fleet["spec"]["template"]["spec"]["progressDeadlineSeconds"] = json!(8);
+    fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["terminationGracePeriodSeconds"] = json!(12);
     world.steer("db-0-0", "whole-grace").await;
     world.fleet(fleet).await;
     world.until_applied().await;
