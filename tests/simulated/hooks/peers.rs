@@ -171,7 +171,9 @@ fn a_rollout_makes_one_job_whatever_write_the_operator_dies_after() {
         play(|w| async move {
             w.serve(in_place(1, json!({}), backup("backup:1", &json!({})))).await;
             let died = w.rolled_over_a_death(kill).await;
-            assert_eq!(w.made().len(), 1, "death after write {kill}: {:?}", w.made());
+            // The answer to the create may be lost with the operator, and is then in no audit log.
+            assert!(w.made().len() <= 1, "death after write {kill}: {:?}", w.made());
+            assert_eq!(w.names(JOB).len(), 1, "death after write {kill}");
             send.send(died).unwrap();
         });
         if !heard.recv().unwrap() {
