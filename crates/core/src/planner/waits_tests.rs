@@ -36,6 +36,9 @@ fn with(mut status: Value, field: &str, value: impl Into<Value>) -> Value {
     status
 }
 
+/// What is tested, the containers with their statuses, and the wait.
+type Row<'a> = (&'a str, Vec<(Value, Value)>, Option<(i64, i64)>);
+
 #[test]
 fn a_container_is_given_what_its_probes_say_until_it_has_started_or_crashed() {
     let startup =
@@ -45,7 +48,6 @@ fn a_container_is_given_what_its_probes_say_until_it_has_started_or_crashed() {
         |reason: &str| json!({"state": {"waiting": {"reason": reason}}, "ready": false, "restartCount": 0});
     let ended = || json!({"state": {"terminated": {"exitCode": 1}}, "ready": false, "restartCount": 0});
     let none = Value::Null;
-    type Row<'a> = (&'a str, Vec<(Value, Value)>, Option<(i64, i64)>);
     let table: Vec<Row<'_>> = vec![
         ("no probe", vec![(none.clone(), running(10))], None),
         ("a startup probe", vec![(startup(), running(10))], Some((10, 1815))),
