@@ -171,7 +171,8 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             let invalid = conditions.iter().find(|c| c["type"] == "UpToDate").unwrap();
             assert_eq!(invalid["reason"], "InvalidSpec", "{context}");
             let said = foreseen.refused.as_deref().unwrap();
-            assert_eq!(invalid["message"].as_str().unwrap(), said, "{context}");
+            // What a strategy cannot do in this configuration may follow.
+            assert!(invalid["message"].as_str().unwrap().starts_with(said), "{context}");
             let grants = seen.iter().any(|seen| matches!(seen, Seen::Granted(_)));
             assert!(!grants, "nothing is touched: {context}");
             // A person reverts the change before the next one.
