@@ -360,8 +360,7 @@ impl Examined<'_> {
 
 /// The facts with the rollout's restart applied to every node.
 fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
-    // A rollout that begins has not stalled, whatever was said of the one before.
-    let mut facts = FleetFacts { stalled: false, ..facts.clone() };
+    let mut facts = facts.clone();
     let Some(restart) = facts.restart_request.clone().filter(|_| start.cause == Cause::RestartRequested)
     else {
         return facts;
