@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::FleetScope;
 use super::restart::{restart_request, retried_plan};
-use crate::api::conditions::{self, READY, STALLED};
+use crate::api::conditions::{self, READY, STALLED, Truth};
 use crate::api::names::{
     ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
     LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    Ending, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime, Rollout, SetName,
-    Stage, StrategyType,
+    Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime,
+    Rollout, SetName, Stage, StrategyType,
 };
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
@@ -91,7 +91,7 @@ impl FleetScope {
         FleetFacts {
             replicas: spec.replicas,
             existed: status.replicas,
-            stalled: conditions::is_true(&status.conditions, STALLED),
+            stalled: has_stalled(status),
             max_unavailable: spec.max_unavailable(),
             partition: spec.partition(),
             paused: spec.paused,
@@ -360,4 +360,11 @@ impl FleetScope {
         };
         (0..self.spec.replicas).filter(|ordinal| !is_own(ordinal)).filter_map(taken).collect()
     }
+}
+
+/// True if the status reports a stall of its rollout. A stall from before the rollout says nothing about its target.
+fn has_stalled(status: &NodeDeploymentStatus) -> bool {
+    let began = status.rollout.as_ref().map(|rollout| rollout.started_at);
+    let stalled = conditions::find(&status.conditions, STALLED).filter(|c| c.status == Truth::True);
+    stalled.is_some_and(|c| began.is_none_or(|began| c.last_transition_time >= began))
 }

@@ -146,7 +146,7 @@ impl Requests<'_> {
     fn unknown(&self, key: &str, id: &str) -> Remark {
         let current = self.status.plan.as_ref().and_then(RawPlan::id);
         let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
-        let sentence = format!("{key}: {id:?} is no plan of this fleet, and nothing comes of it{is}");
+        let sentence = format!("{key}: {id:?} is no plan of this fleet and has no effect{is}");
         Remark::of(Reason::InvalidSpec, format!("{key}={id}"), sentence)
     }
 
@@ -188,8 +188,8 @@ impl Requests<'_> {
             return None;
         }
         let sentence = format!(
-            "{ANNOTATION_ABORT}: plan {id} is not aborted: it promotes, and that cannot be taken back; set the template to \
-             what is wanted, and it follows the promotion"
+            "{ANNOTATION_ABORT}: plan {id} is not aborted, since a promotion cannot be reverted: set the template to the \
+             desired revision, which is rolled out after the promotion"
         );
         Some(Remark::of(Reason::InvalidSpec, format!("{ANNOTATION_ABORT}={id} promotes"), sentence))
     }
@@ -271,7 +271,7 @@ impl Requests<'_> {
         }
         if *asked != status.requested_rollout_hash {
             let sentence = format!(
-                "forcePromote {asked:?} is ignored: what is wanted is {}, and a promotion names that, in full",
+                "forcePromote {asked:?} is ignored: it is not the desired rollout hash; set it to {}",
                 status.requested_rollout_hash
             );
             return Some(Remark::of(Reason::StaleForcePromote, asked, sentence));
