@@ -360,7 +360,8 @@ impl Examined<'_> {
 
 /// The facts with the rollout's restart applied to every node.
 fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
-    let mut facts = facts.clone();
+    // A rollout that begins has not stalled, whatever was said of the one before.
+    let mut facts = FleetFacts { stalled: false, ..facts.clone() };
     let Some(restart) = facts.restart_request.clone().filter(|_| start.cause == Cause::RestartRequested)
     else {
         return facts;

@@ -373,15 +373,7 @@ fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<
     }
     let is_over = is_applied(after) && status["rollout"].is_null() && !paused;
     let follows = |actions: &[&str], seen: &[String]| follows_beside(said, actions, seen, is_over);
-    // Over a stalled rollout, the look that sees the change first decides whether a new node starts at the target or is
-    // updated later.
-    let granted: Vec<String> = granted.into_iter().filter(|name| !made.contains(name)).collect();
-    let mut of_others = said.clone();
-    for wave in of_others["waves"].as_array_mut().unwrap() {
-        wave["nodes"].as_array_mut().unwrap().retain(|node| !made.iter().any(|name| node["name"] == **name));
-    }
-    let moves = follows_beside(&of_others, &["Update", "Adopt"], &granted, is_over);
-    right(moves, "who is granted")?;
+    right(follows(&["Update", "Adopt"], &granted), "who is granted")?;
     right(follows(&["Create"], &made), "who is made")?;
     right(follows(&["Remove"], &gone), "who leaves")?;
     right(promoting || serves(said, before, after, is_over), "who serves")?;

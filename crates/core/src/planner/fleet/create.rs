@@ -48,6 +48,8 @@ pub fn creation_revision<'a>(
     let was_there = ordinal < facts.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
     // A pod that finds no machine, for example before its claims are bound, says nothing about the target.
     let finds_none = |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable);
-    let has_failed = facts.wanted().any(|c| c.failed && c.spec_hash == *target && !finds_none(c));
+    // Nor does a status from before the node was granted the target.
+    let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.status_outdated;
+    let has_failed = facts.wanted().filter(is_of_target).any(|c| c.failed && !finds_none(c));
     (was_there || has_failed || facts.stalled || asking(facts).next().is_some()).then_some(current)
 }

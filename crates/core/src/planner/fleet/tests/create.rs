@@ -151,6 +151,11 @@ fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long()
             moving().but(0, |c| c.failed().with_problem("Unschedulable", "unbound claims")),
             None,
         ),
+        (
+            "another has not reported since it was granted the target",
+            base().but(0, |c| ChildFacts { status_outdated: true, ..c.granted("v2").failed() }),
+            None,
+        ),
         ("the rollout is stalled", FleetFacts { stalled: true, ..moving() }, Some("v1")),
         (
             "a person has to approve a hook",
