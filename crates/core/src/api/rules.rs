@@ -107,6 +107,29 @@ macro_rules! claims_stay {
 const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change where nodes are updated in place: they keep the volumes they were made \
      with. To grow a volume, edit its PersistentVolumeClaim; for other claims, make a new NodeDeployment";
 
+/// The labels of a pod that Windlass or Kubernetes sets: `RESERVED_LABELS`, for a rule.
+macro_rules! reserved_labels {
+    () => {
+        "['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
+         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
+         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name']"
+    };
+}
+
+/// The annotations of a pod that Windlass sets: `RESERVED_ANNOTATIONS`, for a rule.
+macro_rules! reserved_annotations {
+    () => {
+        "['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash']"
+    };
+}
+
+/// The check that a StatefulNode is not one that a user creates.
+macro_rules! is_not_new_by_user {
+    () => {
+        "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate)"
+    };
+}
+
 /// The check that no container of `$spec` has the port of the injected sidecar.
 macro_rules! sidecar_port_is_free {
     ($spec:literal) => {
@@ -121,25 +144,30 @@ macro_rules! sidecar_port_is_free {
             $spec,
             ".podTemplate) || !has(",
             $spec,
-            ".podTemplate.spec) || !((has(",
+            ".podTemplate.spec) || !(",
+            sidecar_port_is_taken!($spec, ".podTemplate.spec.containers"),
+            " || ",
+            sidecar_port_is_taken!($spec, ".podTemplate.spec.initContainers"),
+            ")"
+        )
+    };
+}
+
+/// The check that one of these containers of `$spec` has the port of the injected sidecar.
+macro_rules! sidecar_port_is_taken {
+    ($spec:literal, $containers:literal) => {
+        concat!(
+            "(has(",
             $spec,
-            ".podTemplate.spec.containers) && ",
+            $containers,
+            ") && ",
             $spec,
-            ".podTemplate.spec.containers.exists(c, has(c.ports) && c.ports.exists(p, has(p.containerPort) \
-             && p.containerPort == (has(",
+            $containers,
+            ".exists(c, has(c.ports) && c.ports.exists(p, has(p.containerPort) && p.containerPort == (has(",
             $spec,
             ".sidecar.port) ? ",
             $spec,
-            ".sidecar.port : 7777) && (!has(p.protocol) || p.protocol == 'TCP')))) || (has(",
-            $spec,
-            ".podTemplate.spec.initContainers) && ",
-            $spec,
-            ".podTemplate.spec.initContainers.exists(c, has(c.ports) && c.ports.exists(p, has(p.containerPort) \
-             && p.containerPort == (has(",
-            $spec,
-            ".sidecar.port) ? ",
-            $spec,
-            ".sidecar.port : 7777) && (!has(p.protocol) || p.protocol == 'TCP')))))"
+            ".sidecar.port : 7777) && (!has(p.protocol) || p.protocol == 'TCP'))))"
         )
     };
 }
@@ -402,14 +430,15 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
     )
     .on("metadata.name")
     .with_optional_old_self(),
-    // A node that a fleet makes has a grant, and its template was checked with the fleet, or is older than these rules.
+    // A node that a fleet creates has a grant. Its template was checked with the fleet, or is older than these rules.
     Rule::new(
         "spec",
-        "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate) \
-         || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.labels) \
-         || !['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
-         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
-         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, k in self.podTemplate.metadata.labels)",
+        concat!(
+            is_not_new_by_user!(),
+            " || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.labels) || !",
+            reserved_labels!(),
+            ".exists(k, k in self.podTemplate.metadata.labels)"
+        ),
         RESERVED_LABEL,
     )
     .on("podTemplate.metadata.labels")
@@ -417,25 +446,20 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
     .with_optional_old_self(),
     Rule::new(
         "spec",
-        "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate) \
-         || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.annotations) \
-         || !['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
-         k in self.podTemplate.metadata.annotations)",
+        concat!(
+            is_not_new_by_user!(),
+            " || !has(self.podTemplate.metadata) || !has(self.podTemplate.metadata.annotations) || !",
+            reserved_annotations!(),
+            ".exists(k, k in self.podTemplate.metadata.annotations)"
+        ),
         RESERVED_ANNOTATION,
     )
     .on("podTemplate.metadata.annotations")
     .class(Reason::Forbidden)
     .with_optional_old_self(),
-    Rule::new(
-        "spec",
-        concat!(
-            "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || ",
-            sidecar_port_is_free!("self")
-        ),
-        SIDECAR_PORT,
-    )
-    .on("sidecar")
-    .with_optional_old_self(),
+    Rule::new("spec", concat!(is_not_new_by_user!(), " || ", sidecar_port_is_free!("self")), SIDECAR_PORT)
+        .on("sidecar")
+        .with_optional_old_self(),
     Rule::new(
         "spec",
         "has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0 \
@@ -454,18 +478,22 @@ pub(super) const NODE_TEMPLATE: &[Rule] = &[
     // A key that an object already had when this rule came stays allowed there.
     Rule::new(
         "podTemplate.metadata.labels",
-        "!['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
-         'windlass.dev/revision', 'windlass.dev/worker-deployment', 'apps.kubernetes.io/pod-index', \
-         'controller-revision-hash', 'statefulset.kubernetes.io/pod-name'].exists(k, \
-         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        concat!(
+            "!",
+            reserved_labels!(),
+            ".exists(k, k in self && !(oldSelf.hasValue() && k in oldSelf.value()))"
+        ),
         RESERVED_LABEL,
     )
     .class(Reason::Forbidden)
     .with_optional_old_self(),
     Rule::new(
         "podTemplate.metadata.annotations",
-        "!['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash'].exists(k, \
-         k in self && !(oldSelf.hasValue() && k in oldSelf.value()))",
+        concat!(
+            "!",
+            reserved_annotations!(),
+            ".exists(k, k in self && !(oldSelf.hasValue() && k in oldSelf.value()))"
+        ),
         RESERVED_ANNOTATION,
     )
     .class(Reason::Forbidden)

@@ -7,7 +7,7 @@ use kube::core::cel::{
 };
 
 use super::*;
-use crate::api::names::SIDECAR_CONTAINER;
+use crate::api::names::{RESERVED_ANNOTATIONS, RESERVED_LABELS, SIDECAR_CONTAINER};
 
 #[path = "../../../../../tests/bad_input/cases/mod.rs"]
 #[allow(dead_code, reason = "only tests against an API server check the field of an error")]
@@ -195,6 +195,15 @@ fn claims_may_change_where_new_nodes_are_made_and_not_under_a_build_id_that_stay
 fn the_reserved_container_name_is_the_one_that_is_used() {
     let rules = rules::NODE_SPEC.iter().filter(|rule| rule.check.contains(&format!("'{SIDECAR_CONTAINER}'")));
     assert_eq!(rules.count(), 2);
+}
+
+#[test]
+fn the_reserved_keys_of_the_rules_are_those_that_are_used() {
+    let quoted = |keys: &[&str]| format!("{keys:?}").replace('"', "'");
+    for keys in [&RESERVED_LABELS[..], &RESERVED_ANNOTATIONS] {
+        let rules = rules::NODE_TEMPLATE.iter().chain(rules::STATEFUL_NODE);
+        assert_eq!(rules.filter(|rule| rule.check.contains(&quoted(keys))).count(), 2, "{keys:?}");
+    }
 }
 
 #[test]
