@@ -59,14 +59,11 @@ impl Foreseen {
             if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.set_rollout.is_none() };
         if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
             let names = crate::engine::sentence::some_of(&out);
-            waits.push(format!(
-                "{names}: out of service now, which takes of the {} that may be",
-                facts.max_unavailable
-            ));
+            waits.push(format!("{names}: unavailable now, of at most {}", facts.max_unavailable));
         }
         if !out.is_empty() && self.waves.is_empty() && !begins && !is_held && facts.set_rollout.is_none() {
             let names = crate::engine::sentence::some_of(&out);
-            waits.push(format!("{names}: out of service now; windlass explain {} says why", self.target()));
+            waits.push(format!("{names}: unavailable now; windlass explain {} says why", self.target()));
         }
         let is_in_place = if begins { self.recipe == Strategy::InPlace.recipe() } else { is_held };
         if facts.held_below() > 0 && is_in_place {

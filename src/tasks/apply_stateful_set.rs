@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{UNSEEN, not_written};
+use super::{KEPT_BY_GRANT, UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
@@ -50,7 +50,7 @@ impl Task for ApplyStatefulSet {
         // With a spent grant, the template is not changed while a Ready pod runs that does not match the grant:
         // otherwise the pod's next crash would update the node outside of any wave.
         if facts.is_kept_by_grant() {
-            return Ok(Outcome::waiting("waiting for a new grant: the last one was already used"));
+            return Ok(Outcome::waiting(KEPT_BY_GRANT));
         }
         let Some(set) = scope.set() else {
             return Err(TaskError::transient("the StatefulSet went while it was to be written"));

@@ -120,8 +120,9 @@ pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is complete the outcome says what it waits for. Once traffic has moved
-/// the outcome is done: the nodes serve, and no earlier task has anything left to do.
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is complete
+/// the outcome says what it waits for. Once traffic has moved the outcome is done: the nodes serve, and no earlier task
+/// has anything left to do.
 pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
         return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));

@@ -59,6 +59,9 @@ pub const CHILD_CHANGED: &str = "ChildChanged";
 pub(crate) const UNSEEN: &str = "waiting for the StatefulSet controller to see the template: \
                                  status.observedGeneration of the StatefulSet is behind";
 
+/// What a task waits for while the node's grant does not allow it to replace the pod.
+pub(crate) const KEPT_BY_GRANT: &str = "waiting for a new grant: the pod keeps what it runs until then";
+
 /// The requeue delay after a write conflict, if no event comes first.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 

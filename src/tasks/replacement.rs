@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CHILD_CHANGED, NodeScope, UNSEEN};
+use super::{CHILD_CHANGED, KEPT_BY_GRANT, NodeScope, UNSEEN};
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
@@ -94,7 +94,7 @@ impl NodeScope {
             }
         }
         if facts.is_kept_by_grant() {
-            return waiting("waiting for a new grant: the last one was already used");
+            return waiting(KEPT_BY_GRANT);
         }
         match self.pod().filter(|live| live.meta.uid == pod.uid && pod.owned) {
             Some(live) => Ok(Replacement::Due(live)),

@@ -40,12 +40,6 @@ impl From<i64> for Deadline {
     }
 }
 
-impl From<i32> for Deadline {
-    fn from(seconds: i32) -> Self {
-        i64::from(seconds).into()
-    }
-}
-
 /// The result of advancing a plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[must_use]

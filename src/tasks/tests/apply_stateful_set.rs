@@ -74,7 +74,7 @@ async fn a_missing_stateful_set_is_created_once_with_the_granted_template() {
 async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours_to_change() {
     const NO_GRANT: &str =
         "waiting for a grant: this version of Windlass renders another template than the granted one";
-    const USED: &str = "waiting for a new grant: the last one was already used";
+    const USED: &str = "waiting for a new grant: the pod keeps what it runs until then";
     const LEAVES: &str = "waiting for the StatefulSet of an earlier node of this name to be removed";
     let to_v2 = || Node::serving("v1").granted("v2");
     let earlier = |n: Node| n.set("/metadata/ownerReferences/0/uid", json!("earlier-uid"));

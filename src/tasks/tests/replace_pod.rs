@@ -63,7 +63,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
         (
             "Ready under a spent grant",
             to_v2().spent(),
-            "waiting for a new grant: the last one was already used",
+            "waiting for a new grant: the pod keeps what it runs until then",
         ),
         ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet is gone"),
         (
@@ -84,7 +84,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
 
 #[tokio::test]
 async fn a_pod_whose_main_container_does_not_run_is_replaced_even_under_a_spent_grant() {
-    let used = "waiting for a new grant: the last one was already used";
+    let used = "waiting for a new grant: the pod keeps what it runs until then";
     assert_eq!(without_a_write(to_v2().spent().not_ready()).await, used, "it may do its work");
     let mut bench = bench(&to_v2().spent().not_running());
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));

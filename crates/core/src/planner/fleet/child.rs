@@ -84,8 +84,8 @@ pub struct ChildFacts {
     pub at_hook: Option<AtHook>,
 }
 
-/// The time that a node has to become available with what it was granted: `progressDeadlineSeconds` from the creation of
-/// its pod, or from when that failed. What it is given ([`Wait`]) is not counted.
+/// The time that a node has to become available with its grant: `progressDeadlineSeconds` from when its old pod was
+/// replaced, or from when the new one could not be created. What Kubernetes gives it ([`Wait`]) is not counted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum GrantTime {
     /// It has become so. Or it has no pod that was created for what was granted, or that pod is being deleted.
@@ -251,7 +251,7 @@ impl ChildFacts {
         is_held && !ran && !self.rolling && !self.status_outdated && !self.terminating
     }
 
-    /// True if it is not Ready and stands still until it is granted something else than this: it has used up its grant,
+    /// True if it is not Ready and does not move before it is granted something else than this: it has spent its grant,
     /// or its main container runs what it was granted. Such a node is down, and no move of it is under way that others
     /// would have to wait for.
     pub(super) fn stands_still(&self, target: Option<&PodTemplateHash>) -> bool {
@@ -260,7 +260,8 @@ impl ChildFacts {
         !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
     }
 
-    /// True if an abort granted it what it does not run, and it stands still: its pod was replaced meanwhile, and stays.
+    /// True if an abort granted it another hash than its pod runs, and its executor keeps that pod. The pod was replaced
+    /// after the abort was decided.
     #[must_use]
     pub fn kept_other_pod(&self) -> bool {
         let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
@@ -276,8 +277,8 @@ impl ChildFacts {
         (self.ready || self.pod_runs) && (self.terminating || is_let_go)
     }
 
-    /// True if it is in flight and does not stand still: others wait for it to reach what it was granted. `target`: what
-    /// it should run by now, if that is known.
+    /// True if it is in flight and its executor moves it: others wait for it to reach its grant. `target`: what it should
+    /// run, if that is known.
     #[must_use]
     pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
         self.is_in_flight() && !self.never_began() && !self.stands_still(target)

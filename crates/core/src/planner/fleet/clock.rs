@@ -15,9 +15,9 @@ pub(super) struct Reading {
     pub score: i32,
     /// The number of nodes that are Ready at the target now.
     pub ready: Option<i32>,
-    /// True if the clock stands still, and restarts when it does no more.
+    /// True if the clock is stopped. It restarts from 0 after that.
     pub is_stopped: bool,
-    /// True if the clock ran out while nobody looked.
+    /// True if the clock ran out while no operator ran.
     pub is_unwatched: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn advance(
     clock
 }
 
-/// When a clock runs out, if nothing else happens; `None` while it stands still. A wait that the clock does not record
+/// When a clock runs out, if nothing else happens; `None` while it is stopped. A wait that the clock does not record
 /// yet counts from its beginning, and one that is over, but is still recorded, until now.
 pub(super) fn runs_out(clock: &Filling, facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     if clock.clock_stopped {

@@ -172,7 +172,7 @@ impl Requests<'_> {
         match self.named(id) {
             Named::Current(PlanState::Active) => self.promotes(id),
             Named::Current(PlanState::Aborted) | Named::Forgotten => None,
-            Named::Current(state) => over(word(state)),
+            Named::Current(state) => over(&format!("{state:?}")),
             Named::Ended(at) => {
                 let entry = &self.status.history[at];
                 if entry.ending() == Some(Ending::Aborted) { None } else { over(&entry.outcome) }
@@ -211,7 +211,7 @@ impl Requests<'_> {
                 if has_failed { None } else { ignored("is active, and no hook of it has failed") }
             }
             Named::Current(state @ (PlanState::Complete | PlanState::Superseded)) => {
-                ignored(&format!("is over ({})", word(state)))
+                ignored(&format!("is over ({state:?})"))
             }
             Named::Current(PlanState::Failed | PlanState::Aborted) | Named::Forgotten => None,
             Named::Ended(at) => {
@@ -306,16 +306,6 @@ fn plan_of(task: &str) -> &str {
 pub fn may_be_of_a_node(spec: &NodeDeploymentSpec, id: &str) -> bool {
     let plan = id.split('-').next().unwrap_or_default();
     spec.update_strategy.hooks.iter().any(|hook| hook.at.is_of_node()) && is_plan_id(plan)
-}
-
-fn word(state: PlanState) -> &'static str {
-    match state {
-        PlanState::Active => "Active",
-        PlanState::Complete => "Complete",
-        PlanState::Failed => "Failed",
-        PlanState::Superseded => "Superseded",
-        PlanState::Aborted => "Aborted",
-    }
 }
 
 /// The settings that the strategy does not use, and what it cannot do with these settings.

@@ -12,7 +12,7 @@ use crate::api::{Ending, NodeName, PodTemplateHash, RestartTime, RolloutHash};
 pub enum Clause {
     /// (a) It already runs the target.
     RunsTarget,
-    /// (b) It is in flight on an unspent grant, and does not stand still at what nobody wants any more.
+    /// (b) It is in flight on an unspent grant, and its executor moves it to a target that is still desired.
     InFlightUnspent,
     /// (c) It is Failed, and its main container does not run.
     Failed,
