@@ -345,10 +345,7 @@ async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_wh
     let waits = |said: &Value, words: &str| {
         said["waits"].as_array().unwrap().iter().any(|wait| wait.as_str().unwrap().contains(words))
     };
-    assert!(
-        waits(&said, "db-0") && waits(&said, "out of service now") || order(&said)[0] == "db-0",
-        "{said:#}"
-    );
+    assert!(waits(&said, "db-0") && waits(&said, "unavailable now") || order(&said)[0] == "db-0", "{said:#}");
     world.steer("db-0-0", "default").await;
     world.patch_fleet(json!({"spec": {"paused": true}})).await;
     let (_, said) = planned(&world, &["--image", "db:2"]).await;

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::eyes::windlass;
 use crate::kit::{World, condition, fleet, is_applied, with};
-use crate::planned_judge::{Chance, Log, Seen, change, differing, follows_beside, said_to_differ, serves};
+use crate::planned_judge::{
+    Chance, Log, Seen, change, differing, follows_beside, is_said, said_to_differ, serves,
+};
 use crate::sets::stage;
 use crate::sidecars::Sidecars;
 
@@ -24,8 +26,8 @@ const AT_ONCE: usize = 4;
 /// The stages of a fleet before the change, and what it then waits for.
 const STAGES: [(Stage, &str); 13] = [
     (Stage::Steady, ""),
-    (Stage::MidWave, "out of service now"),
-    (Stage::Stalled, "out of service now"),
+    (Stage::MidWave, "unavailable now"),
+    (Stage::Stalled, "unavailable now"),
     (Stage::Rejected, "this target is rejected"),
     (Stage::Paused, "spec.paused is true"),
     (Stage::PausedMidWave, "spec.paused is true"),
@@ -351,10 +353,10 @@ fn judged(before: &Value, said: &Value, after: &Value, seen: &[Seen]) -> Result<
         right(refused, "what is refused is not called so")?;
         let conditions = status["conditions"].as_array().unwrap();
         let message = conditions.iter().find(|c| c["type"] == "UpToDate").map(|c| &c["message"]);
-        // What a strategy cannot do in this configuration may follow.
-        let begins =
-            message.zip(said["refused"].as_str()).is_some_and(|(m, s)| m.as_str().unwrap().starts_with(s));
-        right(begins, "it is refused with another sentence")?;
+        let is_said = message
+            .zip(said["refused"].as_str())
+            .is_some_and(|(message, sentence)| is_said(message.as_str().unwrap(), sentence, &after["spec"]));
+        right(is_said, "it is refused with another sentence")?;
         return Ok(true);
     }
     let has =

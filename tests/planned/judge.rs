@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use windlass::planner::fleet::requests::of_strategy;
 
 /// What was seen of nodes, in the order in which it happened.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -179,6 +180,14 @@ pub fn follows_beside(said: &Value, actions: &[&str], seen: &[String], whole: bo
         follows(waves, &seen, whole)
     };
     kinds.values().all(of_kind) && seen.iter().all(|name| kinds.values().any(|waves| is_of(waves, name)))
+}
+
+/// Whether a condition's message is this sentence, alone or followed by what is to be said about the spec's strategy.
+pub fn is_said(message: &str, sentence: &str, spec: &Value) -> bool {
+    let spec = serde_json::from_value(spec.clone()).expect("a spec");
+    let remarks = of_strategy(&spec).into_iter().map(|remark| remark.sentence);
+    let all: Vec<String> = std::iter::once(sentence.to_owned()).chain(remarks).collect();
+    message == sentence || message == all.join("; ")
 }
 
 /// Whether the set serves that was said to: where none is to take over, the one that did.

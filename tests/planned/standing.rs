@@ -297,7 +297,7 @@ fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
     paused(async {
         let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
         let foreseen = world.then(json!({})).await;
-        let held = "db-1: out of service now, which takes of the 1 that may be";
+        let held = "db-1: unavailable now, of at most 1";
         assert_eq!(foreseen.waits, [held], "{foreseen:#?}");
         let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:1"}}}})).await;
         assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
@@ -313,7 +313,7 @@ fn the_last_node_that_holds_a_rollout_is_named_though_no_wave_is_left() {
         let world = World::new(7, fleet).await;
         world.wish(json!({"spec": {"template": {"spec": {"image": "db:2-nope"}}}})).await;
         let foreseen = world.then(json!({})).await;
-        let held = "db-0: out of service now, which takes of the 1 that may be";
+        let held = "db-0: unavailable now, of at most 1";
         assert_eq!(
             (foreseen.waits.as_slice(), foreseen.waves.len()),
             ([held.to_owned()].as_slice(), 0),
