@@ -28,10 +28,9 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
         let mut value = roles(value, active);
         if kind == "StatefulNode" {
             image_in_its_place(&mut value["spec"]);
-            // A sidecar with empty resources has none, and nodes are not rewritten for that.
-            let sidecar = value["spec"]["sidecar"].as_object_mut();
-            if let Some(sidecar) = sidecar.filter(|sidecar| sidecar.get("resources") == Some(&json!({}))) {
-                sidecar.remove("resources");
+            // An empty field of a sidecar means the same as an absent one, and nodes are not rewritten for that.
+            if let Some(sidecar) = value["spec"]["sidecar"].as_object_mut() {
+                sidecar.retain(|_, value| *value != json!({}) && *value != json!("") && *value != json!([]));
             }
         }
         if let Some(set) = value["spec"].as_object_mut().filter(|_| kind == "StatefulSet") {

@@ -99,9 +99,7 @@ impl Fleet<'_> {
         let mut all = requests::remarks(&scope.fleet.meta, &scope.spec, status);
         // What follows from the spec alone is said with the write that observes the spec: an upgrade of Windlass writes
         // nothing over steady fleets.
-        // An empty strategy cannot be written any more, so it was stored before.
-        let is_seen = stored.status.observed_generation == scope.fleet.meta.generation;
-        if is_seen && !scope.spec.update_strategy.type_.is_empty() {
+        if stored.status.observed_generation == scope.fleet.meta.generation {
             let said = conditions::find(&stored.status.conditions, UP_TO_DATE).map_or("", |c| &c.message);
             let unsaid = requests::of_strategy(&scope.spec);
             all.retain(|remark| said.contains(&remark.sentence) || !unsaid.contains(remark));

@@ -231,7 +231,10 @@ async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
     stage.look_at_fleet().await.unwrap();
     stage.look_at_fleet().await.unwrap();
     let told = stage.told().await;
-    assert!(told.len() == 1 && told[0].1.contains("is not aborted, since a promotion cannot be reverted"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].1.contains("is not aborted, since a promotion cannot be reverted"),
+        "{told:?}"
+    );
     stage.change_fleet(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:v3"}}}}));
     stage.until("Retiring").await;
     assert_eq!(stage.fleet()["status"]["lastCompletedRolloutHash"], target);

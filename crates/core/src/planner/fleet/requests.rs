@@ -56,7 +56,13 @@ pub fn remarks(meta: &Meta, spec: &NodeDeploymentSpec, status: &NodeDeploymentSt
         requests.approval(),
         requests.promotion(),
     ];
-    by_annotation.into_iter().flatten().chain(of_strategy(spec)).chain(requests.partition()).collect()
+    by_annotation
+        .into_iter()
+        .flatten()
+        .chain(requests.empty_type())
+        .chain(of_strategy(spec))
+        .chain(requests.partition())
+        .collect()
 }
 
 /// The message for a `windlass.dev/restartedAt` that cannot be parsed.
@@ -295,6 +301,15 @@ impl Requests<'_> {
         (holds_all && self.status.last_completed().is_some())
             .then(|| Remark::ignored(format!("partition={partition}/{replicas}"), sentence))
     }
+
+    /// An empty type cannot be written any more, so the fleet was stored by an earlier version.
+    fn empty_type(&self) -> Option<Remark> {
+        self.spec
+            .update_strategy
+            .type_
+            .is_empty()
+            .then(|| Remark::only_said("updateStrategy.type is empty and is treated as InPlace; set it"))
+    }
 }
 
 fn plan_of(task: &str) -> &str {
@@ -313,9 +328,6 @@ pub fn may_be_of_a_node(spec: &NodeDeploymentSpec, id: &str) -> bool {
 pub fn of_strategy(spec: &NodeDeploymentSpec) -> Vec<Remark> {
     let strategy = &spec.update_strategy;
     let mut remarks = Vec::new();
-    if strategy.type_.is_empty() {
-        remarks.push(Remark::only_said("updateStrategy.type is empty and is treated as InPlace; set it"));
-    }
     let type_ = strategy.strategy();
     let mut unused = |field: &str, why: &str| {
         let sentence = format!("updateStrategy.{field} has no effect: {why}");
