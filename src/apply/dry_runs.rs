@@ -14,6 +14,8 @@ use crate::revision;
 
 /// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
 const ASK_AGAIN: Duration = Duration::from_secs(50);
+/// After how long it is asked again whether a content is that of an earlier revision.
+const ASK_SAME: Duration = Duration::from_mins(10);
 
 /// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
 /// again.
@@ -46,6 +48,11 @@ pub async fn ask(
     };
     memory.verdicts.put(&content, (monotonic(), verdict.clone()));
     Ok(verdict.into())
+}
+
+/// True if the API server was asked about a content lately.
+pub(super) fn was_asked(memory: &Memory, content: &str) -> bool {
+    memory.verdicts.get(content).is_some_and(|(asked, _)| monotonic().duration_since(asked) < ASK_SAME)
 }
 
 /// True if the API server refused a content so recently that it is not asked again.

@@ -18,10 +18,9 @@ use crate::cluster::observed::{Meta, ObservedPod};
 use crate::cluster::{ClusterError, Key, Kind, LivePod, Selector};
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
+use crate::observe::fleet_children::runs_main_container;
 use crate::observe::fleet_facts::remnant_in_words;
-use crate::observe::node_scope::main_container_of;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
-use crate::planner::node::problem::pod_facts;
 
 /// The requeue delay if the pods differ from what was assumed. The read updates the cache, so the nodes' own reconciles
 /// usually change their statuses and requeue the fleet earlier.
@@ -69,7 +68,7 @@ impl FleetScope {
 
     /// Checks with the API server that nodes are as a decision assumes, before nodes of `taken` are taken down: each
     /// node that counts as serving has the same pod, Ready, and each node of `taken` that counts as disrupted has not
-    /// become Ready unnoticed. `None` means that all of this is true.
+    /// become Ready, nor has its main container started, unnoticed. `None` means that all of this is true.
     pub async fn find_stale_pods(
         &self,
         children: &[ChildFacts],
@@ -83,7 +82,7 @@ impl FleetScope {
         let unbroken = self.spec.min_ready_seconds > 0;
         let differs = |child: &&ChildFacts| {
             if child.is_disrupted() {
-                return taken.contains(&child.name.as_str()) && self.has_come_up(&live, child);
+                return taken.contains(&child.name.as_str()) && self.is_better(&live, child);
             }
             let pod = child.name.pod();
             !live.serves(&pod, self.cached(&pod).as_deref(), unbroken)
@@ -101,20 +100,19 @@ impl FleetScope {
     ) -> Result<Vec<NodeName>, ClusterError> {
         let live = self.live_pods(children).await?;
         let taken = children.iter().filter(|child| taken.contains(&child.name.as_str()));
-        let running = taken.filter(|child| self.has_come_up(&live, child) || self.runs_main_container(child));
+        let running = taken.filter(|child| self.is_better(&live, child));
         Ok(running.map(|child| child.name.clone()).collect())
     }
 
-    /// True if the main container of a node's pod runs, by the same rule as in the node's status. The last read of the
-    /// pods has updated the cache.
-    fn runs_main_container(&self, child: &ChildFacts) -> bool {
+    /// True if a node that counts as disrupted is Ready, or its main container runs and does not count as running. The last
+    /// read of the pods has updated the cache.
+    fn is_better(&self, live: &LivePods, child: &ChildFacts) -> bool {
         let key = Key::new(&self.fleet.meta.namespace, child.name.as_str());
-        let (Some(node), Some(pod)) = (self.view.nodes.get(&key), self.cached(&child.name.pod())) else {
-            return false;
+        let runs = || {
+            let (node, pod) = (self.view.nodes.get(&key), self.cached(&child.name.pod()));
+            node.zip(pod).is_some_and(|(node, pod)| runs_main_container(&node, &pod))
         };
-        let main = main_container_of(&pod, &node, None);
-        let pod = pod_facts(&pod, &main, None, child.problem.as_ref(), None, self.now);
-        !pod.terminating && pod.main_container_runs()
+        self.has_come_up(live, child) || (!child.main_container_runs() && runs())
     }
 
     /// The pods of a set that the API server itself shows, in words for a message. No watch shows a pod from which a

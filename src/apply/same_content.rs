@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use super::dry_runs::{asked_stateful_set, is_refused, is_taken};
+use super::dry_runs::{asked_stateful_set, is_refused, is_taken, was_asked};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};
@@ -35,7 +35,10 @@ pub(super) async fn of_spec(
         fleet.view.revisions.get(&name).is_some_and(|revision| revision.meta.is_controlled_by(&meta.uid))
     };
     let known = status.same_content.as_ref().filter(|same| written == *same.written_hash);
-    if let Some(same) = known.filter(|_| is_kept(&fleet.specified())) {
+    let asked = asked_stateful_set(fleet, &fleet.spec.template.spec);
+    // Admission may change. So it is asked again from time to time.
+    let is_recent = || asked.as_ref().is_ok_and(|(_, content)| was_asked(&fleet.memory, content));
+    if let Some(same) = known.filter(|_| is_kept(&fleet.specified()) && is_recent()) {
         return Ok((data, Some(same.clone())));
     }
     // The hash of a spec that was refused is recorded as requested too, and has no revision.
@@ -43,9 +46,7 @@ pub(super) async fn of_spec(
     if meant.is_empty() || meant.contains(&written) {
         return Ok((data, None));
     }
-    let Ok((manifest, content)) = asked_stateful_set(fleet, &fleet.spec.template.spec) else {
-        return Ok((data, None));
-    };
+    let Ok((manifest, content)) = asked else { return Ok((data, None)) };
     if is_refused(&fleet.memory, &content) {
         return Ok((data, None));
     }

@@ -78,8 +78,8 @@ pub struct ReadPlan {
     pub rolling: bool,
     /// True if the plan is active and removes the node.
     pub leaves: bool,
-    /// When a plan that removes the node began.
-    pub leaves_since: Option<DateTime<Utc>>,
+    /// When it began.
+    pub started_at: Option<DateTime<Utc>>,
     /// True if it has begun a hook at `BeforeRemove`.
     pub took_leave: bool,
     /// The removal that the plan waits for, if it waits for nothing else.
@@ -511,16 +511,15 @@ impl Memory {
         now.duration_since(since)
     }
 
-    /// How long a node has been observed to be Ready since this time, which is ahead of our clock.
+    /// How long a node has been observed to be Ready since this time, if that was ahead of our clock at first.
     #[must_use]
-    pub fn ready_ahead_for(&self, node_uid: &str, since: DateTime<Utc>) -> Duration {
-        let now = monotonic();
-        let known = self.ready_ahead.get(node_uid).filter(|(of, _)| *of == since);
-        let (_, seen_at) = known.unwrap_or_else(|| {
+    pub fn ready_ahead_for(&self, node_uid: &str, since: DateTime<Utc>, is_ahead: bool) -> Option<Duration> {
+        let (known, now) = (self.ready_ahead.get(node_uid).filter(|(of, _)| *of == since), monotonic());
+        if known.is_none() && is_ahead {
             self.ready_ahead.put(node_uid, (since, now));
-            (since, now)
-        });
-        now.duration_since(seen_at)
+        }
+        let seen_at = known.map_or(now, |(_, seen_at)| seen_at);
+        (known.is_some() || is_ahead).then(|| now.duration_since(seen_at))
     }
 
     /// True if the last reconcile of an object failed.

@@ -58,6 +58,8 @@ const PAGE: u32 = 500;
 const SLOWER: u32 = 4;
 /// How much longer than its timeout a watch may be silent before its other side counts as gone.
 const MARGIN: Duration = Duration::from_secs(5);
+/// How many digits make an ID.
+const ID_DIGITS: usize = 32;
 /// A watch without events that ends within this time counts as failed.
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -231,7 +233,8 @@ impl<F: Fn(Meta)> Watch<F> {
             let is_known = |node: &String| self.view.nodes.get(&Key::new(&meta.namespace, node)).is_some();
             let Some(node) = node.filter(is_known) else { return };
             meta.name = node;
-            told.note = format!("{}: {}", event["reason"].as_str().unwrap_or_default(), told.note);
+            let reason = event["reason"].as_str().unwrap_or_default();
+            told.note = format!("{reason}: {}", without_ids(&told.note));
         }
         if self.view.refusals.note(&uid, told) {
             (self.tell)(meta);
@@ -273,4 +276,26 @@ fn about(event: &Value) -> (String, Meta) {
 #[allow(clippy::ptr_arg, reason = "the argument type of Option::filter")]
 fn is_version(version: &String) -> bool {
     !version.is_empty()
+}
+
+/// A note without the IDs of containers and sandboxes, which are others at every try.
+fn without_ids(note: &str) -> String {
+    let words = note.split_inclusive(|c: char| !c.is_ascii_hexdigit());
+    let short = |word: &str| match word.trim_end_matches(|c: char| !c.is_ascii_hexdigit()) {
+        digits if digits.len() >= ID_DIGITS => format!("…{}", &word[digits.len()..]),
+        _ => word.to_owned(),
+    };
+    words.map(short).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_failure_of_another_sandbox_reads_the_same() {
+        let note = |id: &str| format!("plugin cannot add {id} to the network; error 500 (code abc123)");
+        let tries = ["0a".repeat(32), "ff".repeat(32)].map(|id| without_ids(&note(&id)));
+        assert_eq!(tries, [note("…"), note("…")]);
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::FleetScope;
+use super::node_scope::main_container_of;
 use super::restart::{effective_restart, later};
 use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
 use crate::api::names::{place_of, pod_name};
@@ -20,6 +21,7 @@ use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
+use crate::planner::node::problem::{is_crash, is_of_whole_pod};
 use crate::planner::waits::{self, Wait};
 
 /// By how much the clocks of the API server and of Windlass may differ.
@@ -44,12 +46,9 @@ impl FleetScope {
     pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
         let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True)?;
         let since = ready.last_transition_time;
-        if since <= self.now {
-            return Some(since);
-        }
-        let passed = self.memory.ready_ahead_for(&node.meta.uid, since);
-        let passed = TimeDelta::from_std(passed).unwrap_or_default();
-        Some(self.now - passed)
+        let passed = self.memory.ready_ahead_for(&node.meta.uid, since, since > self.now);
+        let passed = passed.and_then(|passed| TimeDelta::from_std(passed).ok());
+        Some(passed.map_or(since, |passed| since.min(self.now - passed)))
     }
 
     /// True if a node that has been Ready since then has been so for `minReadySeconds`. If that is 0, this is always
@@ -81,7 +80,7 @@ impl FleetScope {
             available || (grant_id == spent && self.had_been_available(node, &read, granted.as_ref()));
         let wait = match ready_since {
             Some(since) => Wait::of(since, self.spec.min_ready_seconds).filter(|_| !available),
-            None => pod.as_deref().and_then(waits::of_pod),
+            None => pod.as_deref().and_then(|pod| waits::of_pod(pod, self.now)),
         };
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
@@ -89,7 +88,7 @@ impl FleetScope {
             asked_to_leave: removal_id.is_some(),
             leaves_by_plan: read.leaves,
             took_leave: read.took_leave,
-            leaves_since: read.leaves_since,
+            leaves_since: read.started_at.filter(|_| read.leaves),
             awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
             unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
@@ -116,7 +115,8 @@ impl FleetScope {
             available,
             ever_ready: self.has_served(node),
             failed: status.phase == NodePhase::Failed,
-            pod_runs: status.pod_runs,
+            // Its status takes a container that crashed for one that cannot run, until it has run for some time.
+            pod_runs: status.pod_runs || pod.as_deref().is_some_and(|pod| runs_main_container(node, pod)),
             suspended: spec.is_ok_and(|spec| spec.suspend),
             unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),
@@ -139,14 +139,17 @@ impl FleetScope {
             let made_for = pod.made_for().map(|made_for| made_for.hash);
             !pod.meta.terminating && made_for.as_ref() == granted && granted.is_some()
         };
-        // The StatefulSet controller replaces pods that fail: the time of each does not begin anew.
         let replaced = read.replaced.as_deref().filter(|(hash, _)| Some(hash) == granted).map(|(_, at)| *at);
+        // The StatefulSet controller replaces pods that fail: the time of each does not begin anew. That of a pod that was
+        // deleted does.
+        let of_series = replaced.filter(|_| problem.is_some_and(is_of_whole_pod));
         let has_sidecar = node.spec.as_ref().is_ok_and(|spec| spec.sidecar.is_some());
         let begun = match pod {
             // It may still have to catch up.
             _ if available => self.ready_since(node).filter(|_| has_sidecar),
-            Some(pod) if is_granted(pod) => replaced.or(pod.meta.created_at),
-            None if node.status.phase == NodePhase::Failed => problem.map(|problem| problem.since),
+            Some(pod) if is_granted(pod) => of_series.or(pod.meta.created_at),
+            // It may have been down long before it was granted anything.
+            None if node.status.phase == NodePhase::Failed => problem.map(|p| p.since).max(read.started_at),
             None => replaced,
             _ => None,
         };
@@ -161,15 +164,17 @@ impl FleetScope {
     }
 
     /// True if a node that is down was available with what it was granted before: it had been Ready with that for
-    /// `minReadySeconds`. If it is not known when it became Ready with it, that was before its last plan. The first grant of
-    /// a node counts as spent, so it shows nothing.
+    /// `minReadySeconds` and, if its container crashes now, for `progressDeadlineSeconds`. If it is not known when it became
+    /// Ready with it, that was before its last plan. The first grant of a node counts as spent, so it shows nothing.
     fn had_been_available(
         &self,
         node: &ObservedNode,
         read: &ReadPlan,
         granted: Option<&PodTemplateHash>,
     ) -> bool {
-        let least = TimeDelta::seconds(self.spec.min_ready_seconds);
+        let crashes = node.status.problem.as_ref().is_some_and(is_crash);
+        let of_crash = if crashes { self.spec.update_strategy.progress_deadline_seconds } else { 0 };
+        let least = TimeDelta::seconds(self.spec.min_ready_seconds.max(of_crash));
         let marked = read.marked.as_deref().filter(|(hash, _)| Some(hash) == granted);
         let down_since = node.status.problem.as_ref().map(|problem| problem.since);
         let served = down_since.zip(marked).map(|(down, (_, marked))| down - *marked + MARK_LAGS);
@@ -211,7 +216,7 @@ impl FleetScope {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
-                leaves_since: removal_of(&plan).is_some().then_some(plan.started_at),
+                started_at: Some(plan.started_at),
                 took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
@@ -228,6 +233,11 @@ impl FleetScope {
         self.memory.plans.put(uid, (version.clone(), read.clone()));
         read
     }
+}
+
+/// True if the main container of a node's pod runs now.
+pub(crate) fn runs_main_container(node: &ObservedNode, pod: &ObservedPod) -> bool {
+    !pod.meta.terminating && pod.runs(&main_container_of(pod, node, None))
 }
 
 /// The target of a plan that replaces the node's pod, and when it has completed a task of this type.

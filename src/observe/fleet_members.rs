@@ -114,7 +114,7 @@ impl FleetScope {
         };
         let pods = self.view.pods.group(&meta.namespace, &meta.name);
         let waits = pods.iter().filter(|pod| pod.meta.terminating && is_left(pod));
-        let waits = waits.filter_map(|pod| waits::of_pod(pod));
+        let waits = waits.filter_map(|pod| waits::of_pod(pod, self.now));
         Wait::union(waits.filter(|wait| wait.is_on(self.now)))
     }
 

@@ -1,7 +1,7 @@
 //! The scopes that tasks and reconciles work with, and the facts that decisions are based on, read from the caches.
 //! Nothing here writes.
 
-mod fleet_children;
+pub(crate) mod fleet_children;
 pub mod fleet_facts;
 mod fleet_hashes;
 mod fleet_lost;

@@ -34,8 +34,9 @@ pub fn by_role(end: &End, active: &str, spec: &Value) -> End {
             }
         }
         if let Some(set) = value["spec"].as_object_mut().filter(|_| kind == "StatefulSet") {
-            // Windlass does not set it, and keeps what a person adds.
+            // Windlass keeps what a person sets here, until it writes the set for another reason.
             set.remove("minReadySeconds");
+            set.remove("revisionHistoryLimit");
         }
         if let Some(labels) = value["labels"].as_object_mut().filter(|_| kind == "Pod") {
             // A label that a person adds to a pod is lost with the pod.

@@ -213,5 +213,18 @@ pub(super) fn rewritten_claims() -> Vec<Case> {
         "spec.template.spec.volumeClaimTemplates",
         "volumeClaimTemplates cannot change where nodes are updated in place",
     );
-    vec![case.after(of_fleet(json!([of_class("slow"), claim("wal", "1Gi")])))]
+    let sized = |name: &'static str, bad: &str, good: &str, before: &str| {
+        let one = |size: &str| of_fleet(json!([claim("data", size)]));
+        let (field, says) =
+            ("spec.template.spec.volumeClaimTemplates", "volumeClaimTemplates cannot change where");
+        Case::new(name, one(bad), one(good), field, says).after(one(before))
+    };
+    vec![
+        case.after(of_fleet(json!([of_class("slow"), claim("wal", "1Gi")]))),
+        // Whether two sizes of different units are the same, the operator knows.
+        sized("a larger size", "10Gi", "1024Mi", "1Gi"),
+        sized("a larger size in bytes", "2073741824", "1Gi", "1073741824"),
+        // The operator refuses it, and every write to such a fleet has to be possible.
+        sized("a size that is none", "2Gb", "1Gb", "1Gb"),
+    ]
 }

@@ -80,6 +80,28 @@ fn a_startup_probe_beyond_the_deadline_stalls_nothing() {
     });
 }
 
+/// Its main container crashed on every node, and runs again, not Ready: it may be doing its work.
+#[test]
+fn after_a_crash_of_all_nodes_the_fix_takes_one_main_container_at_a_time() {
+    play(|w| async move {
+        w.serve(fleet(3, json!({"type": "InPlace"}))).await;
+        for pod in ["db-0-0", "db-1-0", "db-2-0"] {
+            w.steer(pod, "crash").await;
+        }
+        w.rest(30).await;
+        w.rest(5).await;
+        for pod in ["db-0-0", "db-1-0", "db-2-0"] {
+            w.steer(pod, "unready").await;
+        }
+        w.rest(5).await;
+        let since = w.cluster.audit().len();
+        w.image("db:2").await;
+        w.rest(120).await;
+        let deleted = |e: &windlass_sim::AuditEntry| e.resource == "pods" && e.verb == "delete";
+        assert_eq!(w.cluster.audit_after(since).iter().filter(|e| deleted(e)).count(), 1);
+    });
+}
+
 #[test]
 fn an_image_that_crashes_in_its_startup_time_is_rolled_back() {
     play(|w| async move {

@@ -81,13 +81,33 @@ pub fn set(
     }
 }
 
-/// Adds sentences to the message of a condition.
+/// Adds sentences to the message of a condition. If there is not enough room, the message is cut, not the sentences.
 pub fn add_to_message(conditions: &mut [Condition], type_: &str, sentences: &[&str]) {
     let Some(condition) = conditions.iter_mut().find(|c| c.type_ == type_) else { return };
-    for sentence in sentences {
-        let said = &mut condition.message;
-        said.push_str(if said.is_empty() { "" } else { "; " });
-        said.push_str(sentence);
+    let added: String = sentences.iter().map(|sentence| format!("; {sentence}")).collect();
+    let room = MAX_MESSAGE_BYTES.saturating_sub(added.len());
+    let message = cut(&condition.message, room) + &added;
+    condition.message = cut(message.trim_start_matches("; "), MAX_MESSAGE_BYTES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Reason;
+
+    #[test]
+    fn a_sentence_is_added_whole_however_long_the_message_is() {
+        let mut all = Vec::new();
+        let long = "x".repeat(MAX_MESSAGE_BYTES);
+        set(&mut all, UP_TO_DATE, Truth::Unknown, Reason::Applying, &long, 1, DateTime::default());
+        add_to_message(&mut all, UP_TO_DATE, &["a setting has no effect"]);
+        let message = &all[0].message;
+        assert!(
+            message.len() <= MAX_MESSAGE_BYTES && message.ends_with("; a setting has no effect"),
+            "{message}"
+        );
+        all[0].message.clear();
+        add_to_message(&mut all, UP_TO_DATE, &["one", "two"]);
+        assert_eq!(all[0].message, "one; two");
     }
-    condition.message = cut(&condition.message, MAX_MESSAGE_BYTES);
 }

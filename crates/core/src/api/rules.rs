@@ -229,19 +229,22 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
-    // The same of the size, which is compared character by character: see `IS_SHARE`.
+    // The same of the size, which is compared character by character: see `IS_SHARE`. Sizes of different units may be the
+    // same: those the operator compares.
     Rule::new(
         "spec",
         claims_stay!(
             "(!has(a.spec) || !has(b.spec) || !has(a.spec.resources) || !has(b.spec.resources) \
              || !has(a.spec.resources.requests) || !has(b.spec.resources.requests) \
              || !has(a.spec.resources.requests.storage) || !has(b.spec.resources.requests.storage) \
-             || type(a.spec.resources.requests.storage) in [int] || type(b.spec.resources.requests.storage) in [int] \
-             || (size(a.spec.resources.requests.storage) == size(b.spec.resources.requests.storage) \
-             && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19].all(i, \
-             i >= size(a.spec.resources.requests.storage) || ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'K', 'M', \
-             'G', 'T', 'P', 'E', 'k', 'm', 'u', 'n', 'i', 'e', '.', '+', '-'].exists(c, \
-             a.spec.resources.requests.storage.charAt(i) == c && b.spec.resources.requests.storage.charAt(i) == c))))"
+             || [a.spec.resources.requests.storage].all(a, [b.spec.resources.requests.storage].all(b, \
+             type(a) in [int] || type(b) in [int] || size(a) < 2 || size(b) < 2 \
+             || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
+             (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
+             || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
+             || (size(a) == size(b) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19].all(i, \
+             i >= size(a) || ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '.'].all(c, \
+             (a.charAt(i) == c) == (b.charAt(i) == c)))))))"
         ),
         CLAIMS_STAY,
     )
@@ -291,8 +294,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.updateStrategy.inPlace.maxUnavailable",
         IS_SHARE,
-        "inPlace.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%: with 0 no node could \
-         ever be updated",
+        "inPlace.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
     ),
     Rule::new(
         "spec.updateStrategy.inPlace.steps[]",

@@ -39,10 +39,23 @@ impl Wait {
     }
 }
 
-/// What a pod may still take until it has ended, or is Ready. A container that was restarted gets no more time: an
-/// image that crashes would get it again and again. The same holds while any container cannot run.
+/// By how much the clocks of other machines may be ahead.
+const CLOCKS_DIFFER: TimeDelta = TimeDelta::minutes(1);
+
+/// What a pod may still take until it has ended, or is Ready. It is given that once: a container that was restarted has
+/// it from the creation of the pod, and there is none while any container cannot run.
 #[must_use]
-pub fn of_pod(pod: &ObservedPod) -> Option<Wait> {
+pub fn of_pod(pod: &ObservedPod, now: DateTime<Utc>) -> Option<Wait> {
+    wait_of(pod).filter(|wait| wait.from <= now + CLOCKS_DIFFER)
+}
+
+/// The same, and `None` once a container was restarted: an image that crashes would be given time again and again.
+#[must_use]
+pub fn of_first_start(pod: &ObservedPod, now: DateTime<Utc>) -> Option<Wait> {
+    of_pod(pod, now).filter(|_| pod.deletion.is_some() || pod.containers.iter().all(|c| c.restarts == 0))
+}
+
+fn wait_of(pod: &ObservedPod) -> Option<Wait> {
     if let Some(deletion) = &pod.deletion {
         return Some(Wait { from: deletion.requested_at, until: deletion.due_at });
     }
@@ -61,18 +74,19 @@ fn fails(container: &ContainerState) -> bool {
     ended || waits.is_some_and(|reason| !reason.is_empty() && !PASSING.contains(&reason))
 }
 
-/// The kubelet may not say when the container started. Then it has the time from the creation of the pod.
+/// The kubelet may not say when the container started. Then it has the time from the creation of the pod, too.
 fn of_container(
     container: &ContainerState,
     time: &StartTime,
     created_at: Option<DateTime<Utc>>,
 ) -> Option<Wait> {
-    if !container.running || container.ready || container.restarts > 0 {
+    if !container.running || container.ready {
         return None;
     }
     let startup = if container.started { 0 } else { time.startup_seconds };
     let seconds = Some(startup.max(time.delay_seconds)).filter(|seconds| *seconds > 0)?;
-    Wait::of(container.running_since.or(created_at)?, seconds)
+    let started_at = container.running_since.filter(|_| container.restarts == 0);
+    Wait::of(started_at.or(created_at)?, seconds)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn wait(containers: &[(Value, Value)], metadata: &Value) -> Option<(i64, i64)> {
         "spec": {"initContainers": [], "containers": named(|c| &c.0)},
         "status": {"containerStatuses": named(|c| &c.1)},
     }));
-    of_pod(&pod).map(|wait| ((wait.from - at(0)).num_seconds(), (wait.until - at(0)).num_seconds()))
+    of_pod(&pod, at(100)).map(|wait| ((wait.from - at(0)).num_seconds(), (wait.until - at(0)).num_seconds()))
 }
 
 fn running(since: i64) -> Value {
@@ -60,7 +60,8 @@ fn a_container_is_given_what_its_probes_say_until_it_has_started_or_crashed() {
         ),
         ("it has started", vec![(startup(), with(running(10), "started", true))], None),
         ("it is ready", vec![(startup(), with(running(10), "ready", true))], None),
-        ("it was restarted", vec![(startup(), with(running(10), "restartCount", 1))], None),
+        ("it was restarted", vec![(startup(), with(running(10), "restartCount", 1))], Some((0, 1805))),
+        ("it starts a day ahead", vec![(startup(), running(86_400))], None),
         ("it does not run yet", vec![(startup(), waiting("ContainerCreating"))], None),
         (
             "no start time is said",
@@ -106,5 +107,5 @@ fn a_native_sidecar_is_given_time_as_a_main_container_is() {
             "containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "PodInitializing"}}}],
         },
     }));
-    assert_eq!(of_pod(&pod), Some(Wait { from: at(10), until: at(310) }));
+    assert_eq!(of_pod(&pod, at(10)), Some(Wait { from: at(10), until: at(310) }));
 }

@@ -5,7 +5,7 @@ use super::child::{ChildFacts, GrantTime};
 use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::sets::SetRollout;
-use crate::planner::node::problem::is_crash;
+use crate::api::Stage;
 
 /// True if a node that was given the target of a rollout in place does not become available with it.
 #[must_use]
@@ -13,12 +13,14 @@ pub fn in_place(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     is_to_blame(facts, rollout_target, |child| !child.available)
 }
 
-/// True if a new node does not come to what the rollout waits for: that it has caught up or, under HardFork, runs.
+/// True if a new node does not come to what the rollout waits for: that it has caught up or, under HardFork, runs. Where only
+/// a promotion is waited for, all have caught up: if they fall behind, so does what they follow.
 #[must_use]
 pub fn of_set(facts: &FleetFacts, rollout: &SetRollout) -> bool {
     let view = facts.as_set(&rollout.entrant);
     is_to_blame(&view, &rollout.rollout_target(), |child| match rollout.strategy {
         Strategy::HardFork => !view.runs(child, &rollout.target),
+        _ if rollout.stage == Stage::AwaitingPromotion => !child.available,
         _ => !child.is_caught_up(),
     })
 }
@@ -38,8 +40,7 @@ fn is_to_blame(
 
 /// True if what a node lacks is due to what it was granted: its pod was created for that, or cannot be created, and has had
 /// its time. Where the old pod does not end, or the new one is deleted, nothing is known of the target. A node that has
-/// been available with it may be down for any reason, but for a container that crashes.
+/// been available with it may be down for any reason.
 fn is_its_own(child: &ChildFacts) -> bool {
-    let crashes = || child.problem.as_ref().is_some_and(is_crash);
-    child.grant_time == GrantTime::Over && (child.available || !child.is_proven || crashes())
+    child.grant_time == GrantTime::Over && (child.available || !child.is_proven)
 }

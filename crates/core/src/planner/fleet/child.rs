@@ -252,11 +252,11 @@ impl ChildFacts {
     }
 
     /// True if it is not Ready and does not move before it is granted something else than this: it has spent its grant,
-    /// or its main container runs what it was granted. Such a node is down, and no move of it is under way that others
-    /// would have to wait for.
+    /// or its main container runs what it was granted, and it should run that no longer, or should go. Such a node is down,
+    /// and no move of it is under way that others would have to wait for.
     pub(super) fn stands_still(&self, target: Option<&PodTemplateHash>) -> bool {
         let has_arrived = self.main_container_runs() && self.running == self.granted;
-        let holds_other = target.is_some_and(|target| self.granted != *target);
+        let holds_other = self.surplus || target.is_some_and(|target| self.granted != *target);
         !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
     }
 

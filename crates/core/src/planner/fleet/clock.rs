@@ -4,6 +4,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::child::{ChildFacts, GrantTime};
 use super::facts::FleetFacts;
 use super::progress;
 use crate::api::{Filling, Rollout};
@@ -109,9 +110,14 @@ fn allowed(facts: &FleetFacts) -> TimeDelta {
 }
 
 impl FleetFacts {
-    /// The time that the nodes of a fleet, or of its rollout, are given now; `None` if it is counted.
+    /// The time that the nodes of a fleet, or of its rollout, are given now; `None` if it is counted. It is while a node
+    /// has used up its own time, whatever the others do.
     #[must_use]
     pub fn wait(&self, now: DateTime<Utc>) -> Option<Wait> {
+        let is_overdue = |child: &ChildFacts| child.grant_time == GrantTime::Over && !child.is_proven;
+        if self.nodes_of_rollout().any(is_overdue) {
+            return None;
+        }
         let waits = self.nodes_of_rollout().filter_map(|child| child.wait);
         Wait::union(waits.chain(self.ending).filter(|wait| wait.is_on(now)))
     }

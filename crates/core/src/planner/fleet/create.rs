@@ -46,10 +46,14 @@ pub fn creation_revision<'a>(
     // A lost node comes back at once, at what worked. A new one would be replaced right after its start: it waits, unless
     // it could wait for long.
     let was_there = ordinal < facts.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
-    // A pod that finds no machine, for example before its claims are bound, says nothing about the target.
+    (was_there || has_failed(facts, target) || facts.stalled || asking(facts).next().is_some())
+        .then_some(current)
+}
+
+/// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing
+/// about the target. Nor does a status from before the node was granted the target.
+pub(super) fn has_failed(facts: &FleetFacts, target: &RolloutHash) -> bool {
     let finds_none = |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable);
-    // Nor does a status from before the node was granted the target.
     let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.status_outdated;
-    let has_failed = facts.wanted().filter(is_of_target).any(|c| c.failed && !finds_none(c));
-    (was_there || has_failed || facts.stalled || asking(facts).next().is_some()).then_some(current)
+    facts.wanted().filter(is_of_target).any(|c| c.failed && !finds_none(c))
 }

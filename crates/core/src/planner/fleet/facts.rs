@@ -255,7 +255,11 @@ impl FleetFacts {
             && self.target_for(child, rollout_target).is_some_and(|t| child.granted == t.hash)
             && !child.is_drifted()
             // While its target is rejected, an abort takes down nothing.
-            && (self.rejected.is_some() || !child.kept_other_pod())
+            && (self.is_rejected_by_abort() || !child.kept_other_pod())
+    }
+
+    pub(super) fn is_rejected_by_abort(&self) -> bool {
+        self.rejected.as_ref().is_some_and(|rejected| rejected.ending() == Some(Ending::Aborted))
     }
 
     /// True if a node was observed to run what it should run.

@@ -136,8 +136,17 @@ pub fn unconverged(
         if child.terminating {
             named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
         } else if let Some(problem) = &child.problem {
+            // What was moved is what the others wait for.
+            let waits = child.main_container_runs()
+                && !facts.is_granted(child, rollout_target)
+                && !child.is_in_flight();
             let rank = if child.failed { 1 } else { 4 };
-            named.add_problem(rank, child.name.as_str(), problem);
+            if waits {
+                let message = format!("{}; it waits for the wave", problem.message);
+                named.add_problem(rank + 1, child.name.as_str(), &Problem { message, ..problem.clone() });
+            } else {
+                named.add_problem(rank, child.name.as_str(), problem);
+            }
         } else if let Some(why) = &child.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.is_in_flight() {

@@ -3,9 +3,10 @@
 //! trace breaks the wave, completes a rollout falsely, or blocks it forever (`planner/fleet/tests/traces.rs`).
 
 use super::child::ChildFacts;
+use super::create::has_failed;
 use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
-use crate::api::{Ending, NodeName, PodTemplateHash, RestartTime, RolloutHash};
+use crate::api::{NodeName, PodTemplateHash, RestartTime, RolloutHash};
 
 /// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -19,7 +20,8 @@ pub enum Clause {
     /// (d) It is down, and fewer than `maxUnavailable` others are moving. Nodes that are only down do not count: it is
     /// disrupted already, so that its move disrupts no other. If its main container runs, it may do its work: then nodes
     /// whose main containers do not run count as well. A node that is in flight and serves, as far as is known, does not
-    /// move under this clause, but under (e).
+    /// move under this clause, but under (e). Nor does a new node that starts what last completed because the target has
+    /// failed on another one.
     Down,
     /// (e) It serves, or has drifted, and the other disrupted nodes leave room.
     Serving,
@@ -73,10 +75,17 @@ fn is_stopped(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTa
 pub fn may_grant(facts: &FleetFacts, index: usize, rollout_target: &RolloutTarget) -> Option<Clause> {
     let child = facts.children.get(index)?;
     let target = &facts.target_for(child, rollout_target)?.hash;
-    clause(facts, child, target, Used::of(facts, rollout_target))
+    let revision = facts.revision_for(child, rollout_target);
+    clause(facts, child, revision, target, Used::of(facts, rollout_target))
 }
 
-fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used: Used) -> Option<Clause> {
+fn clause(
+    facts: &FleetFacts,
+    child: &ChildFacts,
+    revision: &RolloutHash,
+    target: &PodTemplateHash,
+    used: Used,
+) -> Option<Clause> {
     if child.running == *target {
         return Some(Clause::RunsTarget);
     }
@@ -97,7 +106,8 @@ fn clause(facts: &FleetFacts, child: &ChildFacts, target: &PodTemplateHash, used
     }
     // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
     // would go while another node is down.
-    if disrupted && !child.is_serving() {
+    let starts = !child.ever_ready && !child.failed && child.is_spent() && has_failed(facts, revision);
+    if disrupted && !child.is_serving() && !starts {
         // If its main container runs, nodes whose main containers do not run take room from it.
         let stopped = if runs { used.stopped } else { 0 };
         let others = used.moving + stopped - i32::from(child.is_moving(Some(target)));
@@ -138,7 +148,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     let mut grants = Vec::new();
     for pass in 0..4 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
-            let Some(clause) = clause(facts, child, &target.hash, used) else { continue };
+            let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());
@@ -160,7 +170,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
 /// runs, so no abort moves a node.
 #[must_use]
 pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
-    if facts.rejected.as_ref().is_none_or(|r| r.ending() != Some(Ending::Aborted)) {
+    if !facts.is_rejected_by_abort() {
         return Vec::new();
     }
     let runs_other =

@@ -51,7 +51,8 @@ pub fn unready(pod: &ObservedPod, now: DateTime<Utc>) -> (String, String) {
         let sentence = format!("container {} of pod {name} is not ready", container.name);
         return (container.name.clone(), with_termination(&sentence, end));
     }
-    if let Some(container) = unready().next() {
+    // One that does not run says more than one that runs and may wait for it.
+    if let Some(container) = unready().find(|c| !c.running).or(unready().next()) {
         let does = if container.running { "runs and is not ready" } else { "does not run yet" };
         return (container.name.clone(), format!("container {} of pod {name} {does}", container.name));
     }

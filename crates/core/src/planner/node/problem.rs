@@ -134,7 +134,7 @@ pub fn pod_facts(
             pod_uid,
             ..Problem::default()
         }),
-        wait: waits::of_pod(pod),
+        wait: waits::of_first_start(pod, now),
         cannot_run,
         main_cannot_run,
         never_started: !running && !state.is_some_and(has_started),

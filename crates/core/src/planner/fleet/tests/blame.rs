@@ -42,7 +42,11 @@ fn a_target_is_blamed_for_what_it_did_on_the_nodes_that_have_it() {
         ("it cannot run", base().but(2, |c| given(c).failed()), true),
         ("its pod is not ready", base().but(2, |c| with_pod(given(c).down())), true),
         ("its pod is never scheduled", base().but(2, |c| unschedulable(with_pod(given(c)))), true),
-        ("it ran, and crashes", healthy().but(2, |c| c.failed().with_problem("CrashLoopBackOff", "")), true),
+        (
+            "it served, and crashes",
+            healthy().but(2, |c| c.failed().with_problem("CrashLoopBackOff", "")),
+            false,
+        ),
         (
             "it was Ready, but not for minReadySeconds",
             healthy().but(2, |c| ChildFacts { is_proven: false, ..with_pod(c.down()) }),
@@ -83,11 +87,18 @@ fn a_target_is_blamed_for_its_new_nodes_and_not_for_old_ones() {
         facts
     };
     let behind = |c| ChildFacts { sidecar: Some(super::super::SidecarFacts::default()), ..with_pod(c) };
+    let awaited = |change| {
+        let mut facts = new(Strategy::BlueGreen, change);
+        let rollout = facts.set_rollout.as_mut().unwrap();
+        rollout.stage = Stage::AwaitingPromotion;
+        facts
+    };
     let (blue_green, hard_fork) = (Strategy::BlueGreen, Strategy::HardFork);
     let table: Vec<(&str, FleetFacts, bool)> = vec![
         ("a new node cannot run", new(blue_green, |c| given(c).failed()), true),
         ("a new node is not ready", new(blue_green, unready), true),
         ("a new node does not catch up", new(blue_green, behind), true),
+        ("a new node falls behind while a person is waited for", awaited(behind), false),
         ("a new node served, and its machine dies", new(blue_green, ChildFacts::down), false),
         ("a machine dies under an old node", amid(blue_green).but(0, ChildFacts::failed), false),
         ("a new node does not run", new(hard_fork, starting), true),

@@ -2,7 +2,7 @@
 
 use super::super::progress::overdue_at as node_overdue_at;
 use super::super::status::{is_stalled, stall_deadline};
-use super::super::{SetFacts, Strategy};
+use super::super::{GrantTime, SetFacts, Strategy};
 use super::*;
 use crate::api::Stage;
 use crate::api::conditions::{STALLED, find};
@@ -111,6 +111,8 @@ fn the_longest_of_several_waits_counts() {
     let two = terminating(0, 1800).but(1, |c| ChildFacts { wait: wait(100, 300), ..c.down() });
     let status = rolling(&two);
     assert_eq!(stall_deadline(&status, &two, later(100)), Some(later(2400)));
+    let overdue = two.but(1, |c| ChildFacts { grant_time: GrantTime::Over, is_proven: false, ..c });
+    assert_eq!(overdue.wait(later(100)), None, "one of them has had its time");
     let gone = FleetFacts { ending: wait(0, 1800), ..moving(ChildFacts::down) };
     let status = rolling(&gone);
     assert_eq!(stall_deadline(&status, &gone, later(100)), Some(later(2400)), "a pod whose node is gone");

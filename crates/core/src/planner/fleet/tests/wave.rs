@@ -210,6 +210,15 @@ fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
 }
 
 #[test]
+fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
+    let starting = |c: ChildFacts| ChildFacts { ever_ready: false, ..c.down() };
+    let facts = fleet(3).wanting("v2").but(2, |c| c.granted("v2").seen().failed()).but(1, starting);
+    assert_eq!(granted_at_once(&facts, "v2"), []);
+    let failed = facts.but(1, |c| c.failed());
+    assert_eq!(granted_at_once(&failed, "v2"), [("db-1".to_owned(), Clause::Failed)]);
+}
+
+#[test]
 fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
     let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c.half_running() };
     let facts = (0..5).fold(fleet(5), |facts, i| facts.but(i, edited));
