@@ -124,7 +124,9 @@ impl Life {
         let spec = pod.spec.as_ref()?;
         let ends = spec.restart_policy.as_deref().is_some_and(|policy| policy != "Always");
         let started = self.started.get_or_insert_with(|| text(now.wall)).clone();
-        let mut view = View { pod, orders, now, again: None, blocked: false };
+        let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let unmounted = all.into_iter().any(|container| orders.fare(&container.name) == Fare::Creating);
+        let mut view = View { pod, orders, now, again: None, blocked: false, unmounted };
         let inits: Vec<Value> = spec
             .init_containers
             .iter()
@@ -144,8 +146,7 @@ impl Life {
             .filter(|status| status["ready"] != true)
             .filter_map(|status| status["name"].as_str())
             .collect();
-        let creates = |status: &Value| status["state"]["waiting"]["reason"] == "ContainerCreating";
-        let has_sandbox = !inits.iter().chain(&mains).any(creates);
+        let has_sandbox = !view.unmounted;
         let conditions = conditions(pod, phase, initialized, has_sandbox, &unready, now);
         let mut status = json!({
             "phase": phase,
@@ -193,13 +194,16 @@ struct View<'a> {
     again: Option<Instant>,
     /// True once an init container blocks those after it.
     blocked: bool,
+    /// True if a volume cannot be mounted, so that no container is created.
+    unmounted: bool,
 }
 
 impl View<'_> {
     fn init_container(&mut self, life: &mut Life, container: &Container) -> Value {
         let fare = self.orders.fare(&container.name);
         let native = is_native_sidecar(container);
-        if self.blocked {
+        if self.blocked || self.unmounted {
+            self.blocked = true;
             return waiting(container, 0, "PodInitializing", "");
         }
         match fare {
@@ -221,7 +225,8 @@ impl View<'_> {
         }
         let never =
             self.pod.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
-        match self.orders.fare(&container.name) {
+        let fare = if self.unmounted { Fare::Creating } else { self.orders.fare(&container.name) };
+        match fare {
             Fare::Runs if ends => self.ended(life, container, 0),
             Fare::Slow if ends && self.slow_is_over(life, container) => self.ended(life, container, 0),
             Fare::Crashes | Fare::Restarts | Fare::OutOfMemory if never => self.ended(life, container, 1),
