@@ -109,9 +109,11 @@ impl Late {
     }
 }
 
-/// S1: the number of nodes taken down by Windlass that are down at once. Each was granted by the wave of its time.
+/// S1: the number of nodes taken down by Windlass that are down at once. Each was granted by the wave of its time. In worlds
+/// with a second container, a node whose main container runs again is not down.
 pub fn taken_down(world: &World, next: &State) -> Option<String> {
-    let down = || next.nodes.iter().filter(|n| n.taken_down);
+    let is_back = |n: &&Node| world.beside && n.is_at_work(world) && !n.terminating;
+    let down = || next.nodes.iter().filter(|n| n.taken_down && !is_back(n));
     let one_more = u8::from(world.budget.late > 0 && world.lands == Lands::Whenever);
     let most = down().map(|n| n.granted_under).max().unwrap_or_default() + one_more;
     let count = down().count();

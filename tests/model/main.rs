@@ -154,7 +154,6 @@ worlds! {
     #[ignore = "large"] a_new_fleet_whose_first_version_is_broken: {broken: &[V1], new: true} budget {};
     #[ignore = "large"] a_broken_version_that_runs_and_a_machine_that_dies: {broken_runs: true} budget {death: 1};
     #[ignore = "large"] a_second_container_breaks_and_a_pod_is_lost: {broken: &[], beside: true} budget {breaks: 1, pod_deleted: 1};
-    #[ignore = "large"] a_second_container_breaks_and_a_template_is_edited: {broken: &[], beside: true} budget {spec: 1, breaks: 1, edit: 1, pod_deleted: 1};
     #[ignore = "large"] a_second_container_of_three_nodes_breaks: {nodes: 3, replicas: 3, broken: &[], beside: true} budget {breaks: 1};
     #[ignore = "large"] a_sidecar_keeps_pods_out: {broken: &[], sidecar: true} budget {spec: 1, pod_deleted: 1, operator: 1};
     #[ignore = "large"] two_at_once_of_three: {nodes: 3, replicas: 3, max_unavailable: 2} budget {};
