@@ -89,15 +89,18 @@ fn after_a_crash_of_all_nodes_the_fix_takes_one_main_container_at_a_time() {
             w.steer(pod, "crash").await;
         }
         w.rest(30).await;
-        w.rest(5).await;
+        assert_eq!(w.status()["rollout"], Value::Null);
         for pod in ["db-0-0", "db-1-0", "db-2-0"] {
+            w.delete(CONFIG_MAP, &format!("steer-{pod}")).await;
             w.steer(pod, "unready").await;
         }
         w.rest(5).await;
         let since = w.cluster.audit().len();
         w.image("db:2").await;
         w.rest(120).await;
-        let deleted = |e: &windlass_sim::AuditEntry| e.resource == "pods" && e.verb == "delete";
+        let deleted = |e: &windlass_sim::AuditEntry| {
+            e.resource == "pods" && e.verb == "delete" && e.user_agent == "windlass"
+        };
         assert_eq!(w.cluster.audit_after(since).iter().filter(|e| deleted(e)).count(), 1);
     });
 }
