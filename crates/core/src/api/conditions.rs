@@ -84,7 +84,7 @@ pub fn set(
 /// Adds sentences to the message of a condition. If there is not enough room, the message is cut, not the sentences.
 pub fn add_to_message(conditions: &mut [Condition], type_: &str, sentences: &[&str]) {
     let Some(condition) = conditions.iter_mut().find(|c| c.type_ == type_) else { return };
-    let added: String = sentences.iter().map(|sentence| format!("; {sentence}")).collect();
+    let added = sentences.iter().flat_map(|sentence| ["; ", sentence]).collect::<String>();
     let room = MAX_MESSAGE_BYTES.saturating_sub(added.len());
     let message = cut(&condition.message, room) + &added;
     condition.message = cut(message.trim_start_matches("; "), MAX_MESSAGE_BYTES);

@@ -214,7 +214,7 @@ fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
     let starting = |c: ChildFacts| ChildFacts { ever_ready: false, ..c.down() };
     let facts = fleet(3).wanting("v2").but(2, |c| c.granted("v2").seen().failed()).but(1, starting);
     assert_eq!(granted_at_once(&facts, "v2"), []);
-    let failed = facts.but(1, |c| c.failed());
+    let failed = facts.but(1, ChildFacts::failed);
     assert_eq!(granted_at_once(&failed, "v2"), [("db-1".to_owned(), Clause::Failed)]);
 }
 
