@@ -115,8 +115,11 @@ impl FleetScope {
             available,
             ever_ready: self.has_served(node),
             failed: status.phase == NodePhase::Failed,
-            // Its status takes a container that crashed for one that cannot run, until it has run for some time.
-            pod_runs: status.pod_runs || pod.as_deref().is_some_and(|pod| runs_main_container(node, pod)),
+            // The status of a failed node takes a container that crashed for one that cannot run, until it has run for some
+            // time.
+            pod_runs: status.pod_runs
+                || (status.phase == NodePhase::Failed
+                    && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
             suspended: spec.is_ok_and(|spec| spec.suspend),
             unreachable: unreachable.map(|c| c.message.clone()),
             problem: status.problem.clone(),
