@@ -5,13 +5,10 @@
 //! cargo run --example control_plane
 //! ```
 
-#[path = "../tests/controlplane/mod.rs"]
-mod controlplane;
-
-use controlplane::{ControlPlane, Options};
+use windlass_harness::controlplane::{ControlPlane, Error, Options};
 
 #[tokio::main]
-async fn main() -> Result<(), controlplane::Error> {
+async fn main() -> Result<(), Error> {
     let cp = ControlPlane::start(Options::default()).await?;
     println!("export KUBECONFIG={}", cp.kubeconfig().display());
     println!("export PATH={}:$PATH", cp.bin().display());

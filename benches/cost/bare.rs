@@ -10,8 +10,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::operated::World;
 use crate::template::{set_image, template};
+use windlass_harness::operated::World;
 
 /// The StatefulSets, as a watch shows them.
 pub struct Bare {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::controlplane::{Audit, Entry};
+use windlass_harness::controlplane::{Audit, Entry};
 
 /// The most kinds of requests that are printed.
 const MOST: usize = 24;

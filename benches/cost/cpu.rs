@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::operated::World;
+use windlass_harness::operated::World;
 
 /// How long after a rollout its late work, mostly events, is done.
 pub const SETTLE: Duration = Duration::from_secs(6);

@@ -21,13 +21,9 @@
 )]
 
 mod bare;
-#[path = "../../tests/controlplane/mod.rs"]
-mod controlplane;
 mod counts;
 mod cpu;
 mod memory;
-#[path = "../../tests/operated/mod.rs"]
-mod operated;
 mod rollout;
 mod side_by_side;
 mod simulated;
@@ -36,6 +32,8 @@ mod template;
 mod watched;
 
 use std::time::Duration;
+
+use windlass_harness::operated;
 
 const USAGE: &str = "usage: cargo bench --bench cost -- steady [MINUTES] | rollout [NODES] | side-by-side [ROUNDS] | scale [NODES] | memory [NODES] | \
      memory-simulated [NODES] | ten-thousand [NODES] | at-rest [NODES]";

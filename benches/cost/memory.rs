@@ -8,11 +8,11 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 use windlass::clock::{Clock, SystemClock, monotonic};
 
-use crate::controlplane::{Mark, Options};
 use crate::counts::print_by_kind;
-use crate::operated::{World, image, is_applied, load};
 use crate::template;
 use crate::watched::Watched;
+use windlass_harness::controlplane::{Mark, Options};
+use windlass_harness::operated::{World, image, is_applied, load};
 
 /// The image of the second rollout.
 const NEXT: &str = "db:next";
@@ -43,7 +43,7 @@ pub fn fleet(nodes: u32) -> Value {
 pub async fn measure(nodes: u32, rolls: bool, idle: Duration) {
     let mut world = World::start(if nodes < MANY { Options::default() } else { large(nodes) }).await;
     template::print_size();
-    println!("{nodes} nodes on the real control plane; the operator before: {}", world.watched());
+    println!("{nodes} nodes on the real control plane; the operator before: {}", watched(&world));
 
     let phase = Phase::begin(&world, "made", nodes).await;
     world.fleet(fleet(nodes)).await;
@@ -54,7 +54,7 @@ pub async fn measure(nodes: u32, rolls: bool, idle: Duration) {
         world.patch(&world.fleets(), "db", image(NEXT)).await;
         phase.end(&world).await;
     }
-    println!("\n== at rest: {}; load {}", world.watched(), load());
+    println!("\n== at rest: {}; load {}", watched(&world), load());
 
     restart(&mut world, nodes).await;
     rest(&world, idle).await;
@@ -77,7 +77,7 @@ async fn restart(world: &mut World, nodes: u32) {
     world.patch(&world.fleets(), "db", json!({"spec": {"replicas": nodes - 1}})).await;
     let mark = world.cp.audit_mark().await;
     let started = SystemClock.now();
-    let cpu = world.start_operator_and_take_cpu().await;
+    let cpu = start_operator_and_take_cpu(world).await;
     println!("\n== started again over them; ready after {} ms, {cpu:.2} s of CPU", since(started));
     let first = loop {
         let writes = world.operator_audit(mark).await.writes();
@@ -91,7 +91,7 @@ async fn restart(world: &mut World, nodes: u32) {
     println!("start to first action: {after} ms ({} {})", first.verb, first.object_ref.resource);
     until_applied(world, &world.fleets(), "up again").await;
     tokio::time::sleep(SETTLE).await;
-    println!("after it: {}", world.watched());
+    println!("after it: {}", watched(world));
 }
 
 /// Milliseconds since a time.
@@ -105,7 +105,7 @@ async fn rest(world: &World, idle: Duration) {
     println!("\n== at rest for {} s", idle.as_secs());
     while began.elapsed() < idle {
         tokio::time::sleep(SAY_EVERY.min(idle.saturating_sub(began.elapsed()))).await;
-        println!("  {:>5.0} s: {}", began.elapsed().as_secs_f64(), world.watched());
+        println!("  {:>5.0} s: {}", began.elapsed().as_secs_f64(), watched(world));
     }
     let audit = world.operator_audit(mark).await;
     println!("CPU {:.2} s; writes: {}", world.cpu_seconds() - cpu, audit.clone().writes().count());
@@ -134,7 +134,7 @@ impl Phase {
         let nodes = f64::from(self.nodes);
         let cpu = world.cpu_seconds() - self.cpu;
         println!("\n== {} in {took:.1} s; load {}", self.name, load());
-        println!("CPU: {cpu:.1} s, {:.2} ms a node; {}", cpu * 1e3 / nodes, world.watched());
+        println!("CPU: {cpu:.1} s, {:.2} ms a node; {}", cpu * 1e3 / nodes, watched(world));
         let audit = world.operator_audit(self.mark).await;
         let calls = f64::from(u32::try_from(audit.count()).unwrap_or(u32::MAX));
         println!("API calls: {:.2} a node", calls / nodes);
@@ -161,7 +161,7 @@ async fn until_applied(world: &World, fleets: &Api<DynamicObject>, what: &str) {
                 "  {what}: {:>5.0} s: {}; {}",
                 began.elapsed().as_secs_f64(),
                 far(&found),
-                world.watched()
+                watched(world)
             );
         }
     }
@@ -179,14 +179,12 @@ pub fn far(fleet: &Value) -> String {
     )
 }
 
-impl World {
-    /// The operator that runs.
-    fn watched(&self) -> Watched {
-        Watched(self.operator_pid())
-    }
+/// The operator that runs.
+fn watched(world: &World) -> Watched {
+    Watched(world.operator_pid())
+}
 
-    async fn start_operator_and_take_cpu(&mut self) -> f64 {
-        self.start_operator().await;
-        self.cpu_seconds()
-    }
+async fn start_operator_and_take_cpu(world: &mut World) -> f64 {
+    world.start_operator().await;
+    world.cpu_seconds()
 }

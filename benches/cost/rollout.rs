@@ -3,13 +3,13 @@
 use serde_json::json;
 use windlass::clock::monotonic;
 
-use crate::controlplane::Options;
 use crate::counts::{
     print_by_cost, print_by_kind, print_fleet_status, print_lists_of_events, print_per_node,
 };
 use crate::cpu::Cpu;
-use crate::operated::{World, image};
 use crate::template::{fleet, print_size};
+use windlass_harness::controlplane::Options;
+use windlass_harness::operated::{World, image};
 
 /// Creates a fleet of this size, rolls it once, and prints the cost.
 pub async fn measure(nodes: u32, max_unavailable: &str) {
@@ -50,7 +50,7 @@ pub async fn measure(nodes: u32, max_unavailable: &str) {
     report(&world, &audit.writes(), nodes).await;
 }
 
-async fn report(world: &World, writes: &crate::controlplane::Audit, nodes: u32) {
+async fn report(world: &World, writes: &windlass_harness::controlplane::Audit, nodes: u32) {
     print_by_kind("writes carried out", writes);
     println!();
     print_per_node(writes, nodes);

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use windlass::clock::monotonic;
 
 use crate::bare::Bare;
-use crate::controlplane::{Mark, Options};
 use crate::counts::print_by_cost;
 use crate::cpu::{Cpu, SETTLE};
-use crate::operated::{World, image};
 use crate::template::{fleet, print_size, set_image, template};
+use windlass_harness::controlplane::{Mark, Options};
+use windlass_harness::operated::{World, image};
 
 const PODS: u32 = 100;
 /// Without it the API server drops maxUnavailable of StatefulSets, and the controller uses 1.
@@ -75,7 +75,10 @@ pub async fn measure(rounds: u32) {
                 .await,
                 world.cp.audit_mark().await,
             ];
-            println!("maxUnavailable {max_unavailable}, round {round}, load {}", crate::operated::load());
+            println!(
+                "maxUnavailable {max_unavailable}, round {round}, load {}",
+                windlass_harness::operated::load()
+            );
             for lane in [&set, &least, &own] {
                 let took = lane.took[lane.took.len() - 1];
                 println!("  {:<12} {:.2} s; {}", lane.name, took.seconds, took.cpu);

@@ -17,9 +17,9 @@ use windlass_sim::kubelet::{Claims, Kubelet};
 use windlass_sim::{Cluster, Options};
 
 use crate::memory::{far, fleet};
-use crate::operated::{image, is_applied, load};
 use crate::template;
 use crate::watched::Watched;
+use windlass_harness::operated::{image, is_applied, load};
 
 /// The history of the simulated cluster, in changes: more than any watch lags.
 const REMEMBERED: usize = 20_000;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::controlplane::Options;
 use crate::counts::print_by_kind;
-use crate::operated::{World, condition, fleet, image};
+use windlass_harness::controlplane::Options;
+use windlass_harness::operated::{World, condition, fleet, image};
 
 const NODES: u32 = 20;
 /// How long the operator is watched after a restart.
@@ -42,7 +42,7 @@ pub async fn measure(minutes: u32) {
     print_fleets(&world).await;
 }
 
-async fn report(world: &World, audit: &crate::controlplane::Audit, pods: &[String]) {
+async fn report(world: &World, audit: &windlass_harness::controlplane::Audit, pods: &[String]) {
     print_by_kind("all requests", audit);
     print_by_kind("writes carried out", &audit.clone().writes());
     println!("pods replaced: {}", if world.pod_uids().await == pods { "none" } else { "SOME" });

@@ -59,7 +59,7 @@ pub fn print_size() {
 
 /// A fleet of nodes with that template.
 pub fn fleet(name: &str, replicas: u32, max_unavailable: &Value) -> Value {
-    let mut fleet = crate::operated::fleet(name, replicas, "db:0", max_unavailable);
+    let mut fleet = windlass_harness::operated::fleet(name, replicas, "db:0", max_unavailable);
     fleet["spec"]["template"]["spec"]["podTemplate"] = template(&json!({"app": name}), "db:0");
     fleet
 }

@@ -6,27 +6,16 @@
 //! cargo run --example etcd -- --stay    # the cluster stays until Ctrl-C, to look around in
 //! ```
 
-#[path = "../../tests/systems/cluster.rs"]
-mod cluster;
-#[path = "../../tests/controlplane/mod.rs"]
-mod controlplane;
-#[path = "../../tests/systems/etcd.rs"]
-mod etcd;
-#[path = "../../tests/systems/programs.rs"]
-mod programs;
-#[path = "../../tests/systems/writer.rs"]
-mod writer;
-
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
-use cluster::{Cluster, Place, applied};
-use controlplane::Error;
-use etcd::{Etcd, Member};
-use programs::ETCD;
 use serde_json::{Value, json};
 use tokio::process::Child;
 use windlass::clock::monotonic;
-use writer::{Tally, Writer};
+use windlass_harness::controlplane::Error;
+use windlass_harness::systems::cluster::{Cluster, Place, applied};
+use windlass_harness::systems::etcd::{Etcd, Member};
+use windlass_harness::systems::programs::{self, ETCD};
+use windlass_harness::systems::writer::{Tally, Writer};
 
 const USAGE: &str = "usage: etcd [--stay]    (--stay: the cluster stays until Ctrl-C)";
 /// What is shown before and after a rollout, so that there is something to compare it with.

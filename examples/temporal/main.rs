@@ -12,28 +12,13 @@
     reason = "the parts that it shares with tests fail by panicking"
 )]
 
-#[path = "../../tests/systems/cluster.rs"]
-mod cluster;
-#[path = "../../tests/controlplane/mod.rs"]
-mod controlplane;
-#[path = "../../tests/temporal/farm.rs"]
-mod farm;
-#[path = "../../tests/temporal/frontend.rs"]
-mod frontend;
-#[path = "../../tests/temporal/person.rs"]
-mod person;
-#[path = "../../tests/temporal/programs.rs"]
-mod programs;
-#[path = "../../tests/temporal/running.rs"]
-mod running;
-
 use std::{process::ExitCode, time::Duration};
 
-use cluster::Cluster;
-use controlplane::Error;
-use farm::{Farm, message};
-use frontend::{Options, Server};
 use serde_json::{Value, json};
+use windlass_harness::controlplane::Error;
+use windlass_harness::systems::cluster::Cluster;
+use windlass_harness::temporal::farm::{self, Farm, message};
+use windlass_harness::temporal::frontend::{Options, Server};
 
 const LOOK: Duration = Duration::from_millis(200);
 

@@ -6,13 +6,10 @@
 //! cargo run --example tour -- --stay    # the cluster and the operator stay until Ctrl-C
 //! ```
 
-#[path = "../../tests/controlplane/mod.rs"]
-mod controlplane;
-
 use std::process::{ExitCode, Stdio};
 
-use controlplane::{ControlPlane, Error, Options};
 use tokio::process::Command;
+use windlass_harness::controlplane::{ControlPlane, Error, Options};
 
 const USAGE: &str = "usage: tour [--stay]    (--stay: the cluster and the operator stay until Ctrl-C)";
 

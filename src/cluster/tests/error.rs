@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::ClusterError;
 use crate::engine::TaskError;
 
-/// What the API server says of a JSON patch that removes what is not there (tests/conformance/observed.json).
+/// What the API server says of a JSON patch that removes what is not there (tests/harness/src/conformance/observed.json).
 const DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
 
 fn answered(code: u16, reason: &str, message: &str, retry_after_seconds: u32) -> ClusterError {

@@ -147,5 +147,8 @@ fn descend<'a>(schema: &'a mut JSONSchemaProps, path: &str) -> Option<&'a mut JS
     })
 }
 
+/// Bad objects, and good ones beside them.
+#[cfg(any(test, feature = "test-fixtures"))]
+pub mod cases;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../../../../docs/dev/temporal.md");
 #[test]
 fn each_test_that_the_page_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = ["tests/temporal", "crates/temporal/tests/simulated", "crates/temporal/src/planner/tests"];
+    let folders = ["tests/workers", "crates/temporal/tests/simulated", "crates/temporal/src/planner/tests"];
     let text = |file: &str| -> String {
         let read = |folder: &&str| std::fs::read_to_string(root.join(folder).join(format!("{file}.rs"))).ok();
         folders.iter().filter_map(read).collect()

@@ -9,10 +9,6 @@ use kube::core::cel::{
 use super::*;
 use crate::api::names::{RESERVED_ANNOTATIONS, RESERVED_LABELS, SIDECAR_CONTAINER};
 
-#[path = "../../../../../tests/bad_input/cases/mod.rs"]
-#[allow(dead_code, reason = "only tests against an API server check the field of an error")]
-mod cases;
-
 use cases::{By, Case};
 
 /// The API server rejects the annotation of `kubectl apply` above 256 KiB. A CRD far below that limit stays readable.
@@ -53,7 +49,7 @@ fn every_schema(mut visit: impl FnMut(&str, &Value)) {
 }
 
 /// The errors that the rules report for an object. kube-cel supports neither `type()` nor an optional `oldSelf`: rules
-/// that use them are tested by `tests/bad_input.rs`.
+/// that use them are tested by `tests/cluster/bad_input/mod.rs`.
 fn errors(object: &Value, old: Option<&Value>) -> Vec<ValidationError> {
     let (schema, compiled) = &SCHEMAS[object["kind"].as_str().unwrap()];
     let old = old.map(|old| apply_defaults(schema, old));

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_fnv_1_of_the_json_as_go_writes_it() {
-        // Recorded from a real control plane by the conformance suite: see tests/conformance.
+        // Recorded from a real control plane by the conformance suite: see tests/sim/conformance.
         assert_eq!(hash(&json!({}), 0), safe_encoded("777742067"));
     }
 }

@@ -100,7 +100,7 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
     assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), Some(&"v1".into()));
 }
 
-/// A bug that `tests/model` found: the pod moved on while its status still described the previous one, so the abort
+/// A bug that `tests/sim/model` found: the pod moved on while its status still described the previous one, so the abort
 /// restored a hash that no longer ran; that was observed and restored in turn, forever.
 #[test]
 fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {

@@ -1,0 +1,281 @@
+//! Custom tasks of a fleet: an operator that asks an outside service before a rollout, notifies it afterwards, and
+//! warms up new nodes before they take over. See docs/custom-tasks.md.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
+use windlass::operator::Operator;
+use windlass::tasks::FleetScope;
+
+use windlass_harness::kit::{World, condition, fleet, with};
+
+/// `await-consent`: waits until an outside service agrees to the rollout.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct AwaitConsent {
+    of: String,
+}
+
+#[typetag::serde(name = "await-consent")]
+#[async_trait]
+impl Task for AwaitConsent {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let fleet = cx.env.get::<FleetScope>()?;
+        if fleet.facts().paused {
+            return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
+        }
+        let outside = cx.env.get::<Outside>()?;
+        let question = format!("{} to {}", fleet.fleet.meta.name, cx.plan.target_hash);
+        if outside.ask(&cx.record.id, question) {
+            return Ok(Outcome::Done);
+        }
+        Ok(Outcome::recheck(format!("waiting for {} to agree", self.of), Duration::from_millis(200)))
+    }
+
+    fn skippable(&self) -> bool {
+        true
+    }
+}
+
+/// `tell`: notifies an outside service. Idempotent, and cannot be skipped.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Tell {
+    what: String,
+}
+
+#[typetag::serde(name = "tell")]
+#[async_trait]
+impl Task for Tell {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let (fleet, outside) = (cx.env.get::<FleetScope>()?, cx.env.get::<Outside>()?);
+        let serves = fleet.facts().set.clone();
+        outside
+            .0
+            .lock()
+            .unwrap()
+            .told
+            .insert(cx.record.id.clone(), format!("{}: {serves} serves", self.what));
+        if outside.0.lock().unwrap().deaf {
+            return Ok(Outcome::recheck("waiting for somebody to listen", Duration::from_millis(200)));
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// The outside service.
+#[derive(Clone, Default)]
+struct Outside(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    asked: BTreeMap<String, String>,
+    told: BTreeMap<String, String>,
+    agrees: bool,
+    deaf: bool,
+}
+
+impl Outside {
+    fn ask(&self, id: &str, question: String) -> bool {
+        let mut kept = self.0.lock().unwrap();
+        kept.asked.insert(id.to_owned(), question);
+        kept.agrees
+    }
+
+    fn agree(&self, agrees: bool) {
+        self.0.lock().unwrap().agrees = agrees;
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.0.lock().unwrap().asked.values().cloned().collect()
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.0.lock().unwrap().told.values().cloned().collect()
+    }
+}
+
+const IN_PLACE: &str = "
+name: InPlace
+tasks:
+  - {type: await-consent, params: {of: the shop}}
+  - type: update-node-specs
+  - type: await-spec-update
+  - type: mark-ready
+  - {type: tell, params: {what: rolled}}
+";
+
+const BLUE_GREEN: &str = "
+name: BlueGreen
+tasks:
+  - type: create-entrants
+  - type: await-nodes-running
+  - {type: await-consent, params: {of: the shop}}
+  - type: await-caught-up
+  - type: await-promotion
+  - {type: tell, params: {what: before}}
+  - type: switch-traffic
+  - {type: tell, params: {what: after}}
+  - type: retire-incumbents
+";
+
+struct Scene {
+    world: World,
+    outside: Outside,
+    operator: JoinHandle<()>,
+}
+
+impl Scene {
+    async fn new(prefix: &str) -> Self {
+        let world = World::without_operator(prefix).await;
+        let outside = Outside::default();
+        let operator = start(&world, &outside).await;
+        Self { world, outside, operator }
+    }
+
+    async fn another_operator(&mut self) {
+        self.operator.abort();
+        let _ = (&mut self.operator).await;
+        self.operator = start(&self.world, &self.outside).await;
+    }
+
+    /// Waits until the fleet's plan is at a task with this message; returns the task.
+    async fn until_at(&self, type_: &str, words: &str) -> Value {
+        let at = |db: &Value| {
+            let task = super::current_task(db);
+            task["type"] == type_ && super::text(&task["message"]).contains(words)
+        };
+        super::current_task(&self.world.until_db(&format!("its plan is at {type_}"), at).await)
+    }
+
+    async fn skip(&self, task: &Value) {
+        self.world.patch_fleet(json!({"metadata": {"annotations": {"windlass.dev/skip": task["id"]}}})).await;
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.operator.abort();
+    }
+}
+
+async fn start(world: &World, outside: &Outside) -> JoinHandle<()> {
+    let token = world.cp.service_account_token(&world.ns, "windlass").await.expect("a token");
+    let client = world.cp.client_for_token(&token).await;
+    let recipe = |yaml| Recipe::parse(yaml).expect("a recipe");
+    let operator = Operator::new(client)
+        .recipe(recipe(IN_PLACE))
+        .recipe(recipe(BLUE_GREEN))
+        .provide(outside.clone())
+        .namespaces([world.ns.to_string()]);
+    tokio::spawn(async { operator.run(std::future::pending()).await.expect("it runs") })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_node_moves_before_the_fleets_own_task_is_done_and_the_rollout_is_not_over_before_its_last() {
+    let mut scene = Scene::new("ownfleet").await;
+    scene.world.settled_fleet(fleet(2, "db:1")).await;
+    assert!(scene.outside.asked().is_empty(), "the creation of a fleet is no rollout");
+    let old = scene.world.pod_uids().await;
+    scene.world.set_image("db:2").await;
+    scene.until_at("await-consent", "waiting for the shop to agree").await;
+    let db = scene.world.db().await;
+    assert_eq!(db["status"]["rollout"]["message"], "waiting for the shop to agree", "{db:#}");
+    scene.another_operator().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.world.pod_uids().await, old, "no node moves, under another operator neither");
+    let asked = scene.outside.asked();
+    assert_eq!(asked.len(), 1, "one task, one question: {asked:?}");
+    let target = super::text(&scene.world.db().await["status"]["requestedRolloutHash"]);
+    assert_eq!(asked[0], format!("db to {target}"));
+
+    scene.outside.0.lock().unwrap().deaf = true;
+    scene.outside.agree(true);
+    scene.until_at("tell", "waiting for somebody to listen").await;
+    assert_eq!(scene.world.images().await, ["db:2", "db:2"]);
+    let db = scene.world.db().await;
+    assert_eq!(condition(&db, "UpToDate"), "Unknown/Applying", "it is not over: {db:#}");
+    assert_ne!(db["status"]["lastCompletedRolloutHash"], db["status"]["requestedRolloutHash"]);
+    scene.outside.0.lock().unwrap().deaf = false;
+    let db = scene.world.until_applied().await;
+    assert_eq!(scene.outside.told(), ["rolled: first serves"]);
+    let types: Vec<_> =
+        db["status"]["plan"]["tasks"].as_array().unwrap().iter().map(|t| &t["type"]).collect();
+    assert_eq!(types, ["await-consent", "update-node-specs", "await-spec-update", "mark-ready", "tell"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleets_own_task_is_skipped_where_its_type_says_so_and_refused_where_not() {
+    let scene = Scene::new("ownskip").await;
+    scene.world.settled_fleet(fleet(1, "db:1")).await;
+    scene.world.set_image("db:2").await;
+    scene.until_at("await-consent", "agree").await;
+    // As a person does: the command line does not know custom task types.
+    let windlass = |verb: &'static [&'static str]| {
+        let kubeconfig = scene.world.cp.kubeconfig().to_owned();
+        let ns = scene.world.ns.to_string();
+        async move {
+            let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
+            command.args(verb).args(["--namespace", &ns]).env("KUBECONFIG", kubeconfig);
+            let output = command.output().await.unwrap();
+            let text = [output.stdout, output.stderr].concat();
+            (output.status.code(), String::from_utf8(text).unwrap())
+        }
+    };
+    scene.outside.0.lock().unwrap().deaf = true;
+    let (code, said) = windlass(&["skip", "nd/db"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("(await-consent)"), "{said}");
+    let task = scene.until_at("tell", "listen").await;
+    assert_eq!(scene.world.images().await, ["db:2"]);
+    assert_eq!(scene.world.db().await["status"]["plan"]["tasks"][0]["state"], "Skipped");
+
+    let (code, said) = windlass(&["skip", "nd/db"]).await;
+    assert_eq!(code, Some(0), "only the operator knows: {said}");
+    let note = scene.world.until_event("db", "SkipRefused").await;
+    assert!(note.contains("(tell) is not skipped"), "{note}");
+    assert_eq!(scene.until_at("tell", "listen").await["id"], task["id"]);
+    scene.outside.0.lock().unwrap().deaf = false;
+    scene.world.until_applied().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_serves_is_not_touched_before_the_own_tasks_of_a_blue_green_rollout_are_done() {
+    let scene = Scene::new("ownblue").await;
+    let strategy = json!({"spec": {"updateStrategy": {"type": "BlueGreen", "blueGreen": {"retireDelaySeconds": 1}},
+        "service": {"ports": [{"port": 5432}]}}});
+    scene.world.settled_fleet(with(fleet(1, "db:1"), &strategy)).await;
+    scene.world.set_image("db:2").await;
+    let task = scene.until_at("await-consent", "agree").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let db = scene.world.db().await;
+    assert_eq!(db["status"]["rollout"]["stage"], "AwaitingEntrants", "{db:#}");
+    assert_eq!(db["status"]["activeSet"], "first");
+    let mut images = scene.world.images().await;
+    images.sort();
+    assert_eq!(images, ["db:1", "db:2"], "both sets run");
+    scene.skip(&task).await;
+    let done =
+        |db: &Value| windlass_harness::kit::is_applied(db) && db["status"]["plan"]["state"] == "Complete";
+    let db = scene.world.until_db("it is over", done).await;
+    let set = super::text(&db["status"]["activeSet"]);
+    assert_ne!(set, "first");
+    assert_eq!(scene.outside.told(), ["before: first serves".to_owned(), format!("after: {set} serves")]);
+    assert_eq!(scene.world.images().await, ["db:2"]);
+}
+
+#[tokio::test]
+async fn an_operator_whose_recipe_lacks_a_step_does_not_start_and_says_which() {
+    let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+    let client = kube::Client::try_from(nowhere).unwrap();
+    let blind = IN_PLACE.replace("  - type: await-spec-update\n", "");
+    let operator = Operator::new(client).recipe(Recipe::parse(&blind).unwrap());
+    let error = operator.run(std::future::pending()).await.unwrap_err().to_string();
+    assert!(error.contains("recipe InPlace has no task await-spec-update"), "{error}");
+}

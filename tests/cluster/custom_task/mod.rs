@@ -1,0 +1,187 @@
+//! A custom task type, end to end: the operator of `examples/drain_broker` on a real control plane, with brokers that
+//! answer over HTTP.
+
+mod brokers;
+#[allow(dead_code, reason = "its own main is not run")]
+#[path = "../../../examples/drain_broker/main.rs"]
+mod drain_broker;
+mod fleets;
+mod hooks;
+
+use std::time::Duration;
+
+use brokers::{Brokers, Manner};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use windlass::clock::monotonic;
+use windlass_harness::kit::{PATIENCE, World};
+
+/// A namespace with the example's operator and brokers for its pods.
+struct Scene {
+    world: World,
+    brokers: Brokers,
+    operator: JoinHandle<()>,
+}
+
+impl Scene {
+    async fn new(prefix: &str) -> Self {
+        let world = World::without_operator(prefix).await;
+        let brokers = Brokers::start(world.pods()).await;
+        let operator = operator(&world, brokers.port).await;
+        Self { world, brokers, operator }
+    }
+
+    /// The operator ends at once, and another one takes over.
+    async fn another_operator(&mut self) {
+        self.operator.abort();
+        let _ = (&mut self.operator).await;
+        self.operator = operator(&self.world, self.brokers.port).await;
+    }
+
+    async fn fleet(&self, replicas: i64) {
+        let fleet = json!({
+            "metadata": {"name": "db"},
+            "spec": {
+                "replicas": replicas,
+                "template": {"spec": {"podTemplate": {
+                    "metadata": {"annotations": {"windlass.test/pod-ip": "loopback"}},
+                    "spec": {"containers": [{"name": "broker", "image": "broker:1"}]},
+                }}},
+                "updateStrategy": {"type": "InPlace"},
+            },
+        });
+        self.world.fleet(fleet).await;
+        self.world.until_applied().await;
+    }
+
+    /// Waits until a node's plan is at drain-broker with a message like this; returns node and task.
+    async fn until_draining(&self, words: &str) -> (String, Value) {
+        let until = monotonic() + PATIENCE;
+        loop {
+            let nodes = self.world.list(&self.world.nodes()).await;
+            let tasks = nodes.iter().map(|n| (text(&n["metadata"]["name"]), current_task(n)));
+            let found = tasks
+                .into_iter()
+                .find(|(_, task)| task["type"] == "drain-broker" && text(&task["message"]).contains(words));
+            if let Some(found) = found {
+                return found;
+            }
+            assert!(monotonic() < until, "no node's plan is at drain-broker and says {words:?}: {nodes:#?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.operator.abort();
+    }
+}
+
+async fn operator(world: &World, port: u16) -> JoinHandle<()> {
+    let token = world.cp.service_account_token(&world.ns, "windlass").await.expect("a token");
+    let client = world.cp.client_for_token(&token).await;
+    let recipes = drain_broker::RECIPES.map(|yaml| yaml.replace("8080", &port.to_string()));
+    let operator = drain_broker::operator(client, recipes.each_ref().map(String::as_str)).expect("recipes");
+    let operator = operator.namespaces([world.ns.to_string()]);
+    tokio::spawn(async { operator.run(std::future::pending()).await.expect("it runs") })
+}
+
+fn current_task(node: &Value) -> Value {
+    let tasks = node["status"]["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+    tasks.into_iter().find(|t| t["state"] == "Running").unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_broker_is_drained_once_before_its_pod_goes_and_a_new_one_never() {
+    let mut scene = Scene::new("drain").await;
+    scene.fleet(3).await;
+    assert_eq!(scene.brokers.all(), [], "the creation of a node drains nothing");
+    let old = scene.world.pod_uids().await;
+    let mark = scene.world.cp.audit_mark().await;
+    scene.brokers.next(&[Manner::Unavailable, Manner::SlowUntilReleased]);
+    scene.world.set_image("broker:2").await;
+
+    scene.until_draining("it is draining").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.world.pod_uids().await, old, "a broker that is draining keeps its pod");
+    scene.another_operator().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(scene.world.pod_uids().await, old, "and keeps it under another operator");
+    scene.brokers.release();
+
+    scene.world.until_applied().await;
+    let new = scene.world.pod_uids().await;
+    assert!(new.iter().all(|uid| !old.contains(uid)), "every pod was replaced");
+    let asked = scene.brokers.all();
+    let uids: Vec<&str> = asked.iter().map(|b| b.uid.as_str()).collect();
+    assert_eq!(sorted(&uids), sorted(&old), "the brokers of the old pods were asked, and no others");
+    let first = &asked[0];
+    assert_eq!((first.refused, first.drains), (1, 1), "what answered 503 was asked again: {first:?}");
+    for broker in &asked {
+        assert_eq!(broker.drains, 1, "drained once: {broker:?}");
+        let deletes = scene.world.cp.audit_since(mark).await;
+        let deletes = deletes.namespace(&scene.world.ns).resource("pods").verb("delete").name(&broker.pod);
+        // The simulated kubelet deletes terminating pods, too.
+        let account = format!("system:serviceaccount:{}:windlass", scene.world.ns);
+        let deletes = deletes.user(&account);
+        assert_eq!(deletes.count(), 1, "{} is deleted once", broker.pod);
+        let at = chrono::DateTime::parse_from_rfc3339(&deletes.entries()[0].request_received_timestamp);
+        assert!(at.unwrap() > broker.drained_at.unwrap(), "drained before it is deleted: {broker:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_drains_too() {
+    let scene = Scene::new("restart").await;
+    scene.fleet(2).await;
+    let old = scene.world.pod_uids().await;
+    let labels = json!({"labels": {"tier": "gold"}});
+    let pods = json!({"spec": {"template": {"spec": {"podTemplate": {"metadata": labels}}}}});
+    scene.world.patch_fleet(pods).await;
+    scene.world.until_db("the rollout begins", |db| db["status"]["rollout"].is_object()).await;
+    scene.world.until_applied().await;
+    let drained: Vec<String> = scene.brokers.all().into_iter().map(|b| b.uid).collect();
+    assert_eq!(sorted(&drained), sorted(&old));
+    let node = scene.world.get(&scene.world.nodes(), "db-0").await;
+    assert_eq!(node["status"]["plan"]["recipe"], "RestartNode", "{node:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_does_not_run_keeps_nobody_from_its_fix() {
+    let scene = Scene::new("broken").await;
+    scene.fleet(1).await;
+    scene.world.set_image("broker:2-nope").await;
+    let failed = |node: &Value| node["status"]["phase"] == "Failed";
+    scene.world.until(&scene.world.nodes(), "db-0", "its image cannot be pulled", failed).await;
+    let broken = scene.world.pod_uids().await;
+    scene.world.set_image("broker:3").await;
+    scene.world.until_applied().await;
+    assert_eq!(scene.world.images().await, ["broker:3"]);
+    assert!(scene.brokers.all().iter().all(|b| b.uid != broken[0]), "a broker that never ran is not asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_answers_for_another_holds_its_node_until_a_person_skips_it() {
+    let scene = Scene::new("lying").await;
+    scene.fleet(1).await;
+    let old = scene.world.pod_uids().await;
+    scene.brokers.next(&[Manner::AnswersForAnother]);
+    scene.world.set_image("broker:2").await;
+    let (node, task) = scene.until_draining("another is at").await;
+    assert_eq!(scene.world.pod_uids().await, old);
+    let skip = json!({"metadata": {"annotations": {"windlass.dev/skip": task["id"]}}});
+    scene.world.patch(&scene.world.nodes(), &node, skip).await;
+    scene.world.until_applied().await;
+    assert_eq!(scene.world.images().await, ["broker:2"]);
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn sorted<T: AsRef<str>>(list: &[T]) -> Vec<&str> {
+    let mut list: Vec<&str> = list.iter().map(AsRef::as_ref).collect();
+    list.sort_unstable();
+    list
+}

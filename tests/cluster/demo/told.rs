@@ -1,0 +1,108 @@
+//! The story itself.
+
+use std::process::Stdio;
+
+use windlass::clock::on_the_wall;
+
+use crate::demo::kit::{PATIENCE, read_until, text, windlass};
+
+#[test]
+fn the_whole_story_is_told_in_plain_lines() {
+    let output = windlass().args(["demo", "--speed", "1000"]).env("TERM", "xterm").output().unwrap();
+    let (said, complaints) = text(&output);
+    assert_eq!((output.status.code(), complaints.as_str()), (Some(0), ""), "{said}");
+    let mut rest = said.as_str();
+    for word in [
+        "1. A fleet is created",
+        "$ kubectl apply -f examples/fleet.yaml",
+        "● ● ● ● ●",
+        "2. A good image is rolled out",
+        "Updating 4/5",
+        "3. A bad image is held, and the nodes are named",
+        "db-3 ImagePullBackOff: Back-off pulling image \"registry.example/db:1.2-nope\"",
+        "the other 3 nodes go on serving 1.1",
+        "4. The fix supersedes it",
+        "5. A rollout is taken back in the middle",
+        "3 nodes were never touched",
+        "6. The operator is killed in the middle, and another goes on",
+        "an operator is started again",
+        "went on where it stood",
+        "What it came to",
+        "InPlace  Superseded  NewTarget",
+        "at most 2 of 5 nodes were out of service at once, 2 were allowed",
+    ] {
+        let found =
+            rest.find(word).unwrap_or_else(|| panic!("{word:?} is not said, or not in its place:\n{said}"));
+        rest = &rest[found + word.len()..];
+    }
+    assert!(!said.contains('\x1b'), "no terminal, no colours");
+}
+
+#[test]
+fn a_larger_fleet_has_a_larger_wave() {
+    let output =
+        windlass().args(["demo", "--speed", "1000", "--nodes", "12", "--seed", "7"]).output().unwrap();
+    let (said, complaints) = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}{complaints}");
+    assert!(said.contains("the other 8 nodes go on serving 1.1"), "{said}");
+    assert!(said.contains("at most 4 of 12 nodes were out of service at once, 4 were allowed"), "{said}");
+}
+
+#[test]
+fn time_runs_as_fast_as_it_is_told() {
+    let began = on_the_wall();
+    let mut demo = windlass().args(["demo", "--speed", "10"]).stdout(Stdio::piped()).spawn().unwrap();
+    read_until(demo.stdout.as_mut().unwrap(), "3. A bad image is held");
+    let took = began.elapsed();
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    // Two chapters take 26 seconds of the cluster's time.
+    assert!(took.as_secs_f64() > 2.0 && took < PATIENCE, "{took:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_story_without_a_complaint() {
+    let mut demo = windlass()
+        .args(["demo", "--speed", "100"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    read_until(&mut demo.stdout.take().unwrap(), "1. A fleet");
+    let output = demo.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output).1.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn what_cannot_be_played_is_refused_in_a_sentence() {
+    for (arguments, code, sentence) in [
+        (&["demo", "--speed", "0"][..], 2, "a number from 0.1 to 1000"),
+        (&["demo", "--nodes", "2"], 2, "3..=100"),
+        (&["demo", "--port", "80"], 2, "--serve"),
+        (&["demo", "--cluster", "--speed", "2"], 2, "cannot be used with"),
+        (
+            &["demo", "--cluster"],
+            1,
+            "cannot be read: No such file or directory (os error 2); name a kubeconfig, or unset KUBECONFIG",
+        ),
+    ] {
+        let output = windlass()
+            .args(arguments)
+            .env("KUBECONFIG", "/nonexistent")
+            .env("HOME", "/nonexistent")
+            .output()
+            .unwrap();
+        let (said, complaint) = text(&output);
+        assert_eq!((output.status.code(), said.as_str()), (Some(code), ""), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(sentence), "{arguments:?}: {complaint}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = windlass().args(["demo", "--serve", "--port", &port]).output().unwrap();
+    let complaint = text(&output).1;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        complaint.contains(&format!("--port {port}")) && complaint.contains("choose another port"),
+        "{complaint}"
+    );
+}

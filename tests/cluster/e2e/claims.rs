@@ -1,0 +1,142 @@
+//! Volume claims outlive everything, unless they are to be deleted with their node.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use windlass_harness::kit::tools::is_up;
+use windlass_harness::kit::{World, fleet, is_applied};
+
+fn with_claims(replicas: i64, retention: &str) -> Value {
+    let mut fleet = fleet(replicas, "db:1");
+    fleet["spec"]["template"]["spec"]["volumeClaimRetention"] = json!(retention);
+    fleet["spec"]["template"]["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    fleet
+}
+
+async fn claims(world: &World) -> BTreeMap<String, String> {
+    world.uids(&world.api("v1", "PersistentVolumeClaim")).await
+}
+
+/// Waits for a pod with another UID.
+async fn until_replaced(world: &World, pod: &str, uid: &str) {
+    world.until(&world.pods(), pod, "it is back", |p| is_up(p) && p["metadata"]["uid"] != uid).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_outlive_rollouts_lost_nodes_lost_sets_scaling_and_the_fleet() {
+    let world = World::new("claims").await;
+    world.fleet(with_claims(2, "Retain")).await;
+    world.until_applied().await;
+    let first = claims(&world).await;
+    assert_eq!(first.keys().collect::<Vec<_>>(), ["data-db-0-0", "data-db-1-0"]);
+    let still = async |what: &str| assert_eq!(claims(&world).await, first, "after {what}");
+
+    world.set_image("db:2").await;
+    world.until_applied().await;
+    still("a rollout").await;
+
+    for (what, api, name, pod) in [
+        ("a pod was deleted", world.pods(), "db-1-0", "db-1-0"),
+        ("a StatefulSet was deleted", world.sets(), "db-0", "db-0-0"),
+        ("a node was deleted", world.nodes(), "db-1", "db-1-0"),
+    ] {
+        let uid = world.uids(&world.pods()).await[pod].clone();
+        world.delete(&api, name).await;
+        until_replaced(&world, pod, &uid).await;
+        still(what).await;
+    }
+    world.until_applied().await;
+
+    world.patch_fleet(json!({"spec": {"replicas": 0}})).await;
+    world.until(&world.pods(), "db-0-0", "it is gone", Value::is_null).await;
+    world.until(&world.pods(), "db-1-0", "it is gone", Value::is_null).await;
+    still("scaling to nothing").await;
+    world.patch_fleet(json!({"spec": {"replicas": 2}})).await;
+    world.until_pod_runs("db-1-0", "db:2").await;
+    world.until_pod_runs("db-0-0", "db:2").await;
+    still("scaling up again").await;
+
+    world.delete(&world.fleets(), "db").await;
+    world.until(&world.pods(), "db-0-0", "it is gone", Value::is_null).await;
+    world.until(&world.pods(), "db-1-0", "it is gone", Value::is_null).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    still("deleting the fleet").await;
+    for claim in world.list(&world.api("v1", "PersistentVolumeClaim")).await {
+        assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim:#}");
+        assert!(claim["metadata"]["ownerReferences"].is_null(), "{claim:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_are_to_be_deleted_go_with_their_node_and_with_nothing_less() {
+    let world = World::new("loose").await;
+    world.fleet(with_claims(2, "Delete")).await;
+    world.until_applied().await;
+    let api = world.api("v1", "PersistentVolumeClaim");
+    let node = world.get(&world.nodes(), "db-1").await;
+    let owned = |claim: &Value| {
+        let owners = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        owners.iter().any(|o| o["uid"] == node["metadata"]["uid"] && o["controller"] != true)
+    };
+    world.until(&api, "data-db-1-0", "its node owns it", owned).await;
+    let set = world.get(&world.sets(), "db-1").await;
+    let policy = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
+    assert_eq!((&policy["whenDeleted"], &policy["whenScaled"]), (&json!("Retain"), &json!("Retain")));
+    let first = claims(&world).await;
+
+    world.set_image("db:2").await;
+    world.until_applied().await;
+    let uid = world.uids(&world.pods()).await["db-1-0"].clone();
+    world.delete(&world.sets(), "db-1").await;
+    until_replaced(&world, "db-1-0", &uid).await;
+    world.patch(&world.nodes(), "db-1", json!({"spec": {"suspend": true}})).await;
+    world.until(&world.pods(), "db-1-0", "it is suspended", Value::is_null).await;
+    world.patch(&world.nodes(), "db-1", json!({"spec": {"suspend": false}})).await;
+    world.until_pod_runs("db-1-0", "db:2").await;
+    assert_eq!(claims(&world).await, first, "a rollout, a lost StatefulSet and a rest delete none");
+
+    world.patch_fleet(json!({"spec": {"replicas": 1}})).await;
+    world.until(&api, "data-db-1-0", "it goes with its node", Value::is_null).await;
+    assert_eq!(claims(&world).await["data-db-0-0"], first["data-db-0-0"]);
+
+    world.patch_fleet(json!({"spec": {"template": {"spec": {"volumeClaimRetention": "Retain"}}}})).await;
+    world
+        .until(&api, "data-db-0-0", "nobody owns it", |claim| claim["metadata"]["ownerReferences"].is_null())
+        .await;
+    let kept = world.until_applied().await;
+    assert_eq!(kept["status"]["history"].as_array().map(Vec::len), Some(1), "it is no rollout: {kept:#}");
+    world.delete(&world.fleets(), "db").await;
+    world.until(&world.pods(), "db-0-0", "it is gone", Value::is_null).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(claims(&world).await["data-db-0-0"], first["data-db-0-0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_old_nodes_go_first_a_claim_whose_label_was_taken_off_stays_as_well() {
+    let world = World::new("stripped").await;
+    let mut fleet = with_claims(2, "Delete");
+    fleet["spec"]["updateStrategy"] = json!({"type": "BlueGreen", "blueGreen": {"promotion": "Immediately"}});
+    world.settled_fleet(fleet).await;
+    let api = world.api("v1", "PersistentVolumeClaim");
+    let owned = |claim: &Value| claim["metadata"]["ownerReferences"][0]["name"] == "db-0";
+    world.until(&api, "data-db-0-0", "its node owns it", owned).await;
+    let first = claims(&world).await;
+    world.patch(&api, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": null}}})).await;
+    world.set_image("db:2").await;
+    world.until_db("another set serves", |db| is_applied(db) && db["status"]["activeSet"] != "first").await;
+    world.until(&world.nodes(), "db-0", "the old nodes are gone", Value::is_null).await;
+    // The garbage collector would be done by then.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let after = claims(&world).await;
+    for (name, uid) in &first {
+        assert_eq!(after.get(name), Some(uid), "nothing was promoted when its node went: {after:?}");
+    }
+    for claim in world.list(&api).await {
+        assert!(claim["metadata"]["deletionTimestamp"].is_null(), "{claim:#}");
+    }
+}

@@ -1,0 +1,379 @@
+//! The output of the command line, on the real control plane.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use windlass_harness::kit::{World, condition, fleet};
+
+/// The result of a command.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub async fn windlass(world: &World, words: &[&str]) -> Ran {
+    windlass_as(world, world.cp.kubeconfig(), words).await
+}
+
+pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+/// The same with standard input.
+async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).await.unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+/// A kubeconfig of an account with only these rights in the world's namespace.
+pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
+    let meta = || json!({"name": name, "namespace": &*world.ns});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": &*world.ns}]});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta()});
+    for object in [account, role, binding] {
+        world.cp.kubectl_with(&["-n", &world.ns, "apply", "-f", "-"], &object.to_string()).await.ok();
+    }
+    world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
+    let world = World::new("status").await;
+    let mut wanted = fleet(3, "db:1");
+    wanted["spec"]["updateStrategy"]["progressDeadlineSeconds"] = json!(4);
+    world.settled_fleet(wanted).await;
+    let mark = world.cp.audit_mark().await;
+
+    let steady = windlass(&world, &["status", "--exit-status"]).await;
+    assert_eq!((steady.code, steady.err.as_str()), (0, ""), "{}", steady.out);
+    assert!(steady.out.contains("db") && steady.out.contains("3 nodes serve 1"), "{}", steady.out);
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "20s"]).await;
+    assert_eq!((waited.code, waited.out.as_str()), (0, "nodedeployment.windlass.dev/db is up to date\n"));
+
+    // A missing one does not hide the other.
+    let some = windlass(&world, &["status", "nd/none", "nd/db"]).await;
+    assert!(some.code == 1 && some.out.contains("3 nodes serve 1"), "{}{}", some.code, some.out);
+    assert_eq!(some.err.lines().count(), 1, "{}", some.err);
+    assert!(some.err.contains("nodedeployment.windlass.dev/none is not in namespace"), "{}", some.err);
+    let unsaid = windlass(&world, &["wait"]).await;
+    assert_eq!((unsaid.code, unsaid.out.as_str()), (2, ""));
+    assert_eq!(unsaid.err, "windlass: say for which fleet: nd/NAME, or nd for all of them\n");
+
+    world.set_image("db:2-nope").await;
+    world.until_db("a node cannot run", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+    let ill = windlass(&world, &["status", "nd/db"]).await;
+    for words in
+        ["Updating 0/3", "wave 1 of 3", "1 → 2-nope", "✗ db-2", "ImagePullBackOff", "2 nodes serve 1"]
+    {
+        assert!(ill.out.contains(words), "{words}: {}", ill.out);
+    }
+    let why = windlass(&world, &["explain", "nd/db"]).await;
+    for words in
+        ["UpToDate=Unknown Applying", "plan ", "StatefulNode db-2", "pod db-2-0", "windlass rollback nd/db"]
+    {
+        assert!(why.out.contains(words), "{words}: {}{}", why.out, why.err);
+    }
+    let why = windlass(&world, &["explain", "sn/db-2", "-o", "json"]).await;
+    let why: Value = serde_json::from_str(&why.out).unwrap();
+    assert_eq!(why["links"][0]["of"], "StatefulNode db-2", "{why:#}");
+    let differs = windlass(&world, &["diff", "nd/db"]).await;
+    assert!(
+        differs.out.contains("podTemplate.spec.containers[db].image \"db:1\" → \"db:2-nope\""),
+        "{}",
+        differs.out
+    );
+    let same = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "1"]).await;
+    assert!(same.out.contains("nothing differs"), "{}{}", same.out, same.err);
+    let story = windlass(&world, &["logs", "nd/db"]).await;
+    for words in ["RolloutStarted", "NodeCreated", "TaskBegan", "update-node-specs", "PlanStarted"] {
+        assert!(story.out.contains(words), "{words}: {}{}", story.out, story.err);
+    }
+    let data = windlass(&world, &["status", "nd/db", "-o", "json"]).await;
+    let data: Value = serde_json::from_str(&data.out).unwrap();
+    assert_eq!(data["nodes"][2]["health"], "Failed", "{data:#}");
+    assert_eq!(data["rollout"]["toImage"], "db:2-nope");
+    let waited = windlass(&world, &["wait", "nd/db", "--timeout", "30s"]).await;
+    assert_eq!(waited.code, 1, "{}{}", waited.out, waited.err);
+    assert!(waited.out.contains("is stalled: waiting for db-2: ImagePullBackOff"), "{}", waited.out);
+    assert_eq!(windlass(&world, &["status", "--exit-status"]).await.code, 1);
+
+    // A watching user sees it recover, a line per change.
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    watching
+        .args(["status", "-w", "--exit-status", "nd/db", "-n", &world.ns])
+        .env("KUBECONFIG", world.cp.kubeconfig());
+    world.patch_fleet(json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}})).await;
+    world.set_image("db:3").await;
+    world.until_db("it is on its way", |db| condition(db, "Stalled") == "False/Progressing").await;
+    let watched =
+        tokio::time::timeout(windlass_harness::kit::PATIENCE, watching.output()).await.unwrap().unwrap();
+    let lines = String::from_utf8(watched.stdout).unwrap();
+    assert_eq!(watched.status.code(), Some(0), "{lines}");
+    assert!(lines.lines().count() > 1 && lines.contains("● ● ●"), "{lines}");
+    world.until_applied().await;
+
+    let viewer = account(
+        &world,
+        "viewer",
+        json!([{"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": ["get", "list", "watch"]}]),
+    )
+    .await;
+    let seen = windlass_as(&world, &viewer, &["status", "nd/db"]).await;
+    assert_eq!(seen.code, 0, "{}", seen.err);
+    assert!(seen.out.contains("left out, because StatefulNodes cannot be listed"), "{}", seen.out);
+    let nobody = account(&world, "nobody", json!([])).await;
+    let refused = windlass_as(&world, &nobody, &["status"]).await;
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""));
+    assert!(refused.err.contains("cannot be listed"), "{}", refused.err);
+
+    let audit = world.cp.audit_since(mark).await;
+    let agents = audit.namespace(&world.ns).write_attempts();
+    let ours = agents.entries().iter().filter(|e| e.user_agent.starts_with("windlass/"));
+    let ours: Vec<_> = ours.filter(|e| e.user.username != world.operator_user()).collect();
+    assert!(ours.is_empty(), "looking writes nothing: {ours:?}");
+}
+
+/// The output of `windlass plan` as data.
+async fn planned(world: &World, words: &[&str]) -> (i32, Value) {
+    let ran = windlass(world, &[&["plan", "nd/db", "-o", "json"], words].concat()).await;
+    assert_eq!(ran.err, "", "{words:?}");
+    (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out)))
+}
+
+/// The nodes to be updated, in order.
+fn order(planned: &Value) -> Vec<String> {
+    let waves = planned["waves"].as_array().unwrap().iter();
+    let nodes = waves.flat_map(|wave| wave["nodes"].as_array().unwrap());
+    nodes.map(|node| node["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The inputs of `plan` other than a file, on a settled fleet of this manifest.
+async fn what_plan_reads(world: &World, manifest: &Value) {
+    // A list on standard input, with other objects; and a manifest of another namespace than the flag's.
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [
+        manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
+    let read = piped(world, &["plan", "-f", "-"], &list.to_string()).await;
+    assert_eq!(read.code, 0, "{}{}", read.out, read.err);
+    assert!(read.out.contains("nothing changes"), "{}", read.out);
+    assert_eq!(read.err, "windlass: left out, as plan is of NodeDeployments: ConfigMap cm\n");
+    let mut elsewhere = manifest.clone();
+    elsewhere["metadata"]["namespace"] = json!("elsewhere");
+    let read = piped(world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
+    assert_eq!((read.code, read.out.as_str()), (1, ""), "{}", read.err);
+    assert!(read.err.contains("is in namespace elsewhere by its manifest"), "{}", read.err);
+    // Every fleet at once.
+    let all = windlass(world, &["plan", "nd", "--image", "db:1"]).await;
+    assert!(all.code == 0 && all.out.contains("db   nothing changes"), "{}{}", all.out, all.err);
+    let why = windlass(world, &["explain", "nd"]).await;
+    assert!(why.code == 0 && why.out.contains("NodeDeployment db"), "{}{}", why.out, why.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_says_what_then_happens_and_writes_nothing() {
+    let world = World::new("plan").await;
+    let folder = std::env::temp_dir().join(format!("windlass-plan-{}", &*world.ns));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("db.yaml");
+    let mut manifest = fleet(3, "db:1");
+    manifest["apiVersion"] = json!("windlass.dev/v1alpha1");
+    manifest["kind"] = json!("NodeDeployment");
+    let written = |manifest: &Value| std::fs::write(&file, manifest.to_string()).unwrap();
+    written(&manifest);
+    let path = file.to_str().unwrap();
+    let new = windlass(&world, &["plan", "-f", path]).await;
+    assert_eq!((new.code, new.err.as_str()), (2, ""), "{}", new.out);
+    assert!(new.out.contains("is made") && new.out.contains("+db-0 +db-1 +db-2"), "{}", new.out);
+    assert!(world.db().await.is_null());
+    world.cp.kubectl(&["-n", &world.ns, "apply", "-f", path]).await.ok();
+    world.until_applied().await;
+    world.until_quiet().await;
+    let mark = world.cp.audit_mark().await;
+
+    what_plan_reads(&world, &manifest).await;
+    let same = windlass(&world, &["plan", "-f", path]).await;
+    assert_eq!(same.code, 0, "{}{}", same.out, same.err);
+    assert!(same.out.contains("nothing changes"), "{}", same.out);
+    let told = windlass(&world, &["plan", "nd/db", "--image", "db:2"]).await;
+    assert_eq!(told.code, 2, "{}{}", told.out, told.err);
+    for words in [
+        "podTemplate.spec.containers[db].image \"db:1\" → \"db:2\"",
+        "a rollout InPlace to",
+        "wave 1: db-2",
+        "wave 3: db-0",
+        "at most 1 out of service at once",
+    ] {
+        assert!(told.out.contains(words), "{words}: {}", told.out);
+    }
+    let (code, refused) = planned(&world, &["--replicas", "-1"]).await;
+    assert_eq!(code, 1, "{refused:#}");
+    assert!(refused["refused"].as_str().unwrap().contains("spec.replicas"), "{refused:#}");
+    let mut odd = manifest.clone();
+    odd["spec"]["template"]["spec"]["podTemplate"]["spec"]["containers"][0]["imagee"] = json!("x");
+    written(&odd);
+    let odd = windlass(&world, &["plan", "-f", path]).await;
+    assert_eq!(odd.code, 1, "{}{}", odd.out, odd.err);
+    assert!(odd.out.contains("is refused") && odd.out.contains("imagee"), "{}", odd.out);
+
+    // A user who may only read is told what was not checked.
+    let viewer = account(
+        &world,
+        "viewer",
+        json!([{"apiGroups": ["windlass.dev", "apps", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]}]),
+    )
+    .await;
+    let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--image", "db:2"]).await;
+    assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("not asked whether the API server takes the fleet"), "{}", seen.out);
+    assert!(seen.out.contains("wave 1: db-2"), "{}", seen.out);
+    // A user who may not read nodes is told nothing about them, in particular not that they would be created.
+    let fleets =
+        json!([{"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": ["get", "patch"]}]);
+    let blind = account(&world, "blind", fleets).await;
+    let seen = windlass_as(&world, &blind, &["plan", "nd/db", "--image", "db:2"]).await;
+    assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("only those can tell who may list StatefulNodes"), "{}", seen.out);
+    assert!(!seen.out.contains("db-2"), "{}", seen.out);
+    let audit = world.cp.audit_since(mark).await;
+    let writes = audit.namespace(&world.ns).write_attempts();
+    let ours: Vec<_> = writes.entries().iter().filter(|e| e.user_agent.starts_with("windlass/")).collect();
+    assert!(ours.iter().all(|e| e.user.username == world.operator_user()), "{ours:?}");
+
+    // The forecast matches what happens, for a steady, a blocked and a growing fleet.
+    for (image, replicas) in [("db:2", 3), ("db:3-nope", 3), ("db:4", 5), ("db:4", 4)] {
+        let replicas_word = replicas.to_string();
+        let (code, said) = planned(&world, &["--image", image, "--replicas", &replicas_word]).await;
+        assert_eq!(code, 2, "{said:#}");
+        let before = world.uids(&world.pods()).await;
+        world
+            .patch_fleet(json!({"spec": {"replicas": replicas, "template": {"spec": {"image": image}}}}))
+            .await;
+        if image.ends_with("nope") {
+            world.until_db("a node is held", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+            let held = world.db().await;
+            assert_eq!(
+                held["status"]["rollout"]["unconverged"][0]["name"],
+                json!(order(&said)[0]),
+                "{said:#}"
+            );
+        } else {
+            world.until_applied().await;
+            world.until_quiet().await;
+            let after = world.uids(&world.pods()).await;
+            let moved = |name: &str| after.get(name) != before.get(name);
+            for node in (0..5).map(|ordinal| format!("db-{ordinal}")) {
+                assert_eq!(moved(&format!("{node}-0")), order(&said).contains(&node), "{node}: {said:#}");
+            }
+        }
+        let db = world.db().await;
+        assert_eq!(db["status"]["requestedRolloutHash"], said["targetHash"], "{said:#}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_names_the_quota_that_has_no_room_and_the_name_that_is_taken_and_what_is_waited_for() {
+    let world = World::new("plan-refused").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    for (name, what) in [("few-nodes", "count/statefulnodes.windlass.dev"), ("few-pods", "pods")] {
+        let quota = json!({"metadata": {"name": name}, "spec": {"hard": {what: "3"}}});
+        world.create("v1", "ResourceQuota", quota).await;
+        let quotas = world.api("v1", "ResourceQuota");
+        let counted = |quota: &Value| quota["status"]["used"][what] == "2";
+        world.until(&quotas, name, "it is counted", counted).await;
+        let (code, said) = planned(&world, &["--replicas", "3"]).await;
+        assert_eq!((code, &said["refused"]), (2, &Value::Null), "{said:#}");
+        let (code, said) = planned(&world, &["--replicas", "4"]).await;
+        let sentence =
+            format!("exceeded quota: {name}, requested: {what}=2, used: {what}=2, limited: {what}=3");
+        assert_eq!((code, said["refused"].as_str()), (1, Some(sentence.as_str())), "{said:#}");
+        let (code, said) = planned(&world, &["--image", "db:2"]).await;
+        assert_eq!(code, 2, "no node more is made: {said:#}");
+        let text = windlass(&world, &["plan", "nd/db", "--replicas", "4"]).await;
+        assert!(text.code == 1 && text.out.contains(&sentence), "{}", text.out);
+        world.delete(&quotas, name).await;
+        world.until(&quotas, name, "it is gone", Value::is_null).await;
+    }
+    // Without the right to check, the output says so where it matters.
+    let viewer = account(
+        &world,
+        "viewer",
+        json!([{"apiGroups": ["windlass.dev", "apps"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]),
+    )
+    .await;
+    let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--replicas", "3"]).await;
+    assert!(seen.out.contains("not looked which quotas there are"), "{}{}", seen.out, seen.err);
+
+    // A name that is taken.
+    world
+        .create(
+            "windlass.dev/v1alpha1",
+            "StatefulNode",
+            json!({"metadata": {"name": "db-2"},
+        "spec": {"podTemplate": {"spec": {"containers": [{"name": "x", "image": "x:1"}]}}}}),
+        )
+        .await;
+    let (code, said) = planned(&world, &["--replicas", "3"]).await;
+    assert!(code == 1 && said["refused"].as_str().unwrap().contains("db-2"), "{said:#}");
+    world.delete(&world.nodes(), "db-2").await;
+    world.until(&world.nodes(), "db-2", "it is gone", Value::is_null).await;
+
+    // What is waited for now: a node that is down, a pause.
+    world.steer("db-0-0", "dead").await;
+    world
+        .until(&world.nodes(), "db-0", "it is down", |node| {
+            windlass_harness::kit::condition(node, "Ready").starts_with("False")
+        })
+        .await;
+    let (_, said) = planned(&world, &["--image", "db:2"]).await;
+    let waits = |said: &Value, words: &str| {
+        said["waits"].as_array().unwrap().iter().any(|wait| wait.as_str().unwrap().contains(words))
+    };
+    assert!(waits(&said, "db-0") && waits(&said, "unavailable now") || order(&said)[0] == "db-0", "{said:#}");
+    world.steer("db-0-0", "default").await;
+    world.patch_fleet(json!({"spec": {"paused": true}})).await;
+    let (_, said) = planned(&world, &["--image", "db:2"]).await;
+    assert!(waits(&said, "spec.paused is true"), "{said:#}");
+    world.patch_fleet(json!({"spec": {"paused": false}})).await;
+    world.until_applied().await;
+
+    // The estimate, from its nodes' last durations.
+    world.set_image("db:2").await;
+    world.until_applied().await;
+    let (_, said) = planned(&world, &["--image", "db:3"]).await;
+    assert!(said["aboutSeconds"].is_i64(), "{said:#}");
+    let text = windlass(&world, &["plan", "nd/db", "--image", "db:3"]).await;
+    assert!(
+        text.out.contains("about ") && text.out.contains("by what its nodes took before"),
+        "{}",
+        text.out
+    );
+
+    // Two revisions compared.
+    let differs = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "2"]).await;
+    assert_eq!(differs.code, 0, "{}", differs.err);
+    assert!(differs.out.contains("image \"db:1\" → \"db:2\""), "{}", differs.out);
+    let back = windlass(&world, &["diff", "nd/db", "--revision", "2", "--revision", "1", "-o", "json"]).await;
+    let back: Value = serde_json::from_str(&back.out).unwrap();
+    assert_eq!(
+        (&back["fields"][0]["from"], &back["fields"][0]["to"]),
+        (&json!("\"db:2\""), &json!("\"db:1\""))
+    );
+}

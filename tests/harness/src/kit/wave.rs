@@ -1,0 +1,147 @@
+//! Watches the nodes' pods. A watch and not polling: the API server delivers every state of every pod in order, so
+//! that no moment with one too many down is missed.
+#![allow(
+    clippy::manual_assert,
+    clippy::unused_async,
+    clippy::duration_suboptimal_units,
+    clippy::doc_markdown,
+    reason = "as tests read best"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::kit::{PATIENCE, World};
+
+/// The pods of a fleet `db`, watched from its creation.
+pub struct Wave {
+    seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+/// The observations.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// By pod name: whether it serves. Only the pods named at the start count.
+    serving: BTreeMap<String, bool>,
+    versions: BTreeMap<String, String>,
+    listed: bool,
+    /// By pod name: its UIDs, oldest first.
+    pub lives: BTreeMap<String, Vec<String>>,
+    /// The most pods that did not serve at once.
+    pub worst: usize,
+    /// A line for each change.
+    pub log: Vec<String>,
+}
+
+impl Wave {
+    /// Watches the pods of the nodes `db-0` to `db-<replicas - 1>`.
+    pub async fn watch(world: &World, replicas: usize) -> Self {
+        let names = (0..replicas).map(|ordinal| format!("db-{ordinal}-0"));
+        let first = Seen { serving: names.map(|name| (name, false)).collect(), ..Seen::default() };
+        let seen = Arc::new(Mutex::new(first));
+        let mut events = watcher::watcher(world.pods(), watcher::Config::default()).boxed();
+        let told = seen.clone();
+        let task = tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                told.lock().unwrap().take(event.expect("the watch goes on"));
+            }
+        });
+        let wave = Self { seen, task };
+        let until = tokio::time::Instant::now() + PATIENCE;
+        while !wave.seen.lock().unwrap().listed {
+            assert!(tokio::time::Instant::now() < until, "no list of the pods");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        wave
+    }
+
+    /// Stops watching, after the current state was observed.
+    pub async fn end(self, world: &World) -> Seen {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let now: BTreeMap<String, String> =
+                world.list(&world.pods()).await.iter().map(|pod| (name(pod), version(pod))).collect();
+            let seen = self.seen.lock().unwrap().clone();
+            if seen.versions == now {
+                self.task.abort();
+                return seen;
+            }
+            assert!(tokio::time::Instant::now() < until, "the watch lags: {seen:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Stops watching; panics if more pods than this were out of service at once.
+    pub async fn at_most(self, world: &World, max: usize) -> Seen {
+        let seen = self.end(world).await;
+        assert!(seen.worst <= max, "{} pods were down at once:\n{}", seen.worst, seen.log.join("\n"));
+        seen
+    }
+}
+
+impl Seen {
+    fn take(&mut self, event: Event<DynamicObject>) {
+        match event {
+            Event::Init => {}
+            Event::InitDone => self.listed = true,
+            Event::InitApply(pod) | Event::Apply(pod) => self.apply(&serde_json::to_value(pod).unwrap()),
+            Event::Delete(pod) => {
+                let pod = serde_json::to_value(pod).unwrap();
+                let name = name(&pod);
+                self.versions.remove(&name);
+                self.set(&name, false, "deleted");
+            }
+        }
+    }
+
+    fn apply(&mut self, pod: &Value) {
+        let name = name(pod);
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let lives = self.lives.entry(name.clone()).or_default();
+        if !lives.contains(&uid) {
+            lives.push(uid);
+        }
+        self.versions.insert(name.clone(), version(pod));
+        let serves = serves(pod);
+        let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
+        self.set(&name, serves, &image);
+    }
+
+    fn set(&mut self, name: &str, serves: bool, what: &str) {
+        let Some(before) = self.serving.get_mut(name) else { return };
+        *before = serves;
+        let down = self.serving.values().filter(|serving| !**serving).count();
+        if self.listed {
+            self.worst = self.worst.max(down);
+        }
+        self.log.push(format!("{name} {what} {} ({down} down)", if serves { "serves" } else { "is down" }));
+    }
+
+    /// How often this pod was replaced.
+    pub fn replaced(&self, pod: &str) -> usize {
+        self.lives.get(pod).map_or(0, |uids| uids.len().saturating_sub(1))
+    }
+}
+
+/// True if a pod is Ready and not terminating.
+pub fn serves(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    ready && pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn name(pod: &Value) -> String {
+    pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+fn version(pod: &Value) -> String {
+    pod["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,375 @@
+//! What is said of a fleet that stands: whom it waits for, and what comes once they have come.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use windlass::clock::monotonic;
+use windlass::foresight::{Change, Foreseen};
+
+use super::{Seen, World, of};
+use windlass_harness::stage::paused;
+
+fn fleet(strategy: &Value, image: &str) -> Value {
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": "db"},
+        "spec": {"replicas": 2, "updateStrategy": strategy, "service": {"ports": [{"name": "db", "port": 80}]},
+            "template": {"spec": {"image": image, "podTemplate": {"spec": {
+                "terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "db:0"}]}}}}},
+    })
+}
+
+impl World {
+    /// A fleet that was asked for another image, and stands.
+    async fn standing(strategy: &Value, image: &str) -> Self {
+        let world = Self::new(7, fleet(strategy, "db:1")).await;
+        world.wish(json!({"spec": {"template": {"spec": {"image": image}}}})).await;
+        world
+    }
+
+    async fn wish(&self, patch: Value) {
+        self.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        self.settle().await;
+    }
+
+    async fn until(&self, holds: impl Fn(&Value) -> bool) {
+        for _ in 0..600 {
+            if holds(&self.db().await) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("it never came: {:#}", self.db().await["status"]);
+    }
+
+    async fn then(&self, patch: Value) -> Foreseen {
+        self.foresee(&Change::Merge(patch)).await
+    }
+}
+
+fn removed(foreseen: &Foreseen) -> Vec<Vec<String>> {
+    of(foreseen, &["Remove"])
+}
+
+#[test]
+fn a_promotion_says_what_moves_when_the_old_nodes_leave_and_who_is_waited_for() {
+    paused(async {
+        let strategy =
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
+        let world = World::standing(&strategy, "db:2").await;
+        let db = world.db().await;
+        let (wanted, set) = (&db["status"]["requestedRolloutHash"], &db["status"]["rollout"]["entrantSet"]);
+        assert_eq!(db["status"]["rollout"]["stage"], "AwaitingPromotion");
+        let set = set.as_str().unwrap();
+
+        let foreseen = world.then(json!({})).await;
+        let moves = |when: &str| format!("Service db moves from set first (1) to set {set} (2) {when}");
+        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        assert_eq!(said, moves("once a person promotes it"));
+        assert!(
+            foreseen.waits.iter().any(|wait| wait.contains("windlass promote nd/db -n ")),
+            "{foreseen:#?}"
+        );
+        assert_eq!(foreseen.waves.last().unwrap().when, "40s after traffic has moved");
+        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+
+        let foreseen = world.then(json!({"spec": {"forcePromote": wanted}})).await;
+        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        assert_eq!(said, moves("as soon as the new nodes run: a person asked for it"));
+        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
+        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+
+        world.wish(json!({"spec": {"forcePromote": wanted}})).await;
+        let foreseen = world.then(json!({})).await;
+        assert!(foreseen.takes_over.is_none() && foreseen.waits.is_empty(), "{foreseen:#?}");
+    });
+}
+
+#[test]
+fn a_smaller_fleet_amid_a_promotion_says_that_the_new_nodes_beyond_it_leave_and_later_the_old_ones() {
+    paused(async {
+        let strategy =
+            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
+        let world = World::standing(&strategy, "db:2").await;
+        let db = world.db().await;
+        let set = db["status"]["rollout"]["entrantSet"].as_str().unwrap().to_owned();
+        let smaller = json!({"spec": {"replicas": 1}});
+        let foreseen = world.then(smaller.clone()).await;
+        assert_eq!(
+            removed(&foreseen),
+            [vec![format!("db-{set}-1")], vec!["db-1".into()], vec!["db-0".into()]]
+        );
+        assert_eq!(foreseen.waves[0].when, "more than are wanted, at once");
+        world.take();
+        world.wish(smaller).await;
+        let gone: Vec<String> = world
+            .take()
+            .iter()
+            .filter(|seen| matches!(seen, Seen::Gone(_)))
+            .map(|seen| seen.name().clone())
+            .collect();
+        assert_eq!(
+            gone.iter().collect::<BTreeSet<_>>(),
+            BTreeSet::from([&format!("db-{set}-1"), &"db-1".to_owned()])
+        );
+
+        // Once traffic has moved, it is said when the old ones leave, also of one that is not wanted any more.
+        let wanted = db["status"]["requestedRolloutHash"].clone();
+        world
+            .fleets
+            .patch("db", &PatchParams::default(), &Patch::Merge(json!({"spec": {"forcePromote": wanted}})))
+            .await
+            .unwrap();
+        world.until(|db| db["status"]["activeSet"] == json!(set)).await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(removed(&foreseen), [["db-0"]]);
+        assert!(foreseen.waves[0].when.starts_with("replaced, at "), "{foreseen:#?}");
+        world.until(|db| db["status"]["rollout"].is_null()).await;
+        assert!(world.then(json!({})).await.waves.is_empty());
+    });
+}
+
+#[test]
+fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
+    paused(async {
+        let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
+        let world = World::standing(&json!({"type": "InPlace", "hooks": hooks}), "db:2").await;
+        let task = world.db().await["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
+        let foreseen = world.then(json!({})).await;
+        let person = format!("a person, for hook go: windlass approve nd/db -n test --task {task}");
+        assert_eq!(foreseen.waits, [person]);
+        assert!(foreseen.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", foreseen.unread);
+        let foreseen = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;
+        assert!(foreseen.waits.is_empty() && foreseen.happens.contains("goes on"), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
+    });
+}
+
+#[test]
+fn a_hook_before_a_rollout_is_named_before_it_begins_and_says_what_it_waits_for_once_it_has() {
+    paused(async {
+        let hooks = json!([
+            {"name": "freeze", "at": "BeforeRollout", "wait": {"seconds": 3600}},
+            {"name": "go", "at": "BeforeRollout", "approval": {}},
+            {"name": "drain", "at": "BeforeNode", "wait": {"seconds": 5}},
+        ]);
+        let world = World::new(7, fleet(&json!({"type": "InPlace", "hooks": hooks}), "db:1")).await;
+        let change = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
+        let foreseen = world.then(change.clone()).await;
+        assert_eq!(foreseen.waits, ["the hooks before the rollout: freeze (3600 s), go (a person)"]);
+        world.wish(change).await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits.len(), 1, "{foreseen:#?}");
+        assert!(foreseen.waits[0].starts_with("3600 s to pass (hook freeze), until "), "{foreseen:#?}");
+    });
+}
+
+#[test]
+fn a_rollout_that_its_partition_holds_says_so_for_as_long_as_it_does() {
+    paused(async {
+        let strategy = |partition: i64| json!({"type": "InPlace", "inPlace": {"partition": partition}});
+        let world = World::standing(&strategy(1), "db:2").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits, ["the partition: ordinals below 1 keep what they run"], "{foreseen:#?}");
+        let foreseen = world.then(json!({"spec": {"updateStrategy": strategy(0)}})).await;
+        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]]);
+    });
+}
+
+#[test]
+fn a_new_node_starts_at_the_target_unless_the_partition_holds_it() {
+    paused(async {
+        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let change = json!({"spec": {"replicas": 3, "template": {"spec": {"image": "db:3"}}}});
+        let foreseen = world.then(change.clone()).await;
+        assert_eq!(foreseen.made_as_they_were(), None, "it waits for the node that is down: {foreseen:#?}");
+        let healthy = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        assert_eq!(healthy.then(change.clone()).await.made_as_they_were(), None);
+        let mut held = change;
+        held["spec"]["updateStrategy"] = json!({"type": "InPlace", "inPlace": {"partition": 3}});
+        let foreseen = healthy.then(held).await;
+        let says = "db-2: created at the current revision, and updated once the rollout goes on";
+        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
+    });
+}
+
+#[test]
+fn a_rollout_that_stands_lists_who_goes_once_what_is_waited_for_serves() {
+    paused(async {
+        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]], "{foreseen:#?}");
+        assert_eq!(foreseen.waves[0].when, "wave 1 (once db-1 serves)");
+    });
+}
+
+#[test]
+fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
+    for (kind, group, version) in [("StatefulSet", "apps", "v1"), ("Service", "", "v1")] {
+        paused(async {
+            let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+            let labels = json!({"app": "other"});
+            let spec = if kind == "Service" {
+                json!({"selector": labels, "ports": [{"port": 80}]})
+            } else {
+                json!({"replicas": 0, "serviceName": "other", "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}})
+            };
+            let api_version =
+                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            let other =
+                json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "db-2"}, "spec": spec});
+            let api = super::api(&world.client, group, version, kind);
+            api.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
+            let more = json!({"spec": {"replicas": 3}});
+            let foreseen = world.then(more.clone()).await;
+            assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
+            let said = foreseen.refused.clone().unwrap();
+            let names = format!("db-2: {kind} db-2 exists and has no owner that Windlass knows");
+            assert!(said.starts_with(&names), "{said}");
+            world.wish(more).await;
+            let db = world.db().await;
+            let conditions = db["status"]["conditions"].as_array().unwrap();
+            let told = conditions.iter().find(|c| c["type"] == "UpToDate").unwrap();
+            assert_eq!((&told["reason"], &told["message"]), (&json!("InvalidSpec"), &json!(said)));
+        });
+    }
+}
+
+#[test]
+fn what_applies_at_once_beside_a_template_that_is_refused_is_said_and_happens() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
+        let refused =
+            json!({"spec": {"template": {"spec": {"podTemplate": {"spec": {"volumes": volumes}}}}}});
+        assert_eq!(world.then(refused.clone()).await.exit_code(), 1);
+        world.wish(refused).await;
+        assert_eq!(world.then(json!({})).await.exit_code(), 1, "nothing of it is carried out");
+        world.take();
+        let more = json!({"spec": {"replicas": 3}});
+        let foreseen = world.then(more.clone()).await;
+        assert_eq!((foreseen.exit_code(), foreseen.new_target), (2, false), "{foreseen:#?}");
+        assert!(
+            foreseen.refused.as_deref().is_some_and(|said| said.contains("quantities must match")),
+            "{foreseen:#?}"
+        );
+        assert_eq!(of(&foreseen, &["Create"]), [["db-2"]]);
+        world.wish(more).await;
+        assert_eq!(world.take(), [Seen::Made("db-2".to_owned())]);
+    });
+}
+
+#[test]
+fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        world.wish(json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+        world.fleets.delete("db", &DeleteParams::default()).await.unwrap();
+        world.until(|db| db["metadata"]["deletionTimestamp"].is_string()).await;
+        let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+        assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
+        let says = "NodeDeployment db is being deleted: nothing begins any more";
+        assert_eq!(foreseen.refused.as_deref(), Some(says));
+        let foreseen = world.then(json!({})).await;
+        assert_eq!((foreseen.exit_code(), foreseen.happens.as_str()), (0, says));
+    });
+}
+
+#[test]
+fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        world.operator.abort();
+        world.wish(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+        let foreseen = world.then(json!({})).await;
+        assert!(foreseen.asks_nothing() && foreseen.exit_code() == 2, "{foreseen:#?}");
+        let operator = "the operator, which has not seen what it asks for now (generation 2, seen: 1)";
+        assert!(foreseen.waits[0].starts_with(operator), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
+    });
+}
+
+#[test]
+fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
+    paused(async {
+        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let foreseen = world.then(json!({})).await;
+        let held = "db-1: unavailable now, of at most 1";
+        assert_eq!(foreseen.waits, [held], "{foreseen:#?}");
+        let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:1"}}}})).await;
+        assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
+        assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
+    });
+}
+
+#[test]
+fn the_last_node_that_holds_a_rollout_is_named_though_no_wave_is_left() {
+    paused(async {
+        let mut fleet = fleet(&json!({"type": "InPlace"}), "db:1");
+        fleet["spec"]["replicas"] = json!(1);
+        let world = World::new(7, fleet).await;
+        world.wish(json!({"spec": {"template": {"spec": {"image": "db:2-nope"}}}})).await;
+        let foreseen = world.then(json!({})).await;
+        let held = "db-0: unavailable now, of at most 1";
+        assert_eq!(
+            (foreseen.waits.as_slice(), foreseen.waves.len()),
+            ([held.to_owned()].as_slice(), 0),
+            "{foreseen:#?}"
+        );
+    });
+}
+
+#[test]
+fn a_hard_fork_says_at_which_height_traffic_moves() {
+    paused(async {
+        let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
+        let forks = json!({"spec": {"updateStrategy": {"type": "HardFork", "hardFork": {"haltHeight": 100}},
+            "template": {"spec": {"image": "db:2", "sidecar": {"image": "side:1"}}}}});
+        let foreseen = world.then(forks).await;
+        assert_eq!((foreseen.recipe.as_str(), foreseen.refused.as_deref()), ("HardFork", None));
+        let set = foreseen.set.as_ref().unwrap();
+        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        let moves = format!(
+            "Service db moves from set first (1) to set {set} (2) once its nodes have halted at height 100"
+        );
+        assert_eq!(said, moves);
+        let made = of(&foreseen, &["Create"]);
+        assert_eq!(made, [[format!("db-{set}-0"), format!("db-{set}-1")]]);
+        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+        assert!(foreseen.waves[1].when.starts_with("after the halt at height 100"), "{foreseen:#?}");
+    });
+}
+
+#[test]
+fn about_how_long_is_about_as_long_as_it_takes() {
+    let blue_green =
+        json!({"type": "BlueGreen", "blueGreen": {"promotion": "WhenReady", "retireDelaySeconds": 30}});
+    let strategies = [
+        json!({"type": "InPlace"}),
+        json!({"type": "InPlace", "inPlace": {"maxUnavailable": 2}}),
+        blue_green,
+    ];
+    for strategy in strategies {
+        paused(async {
+            let mut fleet = fleet(&strategy, "db:slow-1");
+            fleet["spec"]["replicas"] = json!(5);
+            let world = World::new(7, fleet).await;
+            let image = |tag: &str| json!({"spec": {"template": {"spec": {"image": format!("db:{tag}")}}}});
+            world.wish(image("slow-2")).await;
+            let about =
+                world.then(image("slow-3")).await.about_seconds.expect("its nodes were updated before");
+            let began = monotonic();
+            world.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&image("slow-3"))).await.unwrap();
+            world.until(|db| db["status"]["observedGeneration"] == db["metadata"]["generation"]).await;
+            world.until(|db| db["status"]["rollout"].is_null()).await;
+            let took = i64::try_from(began.elapsed().as_secs()).unwrap();
+            assert!(
+                about > 4 && (about - took).abs() <= about / 4 + 2,
+                "{strategy}: {about} s, took {took} s"
+            );
+        });
+    }
+}

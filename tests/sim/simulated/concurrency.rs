@@ -1,0 +1,88 @@
+//! `--concurrency`: how many objects of a kind are reconciled at once.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
+use windlass::operator::Operator;
+use windlass_sim::Options;
+
+use windlass_harness::stage::{furnished, paused};
+
+/// The current and the greatest number of reconciles.
+#[derive(Clone, Default)]
+struct Room(Arc<Mutex<(usize, usize)>>);
+
+/// `linger`: a reconcile takes a second.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Linger {}
+
+#[typetag::serde(name = "linger")]
+#[async_trait]
+impl Task for Linger {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        let room = cx.env.get::<Room>()?;
+        {
+            let mut room = room.0.lock().unwrap();
+            *room = (room.0 + 1, room.1.max(room.0 + 1));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        room.0.lock().unwrap().0 -= 1;
+        Ok(Outcome::Done)
+    }
+}
+
+const NODE_UPDATE: &str = "
+name: NodeUpdate
+tasks:
+  - type: linger
+  - type: apply-stateful-set
+  - type: apply-service
+  - type: replace-pod
+  - type: observe-image
+  - type: mark-ready
+";
+
+/// The most nodes of a fleet of twelve that were reconciled at the same time.
+fn most_at_once(concurrency: u16) -> usize {
+    paused(async {
+        let cluster = furnished(Options::seeded(9));
+        for crd in windlass::api::crd::crds() {
+            cluster.install(serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        let room = Room::default();
+        let operator = Operator::new(cluster.client("windlass", "test"))
+            .clock(cluster.clock())
+            .concurrency(concurrency)
+            .recipe(Recipe::parse(NODE_UPDATE).unwrap())
+            .provide(room.clone());
+        tokio::spawn(operator.run(std::future::pending::<()>()));
+        let fleet: Value = json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
+            "metadata": {"name": "db", "namespace": "test"},
+            "spec": {"replicas": 12, "updateStrategy": {"type": "InPlace"},
+                "template": {"spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "db:1"}]}}}}},
+        });
+        cluster.install(fleet).unwrap();
+        for _ in 0..600 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let db = cluster.get("windlass.dev/v1alpha1", "NodeDeployment", "test", "db").unwrap();
+            if db["status"]["phase"] == "Ready" {
+                return room.0.lock().unwrap().1;
+            }
+        }
+        panic!("the fleet never served");
+    })
+}
+
+#[test]
+fn as_many_nodes_are_reconciled_at_the_same_time_as_may_be_and_no_more() {
+    for concurrency in [1, 3] {
+        assert_eq!(most_at_once(concurrency), usize::from(concurrency));
+    }
+    assert_eq!(most_at_once(32), 12, "where there is room, all of them");
+}

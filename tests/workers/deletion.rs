@@ -1,0 +1,98 @@
+//! The deletion of a `WorkerDeployment` under each policy: never with running workflows, unless requested, and never
+//! stuck.
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_temporal::port::BuildId;
+
+use crate::{
+    stage::{described, server},
+    worker::Worker,
+};
+use windlass_harness::controlplane::Error;
+use windlass_harness::systems::cluster::Cluster;
+use windlass_harness::temporal::farm::{Farm, message};
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
+
+async fn farm(name: &str) -> Result<Farm<'static>, Error> {
+    Farm::new(Cluster::shared().await, server().await, OPERATOR, name).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_one_gives_its_tasks_back_and_goes_when_its_workflows_have_ended() -> Result<(), Error> {
+    let farm = farm("deleted").await?;
+    farm.create(farm.spec("1")).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin("on-v1").await?;
+    farm.set_image("2").await?;
+    let v2 = farm.until_current().await?;
+    farm.begin("on-v2").await?;
+    // A workflow is pinned once its first task is done.
+    farm.until("v1 drains", |seen| {
+        windlass_harness::temporal::farm::version(seen, &v1).is_some_and(|v1| v1["state"] == "Draining")
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    farm.delete().await?;
+    farm.until("it waits", |seen| message(seen, "Reconciling").contains("workflows still run")).await?;
+    let given_back = described(&farm).await?;
+    assert_eq!((given_back.routing.current, given_back.routing.ramp), (None, None), "tasks are given back");
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(farm.deployments().await?.len(), 2, "workflows run on both");
+    assert_eq!((farm.end("on-v1").await?, farm.end("on-v2").await?), (v1.clone(), v2));
+    farm.until_gone().await?;
+    assert_eq!(farm.deployments().await?, []);
+    match described(&farm).await {
+        Ok(described) => {
+            assert_eq!((described.versions, described.manager), (vec![], None), "nothing of it is left");
+        }
+        Err(error) => assert!(error.to_string().contains("does not know it"), "{error}"),
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_retained_leaves_routing_and_workers_and_the_next_takes_them_up() -> Result<(), Error> {
+    let farm = farm("retained").await?;
+    let mut spec = farm.spec("1");
+    spec["deletionPolicy"] = json!("Retain");
+    farm.create(spec.clone()).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin("on-v1").await?;
+    let before = farm.deployments().await?;
+    let said = farm.windlass(&["delete", "wwd/orders"]).await?;
+    assert!(said.contains("routing and workers stay as they are"), "{said}");
+    farm.until_gone().await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(farm.deployments().await?, before);
+    assert_eq!(described(&farm).await?.routing.current, Some(BuildId::new(&v1)));
+    farm.create(spec).await?;
+    assert_eq!(farm.until_current().await?, v1);
+    assert_eq!(farm.deployments().await?, before);
+    assert_eq!(farm.end("on-v1").await?, v1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_deleted_now_waits_neither_for_workflows_nor_for_somebody_elses_pollers()
+-> Result<(), Error> {
+    let farm = farm("now").await?;
+    farm.create(farm.spec("1")).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin("on-v1").await?;
+    // Another client polls as this version: Temporal keeps the version meanwhile.
+    let queues = farm.queue();
+    let stranger = Worker::start(farm.server, &farm.deployment(), &v1, &[("TASK_QUEUES", &queues)]).await?;
+    farm.delete().await?;
+    farm.until("it waits", |seen| message(seen, "Reconciling").contains("windlass delete --now")).await?;
+    farm.give_up("on-v1");
+    let said = farm.windlass(&["delete", "wwd/orders", "--now"]).await?;
+    assert!(said.contains("its workers go now"), "{said}");
+    farm.until_gone().await?;
+    assert_eq!(farm.deployments().await?, []);
+    assert_eq!(farm.end("on-v1").await?, v1, "the stranger carries it out");
+    drop(stranger);
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! A server that is gone, hangs, comes back, or limits the rate.
+
+use std::time::Duration;
+
+use windlass::clock::monotonic;
+use windlass_temporal::port::{BuildId, DeploymentName, Missing, TemporalError, VersionStatus};
+
+use crate::{stage::client, worker::Worker};
+use windlass_harness::temporal::frontend::{Options, Server};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_or_stands_still_is_unreachable_until_it_is_back() {
+    let durable = Options { durable: true, ..Options::default() };
+    let server = Server::start(durable).await.expect("a server");
+    let port = client(&server.address()).await;
+    let (name, v1) = (DeploymentName::new("shop/lost"), BuildId::new("v1"));
+    let _worker = Worker::start(&server, name.as_str(), "v1", &[]).await.expect("a worker");
+    let known = async || {
+        let until = monotonic() + Duration::from_secs(30);
+        loop {
+            match port.describe_version(&name, &v1).await {
+                Ok(described) => return described,
+                Err(error) => assert!(monotonic() < until, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    assert_eq!(known().await.summary.status, VersionStatus::Inactive);
+
+    server.kill();
+    let began = monotonic();
+    for _ in 0..2 {
+        let answer = port.describe_version(&name, &v1).await;
+        assert!(matches!(answer, Err(TemporalError::Unreachable { .. })), "{answer:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "a port that nobody listens at answers at once");
+    server.restart().await.expect("it starts again");
+    assert_eq!(known().await.summary.status, VersionStatus::Inactive, "what it knew it knows");
+
+    server.freeze();
+    let began = monotonic();
+    let answer = port.describe_version(&name, &v1).await;
+    let Err(TemporalError::Unreachable { message }) = answer else { panic!("{answer:?}") };
+    let waited = began.elapsed();
+    assert!((9..=11).contains(&waited.as_secs()), "{waited:?}");
+    assert!(message.contains("10 s") || message.contains("imeout"), "{message}");
+    server.thaw();
+    assert_eq!(known().await.summary.status, VersionStatus::Inactive);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_had_enough_says_so() {
+    let few = &["frontend.globalNamespaceWorkerDeploymentReadRPS=2"];
+    let server = Server::start(Options { settings: few, ..Options::default() }).await.expect("a server");
+    let port = client(&server.address()).await;
+    let name = DeploymentName::new("shop/limited");
+    let mut limited = 0;
+    // The limiter allows a burst of ten seconds.
+    for _ in 0..40 {
+        match port.describe_deployment(&name).await {
+            Err(TemporalError::RateLimited { .. }) => limited += 1,
+            Err(TemporalError::NotFound { what: Missing::Deployment, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(limited > 10, "{limited} of 40");
+}
