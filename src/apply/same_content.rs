@@ -35,10 +35,9 @@ pub(super) async fn of_spec(
         fleet.view.revisions.get(&name).is_some_and(|revision| revision.meta.is_controlled_by(&meta.uid))
     };
     let known = status.same_content.as_ref().filter(|same| written == *same.written_hash);
-    let asked = asked_stateful_set(fleet, &fleet.spec.template.spec);
-    // Admission may change. So it is asked again from time to time.
-    let is_recent = || asked.as_ref().is_ok_and(|(_, content)| was_asked(&fleet.memory, content));
-    if let Some(same) = known.filter(|_| is_kept(&fleet.specified()) && is_recent()) {
+    // Admission may change, so the API server is asked again from time to time. Until then nothing is rendered.
+    let answer = format!("{} {written}", meta.uid);
+    if let Some(same) = known.filter(|_| is_kept(&fleet.specified()) && was_asked(&fleet.memory, &answer)) {
         return Ok((data, Some(same.clone())));
     }
     // The hash of a spec that was refused is recorded as requested too, and has no revision.
@@ -46,12 +45,15 @@ pub(super) async fn of_spec(
     if meant.is_empty() || meant.contains(&written) {
         return Ok((data, None));
     }
-    let Ok((manifest, content)) = asked else { return Ok((data, None)) };
+    let Ok((manifest, content)) = asked_stateful_set(fleet, &fleet.spec.template.spec) else {
+        return Ok((data, None));
+    };
     if is_refused(&fleet.memory, &content) {
         return Ok((data, None));
     }
     let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, None)) };
     is_taken(&fleet.memory, &content);
+    is_taken(&fleet.memory, &answer);
     let revisions = fleet.revisions();
     let mut claims = None;
     for hash in meant {

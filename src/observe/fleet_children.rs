@@ -143,8 +143,7 @@ impl FleetScope {
             !pod.meta.terminating && made_for.as_ref() == granted && granted.is_some()
         };
         let replaced = read.replaced.as_deref().filter(|(hash, _)| Some(hash) == granted).map(|(_, at)| *at);
-        // The StatefulSet controller replaces pods that fail: the time of each does not begin anew. That of a pod that was
-        // deleted does.
+        // The StatefulSet controller replaces pods that fail, which does not restart the time. Deleting a pod does.
         let of_series = replaced.filter(|_| problem.is_some_and(is_of_whole_pod));
         let has_sidecar = node.spec.as_ref().is_ok_and(|spec| spec.sidecar.is_some());
         let begun = match pod {

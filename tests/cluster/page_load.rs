@@ -1,7 +1,7 @@
 //! Large fleets on the page, in a real browser: one of 1,000 nodes that change 60 times a second, and one of 10,000
 //! at rest, on a simulated cluster with the shipped page. Prints the measurements of docs/dashboard.md.
 //!
-//! What is timed is timed alone: in a test binary of its own, one test after the other.
+//! What is timed is timed alone: in the nightly run, one test after the other.
 
 use std::time::{Duration, Instant};
 
