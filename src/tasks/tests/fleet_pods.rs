@@ -97,7 +97,9 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
     // A pod that is known to be Ready, of a node that is not, holds the grant back only as long as the node's status may
     // not have been written: after that, the node is down for another reason.
     for (ready_for, goes) in [(0, false), (29, false), (31, true)] {
-        let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
+        let mut down = down(serving(1, "v1"));
+        down["status"]["podRuns"] = json!(true);
+        let nodes = vec![serving(0, "v1"), down, serving(2, "v1")];
         let since = Some(now() - TimeDelta::seconds(ready_for));
         let listed = vec![
             live("db-0-0", "pod-1", true),
