@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
-use super::overruled::{is_overruled, metadata_change_left, remember_overruled};
-use super::patches::metadata_ops;
+use super::patches::{metadata_change, metadata_ops};
+use super::reverted;
 use super::unwatched::{ask_again, read_again};
 use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
 use crate::api::{
@@ -190,44 +190,30 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
     let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
         nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
-    let changes: Vec<(Target, MetadataChange, Vec<PatchOp>)> = others
+    let ops_of = |node: &ObservedNode| at_once_ops(fleet, node, &serving);
+    let due = |node: &ObservedNode| reverted::due(&fleet.memory, &node.meta.uid, &node.meta, ops_of(node));
+    let changes: Vec<(Target, Vec<PatchOp>)> = others
         .iter()
-        .map(|node| {
-            let (metadata, ops) = at_once_ops(fleet, node, &serving);
-            (Target::of(Kind::StatefulNode, &node.meta), metadata, ops)
-        })
-        .filter(|(_, _, ops)| !ops.is_empty())
+        .map(|node| (Target::of(Kind::StatefulNode, &node.meta), due(node)))
+        .filter(|(_, ops)| !ops.is_empty())
         .collect();
     if changes.is_empty() {
-        // One whose labels admission overrules is checked again, since they are written again once in a while.
-        let is_done = |node: &Arc<ObservedNode>| !is_overruled(&fleet.memory, &node.meta.uid, &node.meta);
+        // A node that admission changes is checked again, since it is written again once a minute.
+        let is_done =
+            |node: &Arc<ObservedNode>| !reverted::is_pending(&fleet.memory, &node.meta.uid, &node.meta);
         let nodes = kept.into_iter().chain(others.into_iter().filter(is_done)).collect();
         let settled = Settled::new(fleet.fleet.clone(), serving.into(), nodes);
         fleet.memory.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
-    let change = |(target, sent, ops): (Target, MetadataChange, Vec<PatchOp>)| async move {
-        let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &target.name));
-        if let Some(answer) = patch_child(fleet, target, ops).await? {
-            let answer = Meta::read(&answer);
-            remember_overruled(&fleet.memory, &answer.uid, &answer, wanted, &own, &sent);
+    let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
+        let (port, id) = ((fleet.cluster.as_ref(), fleet.memory.as_ref()), target.uid.clone());
+        match reverted::write(port, &id, target, ops, ops_of).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
-        Ok(())
     };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
-}
-
-/// Patches a child. `None` if it is gone.
-async fn patch_child(
-    fleet: &FleetScope,
-    target: Target,
-    ops: Vec<PatchOp>,
-) -> Result<Option<Value>, ClusterError> {
-    match fleet.cluster.patch(target, Part::Main, ops).await {
-        Ok(answer) => Ok(Some(answer)),
-        Err(ClusterError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Windlass's own labels of a node. The owner annotation is changed together with the owner reference.
@@ -250,7 +236,12 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
         changes.push((Target::of(Kind::Service, &service.meta), retained_ops(fleet, &service.meta)));
     }
     changes.retain(|(_, ops)| !ops.is_empty());
-    let change = |(target, ops)| async move { patch_child(fleet, target, ops).await.map(drop) };
+    let change = |(target, ops)| async move {
+        match fleet.cluster.patch(target, Part::Main, ops).await {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 
@@ -272,14 +263,13 @@ fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
     ops
 }
 
-/// The operations that apply to a node what needs no rollout, and the change of its metadata that is among them.
-fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> (MetadataChange, Vec<PatchOp>) {
+/// The operations that apply to a node what needs no rollout.
+fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
     let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
-    let left = metadata_change_left(&fleet.memory, &node.meta.uid, &node.meta, wanted, &own);
-    let left = left.and(ownership_mark(fleet, &node.meta));
-    let mut ops = metadata_ops(&node.meta, &left);
+    let change = metadata_change(&node.meta, wanted, &own).and(ownership_mark(fleet, &node.meta));
+    let mut ops = metadata_ops(&node.meta, &change);
     ops.extend(ownership_ops(fleet, &node.meta));
-    let Ok(live) = &node.spec else { return (left, ops) };
+    let Ok(live) = &node.spec else { return ops };
     let wanted = &fleet.spec.template.spec;
     let kept = fleet.keeps_claims(&node.meta.name);
     let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
@@ -293,7 +283,7 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> (M
         ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
     }
     ops.extend(unhalt_ops(fleet, node, live, serving));
-    (left, ops)
+    ops
 }
 
 /// The operations that withdraw the request to halt from a node that serves or is to serve.

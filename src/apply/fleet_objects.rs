@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::dry_runs::{ask, asked_stateful_set};
 use super::fleet_children::{ownership_mark, ownership_ops};
-use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
-use super::patches::{metadata_ops, service_ops};
+use super::patches::{metadata_change, metadata_ops, service_ops};
+use super::reverted::{self, service_of};
 use super::{Admission, ReconcileError, same_content};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{BuildId, RevisionName, RolloutHash, SetName, Stage, TemplateMeta};
 use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, Observed, ObservedService};
-use crate::cluster::{ClusterError, Key, Kind, Memory, Part, Target};
+use crate::cluster::{ClusterError, Key, Kind, Memory, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
 use crate::planner::fleet::sets::stage::has_switched;
@@ -277,18 +277,20 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     }
     let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set.into()));
     let own = TemplateMeta { labels: identity(fleet).labels(), annotations: switched.into_iter().collect() };
-    let (users, id) = (TemplateMeta::default(), service_of(&meta.uid));
-    let left = metadata_change_left(&fleet.memory, &id, &service.meta, &users, &own)
-        .and(ownership_mark(fleet, &service.meta));
-    let mut ops = metadata_ops(&service.meta, &left);
-    ops.extend(service_ops(&service, &manifest));
-    ops.extend(ownership_ops(fleet, &service.meta));
+    let ops_of = |service: &ObservedService| {
+        let change = metadata_change(&service.meta, &TemplateMeta::default(), &own);
+        let mut ops = metadata_ops(&service.meta, &change.and(ownership_mark(fleet, &service.meta)));
+        ops.extend(service_ops(service, &manifest));
+        ops.extend(ownership_ops(fleet, &service.meta));
+        ops
+    };
+    let id = service_of(&meta.uid);
+    let ops = reverted::due(&fleet.memory, &id, &service.meta, ops_of(&service));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
-        match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(answer) => {
-                remember_overruled(&fleet.memory, &id, &Meta::read(&answer), &users, &own, &left);
-            }
+        match reverted::write((fleet.cluster.as_ref(), fleet.memory.as_ref()), &id, target, ops, ops_of).await
+        {
+            Ok(_) => {}
             Err(ClusterError::Refused { message, .. }) => {
                 return Ok(Some(format!("service: the API server refuses it: {message}")));
             }
@@ -308,13 +310,13 @@ fn existing(fleet: &FleetScope, stored: &Value) -> Arc<ObservedService> {
     Arc::new(service)
 }
 
-/// Says which of Windlass's own labels and annotations of the fleet's Service admission does not let be, if there are any.
+/// What admission changes of what Windlass depends on in the fleet's Service, in a sentence.
 #[must_use]
-pub fn not_let_be(fleet: &FleetScope) -> Option<String> {
+pub fn reverted_by_admission(fleet: &FleetScope) -> Option<String> {
     let meta = &fleet.fleet.meta;
     fleet.spec.service.as_ref()?;
     let service = fleet.view.services.get(&meta.key()).filter(|service| fleet.owns(&service.meta))?;
-    overruled::sentence(&fleet.memory, &service_of(&meta.uid), Kind::Service, &service.meta)
+    reverted::sentence(&fleet.memory, &service_of(&meta.uid), &service.meta)
 }
 
 /// True if the plan records that it has moved the fleet's traffic to the new set. Used only during a promotion.

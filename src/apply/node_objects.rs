@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::node_service::NotApplied;
-use super::overruled::{self, metadata_change_left, remember_overruled};
-use super::own_fields::{self, OwnField, PUT_BACK_AGAIN};
-use super::patches::{metadata_ops, retention_ops, set_target};
+use super::patches::{metadata_change, metadata_ops, own_field_ops, set_target};
+use super::reverted;
 use super::unwatched::{ask_again, read_again};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_NODE, LABEL_REVISION, pod_name};
@@ -385,7 +384,7 @@ pub async fn apply_at_once(
         // template, that change would count as our own.
         AppliedAtOnce { again: Some(Duration::ZERO), ..AppliedAtOnce::default() }
     };
-    let node_label = || overruled::sentence(&scope.memory, &node.meta.uid, Kind::StatefulNode, &node.meta);
+    let node_label = || reverted::sentence(&scope.memory, &node.meta.uid, &node.meta);
     let applied = to_set.and(apply_service(scope, node).await);
     AppliedAtOnce { refused: applied.refused.or_else(node_label), ..applied }
 }
@@ -403,7 +402,7 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> AppliedAtOnce 
             return AppliedAtOnce { again: recheck_after, ..AppliedAtOnce::default() };
         }
         Ok(_) => {
-            let refused = super::node_service::not_let_be(scope, node);
+            let refused = super::node_service::reverted_by_admission(scope, node);
             return AppliedAtOnce { refused, ..AppliedAtOnce::default() };
         }
         Err(NotApplied::Failed(error)) if error.refusal().is_some() => TaskError::from(error),
@@ -437,68 +436,41 @@ async fn apply_to_set(
     if let (Template::At(hash), None) = (template, set.stamp()) {
         own.annotations.insert(crate::api::names::ANNOTATION_TEMPLATE_HASH.to_owned(), hash.to_string());
     }
-    let metadata = metadata_change_left(&scope.memory, &set.meta.uid, &set.meta, &identity.metadata, &own);
-    let mut ops = metadata_ops(&set.meta, &metadata);
     let replicas = i64::from(!spec.suspend);
-    let fields = OwnField::that_differ(set, node, replicas);
-    let is_kept = own_fields::are_kept(&scope.memory, set, replicas);
-    if !is_kept {
-        ops.extend(fields.iter().map(OwnField::op));
-    }
-    // What admission makes of our own write is kept: only later changes are reverted. But claims that would be deleted
-    // are never left so, and the write is repeated now and then.
-    let recorded = node.status.stateful_set.as_ref();
-    let is_ours = recorded.is_some_and(|r| r.uid == set.meta.uid && r.generation == set.meta.generation);
-    let put_back = scope.memory.put_back.get(&set.meta.uid);
-    let is_due = put_back.is_none_or(|at| monotonic().duration_since(at) >= PUT_BACK_AGAIN);
-    if is_due && (!is_ours || set.deletes_claims) {
-        ops.extend(retention_ops(set));
-    }
+    let ops_of = |set: &ObservedStatefulSet| {
+        let mut ops = metadata_ops(&set.meta, &metadata_change(&set.meta, &identity.metadata, &own));
+        // A StatefulSet that deletes claims when it is scaled down is not scaled down.
+        let scaled = (replicas > 0 || !deletes_claims(set, node)).then_some(replicas);
+        ops.extend(own_field_ops(set, scaled));
+        ops
+    };
+    let ops = reverted::due(&scope.memory, &set.meta.uid, &set.meta, ops_of(set));
     if ops.is_empty() {
-        return Ok(not_let_be(scope, set, node, &fields));
+        return Ok(reverted_by_admission(scope, set, node));
     }
     // Admission may change the template with this write, and with it the revision.
     if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Template::At(_))) {
         scope.memory.learn_revision(&set.meta.uid, revision);
     }
-    let answer =
-        scope.cluster.patch(set_target(set), Part::Main, ops).await.map_err(ReconcileError::Children)?;
+    let port = (scope.cluster.as_ref(), scope.memory.as_ref());
+    let answer = reverted::write(port, &set.meta.uid, set_target(set), ops, ops_of).await;
+    let answer = answer.map_err(ReconcileError::Children)?;
     if let Template::At(hash) = template {
         scope.wrote_template(&answer, hash);
     }
-    let written = ObservedStatefulSet::read(&answer);
-    let uid = &written.meta.uid;
-    remember_overruled(&scope.memory, uid, &written.meta, &identity.metadata, &own, &metadata);
-    if !written.deletes_claims {
-        scope.memory.put_back.take(&set.meta.uid);
-    } else if is_due {
-        scope.memory.put_back.put(&set.meta.uid, monotonic());
-    }
-    let after = OwnField::that_differ(&written, node, replicas);
-    // A field may differ that was not written: now that no claims go, the StatefulSet may be scaled down.
-    let (left, unsent): (Vec<OwnField>, Vec<OwnField>) =
-        after.into_iter().partition(|field| field.is_among(&fields));
-    if left.is_empty() || !unsent.is_empty() {
-        scope.memory.kept_fields.take(&set.meta.uid);
-    } else if !is_kept {
-        own_fields::remember_kept(&scope.memory, &written, replicas);
-    }
-    Ok(not_let_be(scope, &written, node, &left))
+    Ok(reverted_by_admission(scope, &ObservedStatefulSet::read(&answer), node))
 }
 
-/// What admission does not let be in a StatefulSet, in a sentence.
-fn not_let_be(
+/// What admission changes of what Windlass depends on in a StatefulSet, in a sentence.
+fn reverted_by_admission(
     scope: &NodeScope,
     set: &ObservedStatefulSet,
     node: &ObservedNode,
-    fields: &[OwnField],
 ) -> Option<String> {
-    let name = &set.meta.name;
     if deletes_claims(set, node) {
-        return Some(claims_would_go(name));
+        return Some(claims_would_go(&set.meta.name));
     }
-    let of_metadata = || overruled::sentence(&scope.memory, &set.meta.uid, Kind::StatefulSet, &set.meta);
-    OwnField::sentence(name, fields).or_else(of_metadata)
+    reverted::sentence(&scope.memory, &set.meta.uid, &set.meta)
 }
 
 fn claims_would_go(set: &str) -> String {

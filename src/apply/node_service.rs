@@ -1,10 +1,10 @@
 //! Creates and updates a node's headless Service.
 
-use super::overruled::{self, metadata_change_left, remember_overruled, service_of};
-use super::patches::{metadata_ops, service_ops};
+use super::patches::{metadata_change, metadata_ops, service_ops};
+use super::reverted::{self, service_of};
 use crate::api::TemplateMeta;
-use crate::cluster::observed::{Meta, ObservedNode};
-use crate::cluster::{ClusterError, Kind, Part, Target};
+use crate::cluster::observed::{ObservedNode, ObservedService};
+use crate::cluster::{ClusterError, Kind, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::node_scope::{Belongs, NodeScope, belongs, spec_of};
 use crate::render;
@@ -58,14 +58,18 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
     }
     let own = TemplateMeta { labels: identity.labels(), ..TemplateMeta::default() };
     let users = render::headless_service_metadata(&identity, spec);
+    let ops_of = |service: &ObservedService| {
+        let mut ops = metadata_ops(&service.meta, &metadata_change(&service.meta, &users, &own));
+        ops.extend(service_ops(service, &wanted));
+        ops
+    };
     let id = service_of(&node.meta.uid);
-    let left = metadata_change_left(&scope.memory, &id, &service.meta, &users, &own);
-    let mut ops = metadata_ops(&service.meta, &left);
-    ops.extend(service_ops(&service, &wanted));
+    let ops = reverted::due(&scope.memory, &id, &service.meta, ops_of(&service));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
-        match scope.cluster.patch(target, Part::Main, ops).await {
-            Ok(answer) => remember_overruled(&scope.memory, &id, &Meta::read(&answer), &users, &own, &left),
+        let port = (scope.cluster.as_ref(), scope.memory.as_ref());
+        match reverted::write(port, &id, target, ops, ops_of).await {
+            Ok(_) => {}
             Err(error) if error.is_conflict() => return Err(NotApplied::Conflict(error)),
             Err(error) => return Err(error.into()),
         }
@@ -73,11 +77,11 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
     Ok(Outcome::Done)
 }
 
-/// Says which of Windlass's own labels of the node's Service admission does not let be, if there are any.
+/// What admission changes of what Windlass depends on in the node's Service, in a sentence.
 #[must_use]
-pub fn not_let_be(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
+pub fn reverted_by_admission(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     let service = scope.service()?;
-    overruled::sentence(&scope.memory, &service_of(&node.meta.uid), Kind::Service, &service.meta)
+    reverted::sentence(&scope.memory, &service_of(&node.meta.uid), &service.meta)
 }
 
 fn leaving() -> Outcome {

@@ -9,6 +9,9 @@ use crate::cluster::observed::{Meta, ObservedService, ObservedStatefulSet};
 use crate::cluster::{Kind, PatchOp, Target, port::pointer_key};
 use crate::render::{self, MetadataChange};
 
+/// The update strategy of a node's StatefulSet.
+const ON_DELETE: &str = "OnDelete";
+
 /// The JSON patch operations for a change of labels and annotations.
 #[must_use]
 pub fn metadata_ops(meta: &Meta, change: &MetadataChange) -> Vec<PatchOp> {
@@ -82,11 +85,17 @@ pub fn set_target(set: &ObservedStatefulSet) -> Target {
     Target::of(Kind::StatefulSet, &set.meta)
 }
 
-/// The patch that sets a StatefulSet's `revisionHistoryLimit` and `persistentVolumeClaimRetentionPolicy` to Windlass's
-/// own.
+/// The operations that set the fields of a StatefulSet that Windlass alone decides. `replicas`: `None` if they stay.
 #[must_use]
-pub fn retention_ops(set: &ObservedStatefulSet) -> Vec<PatchOp> {
+pub fn own_field_ops(set: &ObservedStatefulSet, replicas: Option<i64>) -> Vec<PatchOp> {
     let mut ops = Vec::new();
+    if let Some(replicas) = replicas.filter(|replicas| *replicas != set.replicas) {
+        ops.push(PatchOp::set("/spec/replicas", json!(replicas)));
+    }
+    // Windlass deletes the pod.
+    if set.update_strategy != ON_DELETE {
+        ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": ON_DELETE})));
+    }
     if set.revision_history_limit.is_some_and(|limit| limit != render::REVISION_HISTORY_LIMIT) {
         ops.push(PatchOp::set("/spec/revisionHistoryLimit", json!(render::REVISION_HISTORY_LIMIT)));
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::live_pods::LivePods;
 use super::observed::{ObservedFleet, ObservedNode};
 use super::remembered::{Remembered, Subject};
-use super::{Key, Kind};
+use super::{Key, Kind, PatchOp};
 use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
 
@@ -118,17 +118,17 @@ pub struct NoPod {
     pub taken: Option<String>,
 }
 
-/// What admission left of our last write of the fields of a StatefulSet that Windlass alone decides.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KeptFields {
-    /// When they were written.
+/// A write to a child that admission changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reverted {
+    /// When it was written.
     pub at: Instant,
-    /// `replicas` as it was written.
-    pub wanted_replicas: i64,
-    /// `replicas` as admission left it.
-    pub replicas: i64,
-    /// The type of `updateStrategy` as admission left it.
-    pub update_strategy: String,
+    /// The operations that would still be needed.
+    pub ops: Vec<PatchOp>,
+    /// A digest of the labels and annotations that the API server stored in their place.
+    pub stored: u64,
+    /// What Windlass depends on and admission changed, in a sentence.
+    pub message: Option<String>,
 }
 
 /// The answer to the question whether the API server stores for a rendered template what a StatefulSet has.
@@ -140,28 +140,6 @@ pub struct SameTemplate {
     pub written: PodTemplateHash,
     /// True if it does.
     pub is_same: bool,
-}
-
-/// One of Windlass's own labels or annotations that admission did not let be.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct OverruledKey {
-    /// `label` or `annotation`.
-    pub field: &'static str,
-    /// The key.
-    pub key: String,
-    /// The value that was written; `None` if the key was removed.
-    pub wanted: Option<String>,
-    /// The value that admission left; `None` if there is none.
-    pub live: Option<String>,
-}
-
-/// What admission left of our last write of Windlass's own labels and annotations of an object.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct OverruledKeys {
-    /// When they were written.
-    pub at: Instant,
-    /// Those that have other values than were written.
-    pub keys: Vec<OverruledKey>,
 }
 
 /// Why a new set of nodes has no name.
@@ -397,11 +375,8 @@ impl Memory {
             ("foreign", self.foreign.len()),
             ("free", self.free.len()),
             ("unseen_claims", self.unseen_claims.len()),
-            ("put_back", self.put_back.len()),
             ("same_templates", self.same_templates.len()),
-            ("kept_fields", self.kept_fields.len()),
-            ("overruled", self.overruled.len()),
-            ("overruled_own", self.overruled_own.len()),
+            ("reverted", self.reverted.len()),
             ("ready_ahead", self.ready_ahead.len()),
             ("no_pod", self.no_pod.len()),
             ("unsaved_since", self.unsaved_since.len()),
@@ -428,11 +403,8 @@ impl Memory {
             foreign,
             free,
             unseen_claims,
-            put_back,
             same_templates,
-            kept_fields,
-            overruled,
-            overruled_own,
+            reverted,
             ready_ahead,
             no_pod,
             unsaved_since,
@@ -464,11 +436,8 @@ impl Memory {
         foreign.forget(uid);
         free.forget(uid);
         unseen_claims.forget(uid);
-        put_back.forget(uid);
         same_templates.forget(uid);
-        kept_fields.forget(uid);
-        overruled.forget(uid);
-        overruled_own.forget(uid);
+        reverted.forget(uid);
         ready_ahead.forget(uid);
         no_pod.forget(uid);
         unsaved_since.forget(uid);
@@ -563,17 +532,11 @@ pub struct Memory {
     pub free: Remembered<(String, Kind), Instant>,
     /// By node UID and claim name: the node's generation, and when a claim that no watch shows was last asked for.
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
-    /// By StatefulSet UID: when its claim retention was last set to Retain and admission did not let that be.
-    pub put_back: Remembered<str, Instant>,
     /// By UID of a node without a grant: whether its template is only written otherwise than that of its StatefulSet.
     pub same_templates: Remembered<str, SameTemplate>,
-    /// By StatefulSet UID: its fields that Windlass alone decides were last set, and admission did not let that be.
-    pub kept_fields: Remembered<str, KeptFields>,
-    /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: a digest of the
-    /// user's labels and annotations that were last written to it and that admission did not let be.
-    pub overruled: Remembered<str, u64>,
-    /// By the same: Windlass's own labels and annotations that were last written to it and that admission did not let be.
-    pub overruled_own: Remembered<str, OverruledKeys>,
+    /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: the last write to
+    /// it, if admission changed it.
+    pub reverted: Remembered<str, Reverted>,
     /// By node UID: since when it has been Ready, by a clock that is ahead of ours, and when that was first observed.
     pub ready_ahead: Remembered<str, (DateTime<Utc>, Instant)>,
     /// By node UID: the missing pod, and why it is missing.

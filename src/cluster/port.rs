@@ -86,6 +86,23 @@ impl PatchOp {
         Self::Remove { path: path.into() }
     }
 
+    /// The JSON pointer of the field.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Set { path, .. } | Self::Remove { path } => path,
+        }
+    }
+
+    /// The new value; `None` if the field is removed.
+    #[must_use]
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Set { value, .. } => Some(value),
+            Self::Remove { .. } => None,
+        }
+    }
+
     /// The operation as RFC 6902 writes it.
     #[must_use]
     pub fn to_json(&self) -> Value {

@@ -2,14 +2,13 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{KEPT_BY_GRANT, UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
-use crate::apply::patches::{metadata_ops, retention_ops, set_target};
+use crate::apply::patches::{metadata_ops, own_field_ops, set_target};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
@@ -70,8 +69,7 @@ impl Task for ApplyStatefulSet {
         let made_for = render::made_for(spec, &rendered.hash);
         let template = render::stateful_set_template(&identity, spec, &rendered.template, &made_for);
         ops.push(PatchOp::set("/spec/template", template));
-        ops.push(PatchOp::set("/spec/updateStrategy", json!({"type": "OnDelete"})));
-        ops.extend(retention_ops(&set));
+        ops.extend(own_field_ops(&set, None));
         let answer = match scope.cluster.patch(set_target(&set), Part::Main, ops).await {
             Ok(answer) => answer,
             Err(error) => return not_written(error),

@@ -2,9 +2,6 @@
 
 use super::fleet::fleet_spec;
 use super::*;
-use crate::api::names::LABEL_MANAGED_BY;
-use crate::clock::monotonic;
-use crate::cluster::memory::{OverruledKey, OverruledKeys};
 
 fn blue_green(blue_green: &Value) -> Value {
     let mut spec = fleet_spec(2, "v1");
@@ -430,40 +427,6 @@ async fn a_promotion_that_cannot_be_taken_back_keeps_nothing_else_waiting() {
         stage.settle().await;
         assert_eq!(stage.outcomes(), ["Aborted AbortRequested"]);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_that_a_policy_gave_to_another_manager_is_known_after_a_list_that_does_not_show_it() {
-    let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 5}))).await;
-    stage.change(Kind::Service, "db", &json!({"metadata": {"labels": {LABEL_MANAGED_BY: "platform"}}}));
-    // It was tried in vain to set the label back.
-    let label = OverruledKey {
-        field: "label",
-        key: LABEL_MANAGED_BY.to_owned(),
-        wanted: Some("windlass".to_owned()),
-        live: Some("platform".to_owned()),
-    };
-    let keys = OverruledKeys { at: monotonic(), keys: vec![label] };
-    stage.cx.memory.overruled_own.put("uid of db/service", keys);
-    let service = stage.cx.view.services.get(&Key::new("shop", "db")).unwrap();
-    stage.cx.view.services.forget(&service.meta);
-    stage.calls();
-    for expected in [vec!["create Service db", "get Service db", "get Service db"], vec!["get Service db"]] {
-        let next = stage.look_at_fleet().await.unwrap();
-        let calls = stage.calls().into_iter().filter(|call| call.contains(" Service db"));
-        assert_eq!(calls.collect::<Vec<_>>(), expected);
-        assert_eq!(seconds(next), Some(30));
-        let (_, reason, message) = condition(&stage.fleet(), "UpToDate");
-        assert!(
-            reason == "InvalidSpec"
-                && message.starts_with("Service db: label app.kubernetes.io/managed-by is"),
-            "{reason}: {message}"
-        );
-        stage.pass(20).await;
-    }
-    // What goes is gone soon.
-    stage.change(Kind::Service, "db", &json!({"metadata": {"deletionTimestamp": stage.clock.now()}}));
-    assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(5));
 }
 
 #[tokio::test(start_paused = true)]

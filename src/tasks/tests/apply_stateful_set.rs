@@ -32,7 +32,7 @@ async fn the_granted_template_is_written_once_on_the_version_that_was_seen() {
             let stamp = "/metadata/annotations/windlass.dev~1pod-template-hash";
             let image = ops.iter().any(|op| op.to_json().to_string().contains("\"image\":\"db:v2\""));
             (target.kind, target.resource_version.as_str(), *part) == (Kind::StatefulSet, "10", Part::Main)
-                && paths == [stamp, "/spec/template", "/spec/updateStrategy"]
+                && paths == [stamp, "/spec/template"]
                 && image
         })
         .returning(move |_, _, _| {

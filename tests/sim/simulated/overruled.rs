@@ -90,9 +90,9 @@ fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute
     let cases = [
         (
             Mutation::UpdateStrategy("RollingUpdate".to_owned()),
-            "updateStrategy is RollingUpdate instead of OnDelete",
+            r#"spec.updateStrategy is {"type":"RollingUpdate"} instead of {"type":"OnDelete"}"#,
         ),
-        (Mutation::MinReplicas(2), "replicas is 2 instead of 1"),
+        (Mutation::MinReplicas(2), "spec.replicas is 2 instead of 1"),
     ];
     for (mutation, expected) in cases {
         play(|w| async move {
