@@ -56,9 +56,7 @@ async fn store(
     }
     // The same content under another build ID is another revision. A rollback to it has to know the build ID.
     let gives_the_name = |id: &Option<BuildId>| {
-        data.rollout_hashes(field(id.as_ref()))
-            .iter()
-            .any(|hash| revision_name(&meta.name, &meta.uid, hash) == name)
+        revision_name(&meta.name, &meta.uid, &data.rollout_hash(field(id.as_ref()))) == name
     };
     let build_id = fleet.build_ids().into_iter().find(gives_the_name).flatten();
     let annotations: BTreeMap<&str, BuildId> =

@@ -60,7 +60,7 @@ pub(super) async fn of_spec(
         let Some(revision) = revisions.get(&hash) else { continue };
         let Ok(other) = RevisionData::from_value(&revision.data.value()) else { continue };
         // The same content under another build ID is another target.
-        if !other.rollout_hashes(build_id).is(&hash) {
+        if other.rollout_hash(build_id) != hash {
             continue;
         }
         let other_spec = other.apply_to(&fleet.spec.template.spec);

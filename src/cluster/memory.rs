@@ -15,6 +15,8 @@ use super::remembered::{Remembered, Subject};
 use super::{Key, Kind, PatchOp};
 use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::clock::monotonic;
+use crate::planner::fleet::Rendering;
+use crate::planner::node::RenderedTarget;
 
 /// The result of a check of a StatefulSet's template, at one generation.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -42,12 +44,8 @@ pub struct RenderedSpec {
     /// The restart that applies.
     pub restart: Option<RestartTime>,
     /// The result. Nodes with the same content share it in memory.
-    pub found: Arc<TemplateHashes>,
+    pub found: Arc<RenderedTarget>,
 }
-
-/// The pod template hash of a rendered spec by the newest algorithm, those by earlier algorithms, and the main
-/// container's image.
-pub type TemplateHashes = ((PodTemplateHash, Vec<PodTemplateHash>), String);
 
 /// How many fleets' pods are listed at the same time. The API server does not serve such a list from its cache, and
 /// that of a large fleet takes many megabytes on both sides.
@@ -513,15 +511,14 @@ pub struct Memory {
     pub spec_hashes: Remembered<(String, Option<BuildId>), (i64, RolloutHash)>,
     /// By node UID: a resourceVersion, and the node's plan at that version.
     pub plans: Remembered<str, (String, ReadPlan)>,
-    /// By content of a node's spec and build ID: the rollout hashes, newest algorithm first.
-    pub rollout_hashes: ByContent<(RolloutHash, Vec<RolloutHash>)>,
-    /// By content of a node's spec and restart: the pod template hashes, newest algorithm first, and the main
-    /// container's image.
-    pub template_hashes: ByContent<Arc<TemplateHashes>>,
+    /// By content of a node's spec and build ID: the rollout hash.
+    pub rollout_hashes: ByContent<RolloutHash>,
+    /// By content of a node's spec and restart: the pod template hash and the main container's image.
+    pub template_hashes: ByContent<Arc<RenderedTarget>>,
     /// By node UID: the last result of rendering its spec.
     pub rendered: Remembered<str, RenderedSpec>,
-    /// By rollout hash and restart: the pod template hashes, newest algorithm first, and the main container's image.
-    pub renderings: Remembered<(RolloutHash, Option<RestartTime>), TemplateHashes>,
+    /// By rollout hash and restart: the pod template hash and the main container's image.
+    pub renderings: Remembered<(RolloutHash, Option<RestartTime>), Rendering>,
     /// By pod template hash and claims, or by generation of a fleet's hooks: when the API server was last asked by a
     /// dry run, and its verdict. The error is the reason, in one sentence.
     pub verdicts: Remembered<str, (Instant, Result<(), String>)>,

@@ -13,8 +13,8 @@ use crate::api::names::{
     LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, PodTemplateHash, Promotion, RestartTime,
-    Rollout, SetName, Stage, StrategyType,
+    Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout, SetName,
+    Stage, StrategyType,
 };
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
@@ -73,14 +73,10 @@ impl FleetScope {
             let moves = children.iter().filter(|c| !c.is_spent() && c.running != c.granted);
             restarts.extend(moves.map(|c| self.restart_of_pod(&c.name)));
         }
-        let is_granted = |hash: &PodTemplateHash| {
-            let mut nodes = sets.values().flat_map(|set| &set.children).chain(&children);
-            nodes.any(|child| child.granted == *hash || child.running == *hash)
-        };
         let mut renderings = BTreeMap::new();
         for (hash, revision) in &revisions {
             for restart in &restarts {
-                if let Some(rendering) = self.rendering(hash, revision, restart.as_ref(), is_granted) {
+                if let Some(rendering) = self.rendering(hash, revision, restart.as_ref()) {
                     renderings.insert((hash.clone(), restart.clone()), rendering);
                 }
             }

@@ -6,16 +6,12 @@ use std::sync::Arc;
 
 use super::FleetScope;
 use crate::api::ids::field;
-use crate::api::{
-    BuildId, PodTemplateHash, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType,
-};
-use crate::cluster::Key;
+use crate::api::{BuildId, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType};
 use crate::cluster::observed::{ObservedNode, ObservedRevision};
 use crate::planner::fleet::sets::decide::stands_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
-use crate::revision::hash::pod_template_hash_under;
-use crate::revision::{self, Hashes, RevisionData, revision_name};
+use crate::revision::{self, RevisionData, pod_template_hash, revision_name};
 
 impl FleetScope {
     /// The persisted rollout, if it creates a set.
@@ -61,8 +57,8 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let build_id = self.spec.build_id();
         let build_id = build_id.as_ref();
-        let hashes = || RevisionData::of(&self.spec.template.spec).rollout_hashes(field(build_id));
-        self.hash_of(&meta.uid, build_id, meta.generation, hashes)
+        let hash = || RevisionData::of(&self.spec.template.spec).rollout_hash(field(build_id));
+        self.hash_of(&meta.uid, build_id, meta.generation, hash)
     }
 
     /// The recorded rollout hashes that the spec may still mean if it is written otherwise, the current one first.
@@ -83,31 +79,18 @@ impl FleetScope {
         meant
     }
 
-    /// True if a rollout hash is recorded anywhere: in the status, its plan, or the name of a revision.
-    pub(super) fn is_recorded(&self, hash: &RolloutHash) -> bool {
-        let (meta, status) = (&self.fleet.meta, &self.fleet.status);
-        let rollout = status.rollout.iter().flat_map(|r| [&r.target_hash, &r.from_hash]);
-        let others = status.rejected.iter().map(|r| &r.hash).chain(status.retiring.iter().map(|r| &r.hash));
-        let said = [&status.requested_rollout_hash, &status.last_completed_rollout_hash];
-        let name = revision_name(&meta.name, &meta.uid, hash);
-        let planned = || status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
-        said.into_iter().chain(rollout).chain(others).any(|said| *hash == **said)
-            || self.view.revisions.get(&Key::new(&meta.namespace, name.as_str())).is_some()
-            || planned().is_some_and(|planned| *hash == *planned)
-    }
-
     pub(super) fn hash_of(
         &self,
         uid: &str,
         build_id: Option<&BuildId>,
         generation: i64,
-        hashes: impl FnOnce() -> Hashes<RolloutHash>,
+        hash: impl FnOnce() -> RolloutHash,
     ) -> RolloutHash {
         let key = (uid.to_owned(), build_id.cloned());
         if let Some((_, hash)) = self.memory.spec_hashes.get(&key).filter(|(g, _)| *g == generation) {
             return hash;
         }
-        let hash = hashes().called(|hash| self.is_recorded(hash)).clone();
+        let hash = hash();
         self.memory.spec_hashes.put(&key, (generation, hash.clone()));
         hash
     }
@@ -170,7 +153,7 @@ impl FleetScope {
         let contents = specs.chain([&self.spec.template.spec]).map(RevisionData::of);
         contents
             .into_iter()
-            .find(|data| build_ids.iter().any(|id| data.rollout_hashes(field(id.as_ref())).is(hash)))
+            .find(|data| build_ids.iter().any(|id| data.rollout_hash(field(id.as_ref())) == *hash))
     }
 
     pub(super) fn rollout_hash_of(
@@ -183,8 +166,7 @@ impl FleetScope {
         if let Some((_, hash)) = self.memory.spec_hashes.get(&key) {
             return Some(hash);
         }
-        let hashes = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hashes(field(build_id));
-        let hash = hashes.called(|hash| self.is_recorded(hash)).clone();
+        let hash = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hash(field(build_id));
         self.memory.spec_hashes.put(&key, (0, hash.clone()));
         Some(hash)
     }
@@ -202,47 +184,35 @@ impl FleetScope {
         }
     }
 
-    /// What a revision renders to. If several hash algorithms are in use, the hash is the one that nodes were granted
-    /// or run, if any.
+    /// What a revision renders to.
     pub(super) fn rendering(
         &self,
         hash: &RolloutHash,
         revision: &ObservedRevision,
         restart: Option<&RestartTime>,
-        is_granted: impl Fn(&PodTemplateHash) -> bool,
     ) -> Option<Rendering> {
-        let (hashes, image) = self.hashes_of(hash, revision, restart)?;
-        Some(Rendering { hash: hashes.called(is_granted).clone(), image })
-    }
-
-    pub(super) fn hashes_of(
-        &self,
-        hash: &RolloutHash,
-        revision: &ObservedRevision,
-        restart: Option<&RestartTime>,
-    ) -> Option<(Hashes<PodTemplateHash>, String)> {
         let key = (hash.clone(), restart.cloned());
-        if let Some((hashes, image)) = self.memory.renderings.get(&key) {
-            return Some((hashes.into(), image));
+        if let Some(known) = self.memory.renderings.get(&key) {
+            return Some(known);
         }
         let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
         let restart = restart.map(RestartTime::as_str);
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
-        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
         let image = revision::main_image(&spec).unwrap_or_default().to_owned();
-        self.memory.renderings.put(&key, (hashes.clone().into(), image.clone()));
-        Some((hashes, image))
+        let rendering = Rendering { hash: pod_template_hash(&template), image };
+        self.memory.renderings.put(&key, rendering.clone());
+        Some(rendering)
     }
 
     /// The rollout hash of a node's spec; `None` if the spec cannot be read.
     pub(super) fn spec_hash(&self, node: &ObservedNode, build_id: Option<&BuildId>) -> Option<RolloutHash> {
         let spec = node.spec.as_ref().ok()?;
-        let hashes = || {
-            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hashes(field(build_id)).into());
-            let Ok(hashes) = self.memory.rollout_hashes.of(spec, field(build_id), found);
-            Hashes::from(hashes)
+        let hash = || {
+            let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hash(field(build_id)));
+            let Ok(hash) = self.memory.rollout_hashes.of(spec, field(build_id), found);
+            hash
         };
-        Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hashes))
+        Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash))
     }
 
     /// The rollout hash that a node of the active set holds. The spec of a node that is updated in place does not

@@ -9,7 +9,7 @@ use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
-use crate::api::{GrantId, MadeFor, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
+use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
 use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{
@@ -18,11 +18,11 @@ use crate::cluster::observed::{
 use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
-    LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template,
-    problem::pod_facts, status::SidecarAnswer,
+    LiveStatefulSet, NodeFacts, RenderedTarget, Running, StatefulSetFact, Template, problem::pod_facts,
+    status::SidecarAnswer,
 };
 use crate::render::{self, NodeIdentity, RenderOptions};
-use crate::revision::{self, HashVersion, Hashes, hash::pod_template_hash_under};
+use crate::revision::{self, pod_template_hash};
 use crate::sidecar::SidecarClient;
 
 /// What the tasks of one node work with.
@@ -54,10 +54,10 @@ pub struct NodeScope {
 pub struct Rendered {
     /// The pod template, without the node's identity.
     pub template: Value,
-    /// Its hash.
+    /// The hash under which it is recorded.
     pub hash: PodTemplateHash,
-    /// Its hashes under every algorithm.
-    pub hashes: Hashes<PodTemplateHash>,
+    /// Its own hash.
+    pub rendered_hash: PodTemplateHash,
     /// The main container's image.
     pub image: String,
 }
@@ -131,15 +131,12 @@ impl NodeScope {
         let set_uid = set.as_ref().map(|s| s.meta.uid.as_str());
         let status = &node.status;
         let wanted = self.wanted(node);
-        let normalized = |hash: PodTemplateHash| self.normalize_hash(node, hash);
-        let said_by = |made_for: MadeFor| MadeFor { hash: normalized(made_for.hash), ..made_for };
         let rendered = wanted.as_ref().map(|wanted| &wanted.hash).ok();
         let pod = self.pod().map(|pod| {
             let main = main_container_of(&pod, node, rendered);
             let warning = self.view.refusals.last(&pod.meta.uid).map(|told| told.note);
             let before = status.problem.as_ref();
-            let facts = pod_facts(&pod, &main, set_uid, before, warning.as_deref(), self.now);
-            PodFacts { made_for: facts.made_for.map(said_by), ..facts }
+            pod_facts(&pod, &main, set_uid, before, warning.as_deref(), self.now)
         });
         let spec = node.spec.as_ref();
         let spent = status.spent_grant_id();
@@ -164,7 +161,7 @@ impl NodeScope {
             refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             awaits: if has_none { self.awaits(node) } else { None },
             previous: Running {
-                hash: status.running().map(normalized),
+                hash: status.running(),
                 image: status.current_image.clone(),
                 pod_uid: Some(status.pod_uid.clone()).filter(|uid| !uid.is_empty()),
             },
@@ -231,10 +228,7 @@ impl NodeScope {
             replicas: set.replicas,
             update_revision: set.update_revision.clone(),
             known_revisions,
-            made_for: set.made_for.as_deref().map(|made_for| MadeFor {
-                hash: self.normalize_hash(node, made_for.hash.clone()),
-                ..made_for.clone()
-            }),
+            made_for: set.made_for.as_deref().cloned(),
             template_digest: set.template_digest.clone(),
             main_image: image.map(|(_, image)| image.clone()).unwrap_or_default(),
         }
@@ -259,7 +253,7 @@ impl NodeScope {
         let generation = set.meta.generation;
         if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
             match known.found {
-                FoundTemplate::Rendered(hash) => return Some(Template::At(self.normalize_hash(node, hash))),
+                FoundTemplate::Rendered(hash) => return Some(Template::At(hash)),
                 FoundTemplate::OtherThan(hash) => {
                     if self.wanted(node).is_ok_and(|wanted| wanted.hash == hash) {
                         return Some(Template::Unknown);
@@ -274,58 +268,36 @@ impl NodeScope {
             let same = !set.template_digest.is_empty() && recorded.template_digest == set.template_digest;
             recorded.generation == generation || same
         });
-        set.written_for().filter(|_| untouched).map(|hash| Template::At(self.normalize_hash(node, hash)))
+        set.written_for().filter(|_| untouched).map(Template::At)
     }
 
     /// The hash and image of what the node's spec renders to; an error is a sentence about the spec.
     pub fn wanted(&self, node: &ObservedNode) -> Result<RenderedTarget, String> {
-        let (hashes, image) = self.hashes(node)?;
-        Ok(RenderedTarget { hash: self.preferred_hash(node, &hashes), image })
-    }
-
-    /// The hashes, under every algorithm, and the image of what the node's spec renders to. One reconcile needs them
-    /// many times, and hashing is most of its work, so they are cached.
-    fn hashes(&self, node: &ObservedNode) -> Result<(Hashes<PodTemplateHash>, String), String> {
+        // One reconcile needs it many times, and hashing is most of its work, so it is cached.
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
         let known = self.memory.rendered.get(uid);
-        if let Some(known) = known.filter(|k| k.generation == generation && k.restart == restart) {
-            let (hashes, image) = &*known.found;
-            return Ok((hashes.clone().into(), image.clone()));
-        }
-        let spec = node.spec.as_ref().map_err(Clone::clone)?;
-        let found = || self.rendered(node).map(|found| Arc::new((found.hashes.into(), found.image)));
-        let found = self.memory.template_hashes.of(spec, field(restart.as_ref()), found)?;
-        self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
-        let (hashes, image) = &*found;
-        Ok((hashes.clone().into(), image.clone()))
+        let known = known.filter(|k| k.generation == generation && k.restart == restart);
+        let found = if let Some(known) = known {
+            known.found
+        } else {
+            let spec = node.spec.as_ref().map_err(Clone::clone)?;
+            let found = || {
+                let Rendered { rendered_hash, image, .. } = self.rendered(node)?;
+                Ok::<_, String>(Arc::new(RenderedTarget { hash: rendered_hash, image }))
+            };
+            let found = self.memory.template_hashes.of(spec, field(restart.as_ref()), found)?;
+            self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
+            found
+        };
+        let RenderedTarget { hash, image } = RenderedTarget::clone(&found);
+        Ok(RenderedTarget { hash: self.recorded_hash(node, hash), image })
     }
 
-    /// The hash under which the rendered template is recorded: the granted, running, stamped or planned one, whichever
-    /// matches first; otherwise the hash of the newest algorithm.
-    fn preferred_hash(&self, node: &ObservedNode, hashes: &Hashes<PodTemplateHash>) -> PodTemplateHash {
-        let granted = || node.spec.as_ref().ok().and_then(|spec| spec.granted());
-        let written = || self.set().and_then(|set| set.written_for());
-        let planned =
-            || node.status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|plan| plan.target_hash);
-        let recorded = std::iter::once_with(granted)
-            .chain(std::iter::once_with(|| node.status.running()))
-            .chain(std::iter::once_with(written))
-            .chain(std::iter::once_with(|| planned().and_then(PodTemplateHash::recorded)));
-        let hash = hashes.first_of(recorded.flatten());
-        // A template that is only written otherwise goes on under the hash of the one that was written.
+    /// The hash under which the rendered template is recorded. A template that is only written otherwise goes on under the
+    /// hash of the one that was written.
+    fn recorded_hash(&self, node: &ObservedNode, rendered: PodTemplateHash) -> PodTemplateHash {
         let same = self.memory.same_templates.get(&node.meta.uid);
-        same.filter(|same| same.is_same && same.rendered == hash).map_or(hash, |same| same.written)
-    }
-
-    /// Maps a recorded hash to the one under which the node records the same template.
-    fn normalize_hash(&self, node: &ObservedNode, recorded: PodTemplateHash) -> PodTemplateHash {
-        if HashVersion::known().len() < 2 {
-            return recorded;
-        }
-        match self.hashes(node) {
-            Ok((hashes, _)) if hashes.is(&recorded) => self.preferred_hash(node, &hashes),
-            _ => recorded,
-        }
+        same.filter(|same| same.is_same && same.rendered == rendered).map_or(rendered, |same| same.written)
     }
 
     /// What the node's spec renders to; an error is a sentence about the spec.
@@ -334,9 +306,9 @@ impl NodeScope {
         let restart = effective_restart(node);
         let restart = restart.as_ref().map(RestartTime::as_str);
         let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
-        let hashes = Hashes::of(|version| pod_template_hash_under(version, &template));
+        let rendered_hash = pod_template_hash(&template);
         let image = revision::main_image(spec).unwrap_or_default().to_owned();
-        Ok(Rendered { template, hash: self.preferred_hash(node, &hashes), hashes, image })
+        Ok(Rendered { template, hash: self.recorded_hash(node, rendered_hash.clone()), rendered_hash, image })
     }
 
     /// The node's identity for rendering.

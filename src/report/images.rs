@@ -26,7 +26,7 @@ fn target(seen: &Seen, rollout: &Rollout) -> Option<String> {
     let build_id = fleet.unsafe_custom_build_id.as_str();
     let is_target = |spec: &StatefulNodeSpec| {
         let target = RolloutHash::recorded(rollout.target_hash.as_str());
-        target.is_none_or(|target| RevisionData::of(spec).rollout_hashes(build_id).is(&target))
+        target.is_none_or(|target| RevisionData::of(spec).rollout_hash(build_id) == target)
     };
     if is_target(wanted) {
         return revision::main_image(wanted).map(str::to_owned);

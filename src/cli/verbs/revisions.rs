@@ -81,9 +81,8 @@ fn build_id_of(fleet: &Value, revision: &Value, data: &RevisionData) -> Option<S
     let message = message.into_iter().chain(retiring.iter().map(|set| &set["buildID"])).map(text);
     let (name, uid) = (text(&meta["name"]), text(&meta["uid"]));
     let gives_the_name = |id: &String| {
-        data.rollout_hashes(id)
-            .iter()
-            .any(|hash| revision["metadata"]["name"] == *revision_name(&name, &uid, hash).as_str())
+        let hash = data.rollout_hash(id);
+        revision["metadata"]["name"] == *revision_name(&name, &uid, &hash).as_str()
     };
     [String::new()].into_iter().chain(message).find(gives_the_name)
 }
@@ -313,10 +312,7 @@ fn way_back<'a>(fleet: &Value, stored: &'a [StoredRevision]) -> Option<(&'a Stor
 /// The rollout hash that a revision's name was made from.
 fn hash_of(fleet: &Value, revision: &StoredRevision) -> String {
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
-    let text = |field: &str| fleet["metadata"][field].as_str().unwrap_or_default();
-    let (name, uid) = (text("name"), text("uid"));
-    let hashes = revision.data.rollout_hashes(revision.build_id.as_deref().unwrap_or(build_id));
-    hashes.called(|hash| revision_name(name, uid, hash) == *revision.name).to_string()
+    revision.data.rollout_hash(revision.build_id.as_deref().unwrap_or(build_id)).to_string()
 }
 
 fn default_revision<'a>(

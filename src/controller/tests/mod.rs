@@ -3,7 +3,6 @@
 
 mod fleet;
 mod fleet_sets;
-mod hash_versions;
 mod jobs;
 mod lean;
 mod next;

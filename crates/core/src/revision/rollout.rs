@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 use super::canonical::{Root, canonical};
 use super::data::{RevisionData, RevisionSidecar};
 use super::drift::{Difference, diff_canonical};
-use super::hash::HashVersion;
-use super::hashes::Hashes;
+use super::hash::hash;
 use super::template;
 use crate::api::{RolloutHash, StatefulNodeSpec};
 
@@ -24,17 +23,9 @@ const LABEL_DIGITS: usize = 10;
 /// revision, and is the same for all nodes of one. It is part of no hash, and nothing is decided by it.
 #[must_use]
 pub fn revision_label(spec: &StatefulNodeSpec) -> String {
-    // Of one algorithm for ever: a new one gives no pod another label.
-    let hash = rollout_hash_under(HashVersion::V1, &RevisionData::of(spec), "");
+    let hash = RevisionData::of(spec).rollout_hash("");
     let digits = hash.as_str().rsplit(':').next().unwrap_or_default();
     digits.chars().take(LABEL_DIGITS).collect()
-}
-
-/// [`rollout_hash`] under this algorithm.
-#[must_use]
-pub fn rollout_hash_under(version: HashVersion, data: &RevisionData, build_id: &str) -> RolloutHash {
-    let inputs = canonical(&rollout_inputs(data, build_id), Root::RolloutInputs);
-    RolloutHash::computed(version.hash("rollout", &inputs))
 }
 
 /// The named inputs of a rollout hash. What can be written in two ways has one form: an image override is applied to
@@ -71,13 +62,8 @@ impl RevisionData {
     /// The rollout hash of this revision under a fleet's `unsafeCustomBuildID` (empty if it is not set).
     #[must_use]
     pub fn rollout_hash(&self, build_id: &str) -> RolloutHash {
-        rollout_hash_under(HashVersion::newest(), self, build_id)
-    }
-
-    /// The rollout hashes of this revision, under every known algorithm.
-    #[must_use]
-    pub fn rollout_hashes(&self, build_id: &str) -> Hashes<RolloutHash> {
-        Hashes::of(|version| rollout_hash_under(version, self, build_id))
+        let inputs = canonical(&rollout_inputs(self, build_id), Root::RolloutInputs);
+        RolloutHash::computed(hash("rollout", &inputs))
     }
 
     /// The differences between this revision and another. Empty exactly when their rollout hashes are equal under one
