@@ -8,7 +8,6 @@ use windlass_harness::conformance::{cases, record};
 use windlass_harness::controlplane::ControlPlane;
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn the_real_control_plane_does_what_it_was_seen_to_do_before() {
     let cp = ControlPlane::shared().await;
     let client = cp.client().await;

@@ -121,7 +121,6 @@ async fn a_set_with_a_claim_gets_its_pod_ready_and_again_after_a_deletion() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn images_say_how_their_pods_fare() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("images").await;
@@ -149,7 +148,6 @@ async fn images_say_how_their_pods_fare() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn steering_takes_effect_while_the_pod_runs() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("steer").await;
@@ -188,7 +186,6 @@ async fn steering_takes_effect_while_the_pod_runs() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_claim_can_be_held_unbound_and_a_pod_be_too_large() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("unbound").await;
@@ -210,7 +207,6 @@ async fn a_claim_can_be_held_unbound_and_a_pod_be_too_large() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_native_sidecar_is_as_ready_as_its_url_says() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("sidecar").await;
@@ -258,7 +254,6 @@ async fn a_native_sidecar_is_as_ready_as_its_url_says() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_jobs_pod_ends() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("job").await;
@@ -276,7 +271,6 @@ async fn a_jobs_pod_ends() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn the_audit_log_counts_writes_and_leaves_dry_runs_out() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("audit").await;
@@ -313,7 +307,6 @@ async fn the_audit_log_counts_writes_and_leaves_dry_runs_out() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_service_accounts_kubeconfig_lets_it_in() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("account").await;
@@ -325,7 +318,6 @@ async fn a_service_accounts_kubeconfig_lets_it_in() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_hundred_sets_are_up_within_seconds() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("hundred").await;
@@ -377,7 +369,6 @@ async fn an_owner_to_be_killed() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn everything_ends_with_its_owner_even_by_sigkill() {
     // Dropped.
     let cp = ControlPlane::start(Options { kubelets: false, ..Options::default() }).await.unwrap();

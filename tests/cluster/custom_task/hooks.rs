@@ -114,7 +114,6 @@ async fn start(world: &World, peer: &Peer, type_: &str) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_request_is_sent_until_it_is_a_success_and_a_failure_holds() {
     let drain = json!({"timeoutSeconds": 60, "http": {
         "url": "http://{{podIP}}:PORT/drain?node={{node}}&ordinal={{ordinal}}&set={{set}}", "method": "POST",
@@ -175,7 +174,6 @@ async fn a_request_is_sent_until_it_is_a_success_and_a_failure_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_task_is_one_job_whatever_is_killed_and_one_that_fails_says_why() {
     let pod = json!({"restartPolicy": "Never", "containers": [
         {"name": "backup", "image": "backup:1", "env": [{"name": "TO", "value": "$(WINDLASS_NODE)"}]}]});
@@ -228,7 +226,6 @@ async fn a_task_is_one_job_whatever_is_killed_and_one_that_fails_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_query_is_asked_until_it_is_a_success_so_often_in_a_row() {
     let errors = json!({"timeoutSeconds": 60, "query": {"promql": "errors{node=\"{{node}}\"}", "success": "scalar < 0.05",
         "failure": "scalar > 0.5", "intervalSeconds": 1, "count": 2, "failureLimit": 1}});

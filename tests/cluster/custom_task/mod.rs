@@ -132,7 +132,6 @@ async fn each_broker_is_drained_once_before_its_pod_goes_and_a_new_one_never() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_restart_drains_too() {
     let scene = Scene::new("restart").await;
     scene.fleet(2).await;
@@ -149,7 +148,6 @@ async fn a_restart_drains_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_broker_that_does_not_run_keeps_nobody_from_its_fix() {
     let scene = Scene::new("broken").await;
     scene.fleet(1).await;
@@ -164,7 +162,6 @@ async fn a_broker_that_does_not_run_keeps_nobody_from_its_fix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_broker_that_answers_for_another_holds_its_node_until_a_person_skips_it() {
     let scene = Scene::new("lying").await;
     scene.fleet(1).await;

@@ -39,7 +39,6 @@ fn the_whole_story_is_told_in_plain_lines() {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn a_larger_fleet_has_a_larger_wave() {
     let output =
         windlass().args(["demo", "--speed", "1000", "--nodes", "12", "--seed", "7"]).output().unwrap();
@@ -50,7 +49,6 @@ fn a_larger_fleet_has_a_larger_wave() {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn time_runs_as_fast_as_it_is_told() {
     let began = on_the_wall();
     let mut demo = windlass().args(["demo", "--speed", "10"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -63,7 +61,6 @@ fn time_runs_as_fast_as_it_is_told() {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn a_reader_that_goes_away_ends_the_story_without_a_complaint() {
     let mut demo = windlass()
         .args(["demo", "--speed", "100"])

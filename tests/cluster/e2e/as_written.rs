@@ -87,7 +87,6 @@ async fn metadata_and_deletion_policy_change_in_one_apply() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn pods_tell_their_ordinal_and_revision() {
     let world = World::new("ordinal").await;
     let id = json!({"name": "ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['windlass.dev/ordinal']"}}});

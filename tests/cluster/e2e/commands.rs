@@ -137,7 +137,6 @@ pub async fn account(world: &World, name: &str, rules: Value) -> std::path::Path
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
     let world = World::new("rights").await;
     world.settled_fleet(fleet(1, "db:1")).await;
@@ -190,7 +189,6 @@ async fn may_not(world: &World, account: &Path, words: &[&str], said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented_and_no_more() {
     let mut world = World::without_operator("more-rights").await;
     crate::e2e::leader::may_elect(&world).await;
@@ -286,7 +284,6 @@ async fn connect_proxy(server: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, Jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_kubeconfig_s_proxy_is_gone_through() {
     let world = World::new("proxied").await;
     world.settled_fleet(fleet(1, "db:1")).await;
@@ -307,7 +304,6 @@ async fn a_kubeconfig_s_proxy_is_gone_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_environment_s_proxy_is_gone_through_but_to_the_hosts_that_need_none() {
     let world = World::new("env-proxied").await;
     world.settled_fleet(fleet(1, "db:1")).await;

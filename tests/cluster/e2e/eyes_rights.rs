@@ -31,7 +31,6 @@ async fn without(world: &World, missing: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn what_each_right_that_is_missing_leaves_out_is_said_and_nothing_else_is() {
     let world = World::new("eyes-rights").await;
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}});
@@ -118,7 +117,6 @@ async fn pasted(folder: &Path, line: &str) -> Ran {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_command_that_is_told_reaches_the_same_fleet_wherever_it_is_pasted() {
     let world = World::new("eyes-pasted").await;
     world.settled_fleet(fleet(2, "db:1")).await;

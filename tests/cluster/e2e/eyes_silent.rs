@@ -41,7 +41,6 @@ async fn way_to(port: u16, open: watch::Receiver<bool>) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn status_watch_says_since_when_nothing_is_heard_and_when_it_is_heard_again() {
     let world = World::new("silent").await;
     world.settled_fleet(fleet(1, "db:1")).await;

@@ -12,7 +12,6 @@ async fn requests(world: &World, since: Mark) -> Vec<Entry> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn every_request_of_the_operator_names_the_program_and_its_version() {
     let mut world = World::without_operator("agent").await;
     let mark = world.cp.audit_mark().await;
@@ -50,7 +49,6 @@ async fn overlaps(concurrency: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn with_a_concurrency_of_one_no_two_nodes_are_reconciled_at_the_same_time() {
     assert_eq!(overlaps("1").await, 0);
     assert!(overlaps("32").await > 0, "or this test could not fail");

@@ -61,7 +61,6 @@ async fn is_ready(world: &World, pod: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn no_node_that_serves_is_taken_down_while_another_is_down_and_the_watch_of_pods_says_nothing() {
     let (world, proxy, _) = behind_a_proxy("silent").await;
     world.settled_fleet(fleet(3, "db:1")).await;
@@ -86,7 +85,6 @@ async fn no_node_that_serves_is_taken_down_while_another_is_down_and_the_watch_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_silent_watch_is_noticed_within_half_a_minute() {
     let (world, proxy, _) = behind_a_proxy("noticed").await;
     world.settled_fleet(fleet(2, "db:1")).await;
@@ -128,7 +126,6 @@ async fn a_list_that_is_not_answered_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn two_minutes_of_silence_make_the_operator_unready_then_ill_and_it_recovers() {
     let (world, proxy, pages) = behind_a_proxy("ill").await;
     world.settled_fleet(fleet(1, "db:1")).await;
@@ -154,7 +151,6 @@ async fn two_minutes_of_silence_make_the_operator_unready_then_ill_and_it_recove
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn an_operator_at_rest_begins_its_watches_anew_and_asks_for_nothing_else() {
     let world = World::new("rest").await;
     world.settled_fleet(fleet(2, "db:1")).await;

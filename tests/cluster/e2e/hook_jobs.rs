@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::e2e::hooks::Scene;
-use windlass_harness::kit::{condition, is_applied};
+use windlass_harness::kit::{condition, fleet, is_applied, with};
 
 /// A hook before the rollout with a Job of this pod.
 fn backup(pod: &Value, seconds: i64) -> Value {
@@ -18,7 +18,6 @@ fn of_image(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
     let scene = Scene::new("job-words").await;
     scene.fleet(1, json!({"type": "InPlace"})).await;
@@ -72,7 +71,6 @@ async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
     let scene = Scene::new("job-node").await;
     let spec = json!({"restartPolicy": "Never", "initContainers": [{"name": "first", "image": "backup:1"}],
@@ -113,6 +111,35 @@ async fn a_job_of_a_node_is_owned_by_it_and_gets_what_is_known_of_it() {
         for name in ["WINDLASS_IMAGE", "WINDLASS_FROM_HASH", "WINDLASS_PLAN_ID", "WINDLASS_ATTEMPT"] {
             assert_ne!(value(name), "", "{name}");
         }
+    }
+}
+
+/// The longest names of a fleet and of a hook. Kubernetes derives a label and the names of pods from a Job's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_the_longest_names_runs_under_a_name_of_63_characters() {
+    let scene = Scene::new("job-long").await;
+    let name = format!("d{}", "b".repeat(38));
+    let hook = |end: &str, at: &str| {
+        let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "backup:1"}]});
+        let named = format!("{}{end}", "h".repeat(63 - end.len()));
+        json!({"name": named, "at": at, "job": {"template": {"template": {"spec": pod}}}})
+    };
+    let hooks = json!([hook("-1", "BeforeRollout"), hook("-2", "BeforeRollout"), hook("-3", "BeforeNode")]);
+    let named = json!({"metadata": {"name": name}, "spec": {"updateStrategy": {"hooks": hooks}}});
+    scene.world.fleet(with(fleet(1, "db:1"), &named)).await;
+    let fleets = scene.world.fleets();
+    scene.world.until(&fleets, &name, "it is there", is_applied).await;
+    let image = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
+    scene.world.patch(&fleets, &name, image).await;
+    let done = |db: &serde_json::Value| is_applied(db) && db["status"]["plan"]["state"] == "Complete";
+    scene.world.until(&fleets, &name, "it is rolled", done).await;
+    let jobs = scene.jobs().await;
+    let names: Vec<&str> = jobs.iter().map(|job| job["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 3, "two hooks whose names are cut alike have a Job each: {names:?}");
+    for (job, name) in jobs.iter().zip(&names) {
+        assert_eq!(name.len(), 63, "{name}");
+        assert_eq!(job["status"]["succeeded"], 1, "{name}");
+        assert!(job["metadata"]["labels"]["windlass.dev/hook"].as_str().unwrap().len() == 63, "{job}");
     }
 }
 

@@ -45,7 +45,6 @@ fn step(object: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn one_job_and_one_drain_of_each_node_though_the_operator_is_killed_at_each_persisted_step() {
     let mut scene = Scene::new("hook-kills").await;
     scene.peer.answers(Manner::Says(200, r#"{"state":"drained"}"#.to_owned()));

@@ -102,7 +102,6 @@ async fn done(scene: &Scene, image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_query_is_done_after_so_many_successes_in_a_row_and_fails_after_so_many_failures() {
     let Some(mut prometheus) = Prometheus::start().await else { return };
     let scene = scene("prom-count", &prometheus).await;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use windlass_harness::kit::peers::{Manner, Peer};
+use windlass_harness::kit::peers::{Manner, Peer, no_data, sample};
 use windlass_harness::kit::{World, condition, fleet, with};
 
 /// A namespace with an operator that may call the peer, also as its Prometheus, and may run Jobs.
@@ -80,6 +81,10 @@ impl Scene {
     }
 }
 
+fn time(value: &Value) -> DateTime<Utc> {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no time: {value}"))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_node_is_drained_once_before_its_pod_goes_however_often_the_operator_is_killed() {
     let mut scene = Scene::new("drain").await;
@@ -135,7 +140,6 @@ fn backup(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_job_before_the_rollout_is_one_however_often_the_operator_is_killed_and_goes_with_its_plan() {
     let mut scene = Scene::new("backup").await;
     scene.fleet(1, json!({"type": "InPlace", "hooks": backup("backup:nope")})).await;
@@ -200,10 +204,53 @@ async fn a_job_before_the_rollout_is_one_however_often_the_operator_is_killed_an
     assert!(scene.jobs().await.iter().all(|job| job["metadata"]["name"] != second));
 }
 
-impl Scene {}
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_stops_for_a_query_and_a_person_and_soaks_at_the_end() {
+    let mut scene = Scene::new("canary").await;
+    let hooks = json!([
+        {"name": "errors", "at": "AfterStep", "query": {"promql": "errors{fleet=\"{{fleet}}\"}", "success": "scalar < 0.05",
+            "failure": "scalar > 0.5", "intervalSeconds": 1, "count": 2, "failureLimit": 1}},
+        {"name": "go", "at": "AfterStep", "approval": {}},
+        {"name": "soak", "at": "AfterRollout", "wait": {"seconds": 3}},
+    ]);
+    scene.fleet(2, json!({"type": "InPlace", "inPlace": {"steps": [1, "100%"]}, "hooks": hooks})).await;
+    scene.peer.answers(no_data());
+    scene.world.set_image("db:2").await;
+    scene.until_task("check-query", "Running", "no data").await;
+    scene.peer.answers(sample("0.7"));
+    scene.until_task("check-query", "Running", "1 failures of at most 1").await;
+    scene.peer.answers(sample("0.01"));
+    scene.kill().await;
+    let approval = scene.until_task("await-approval", "Running", "hook go").await;
+    assert!(approval["message"].as_str().unwrap().contains("windlass approve nd/db"), "{approval}");
+    let images = scene.world.images().await;
+    assert_eq!(images, ["db:1", "db:2"], "one node is at the new image: {images:?}");
+    assert!(scene.peer.asked().iter().all(|a| a.path == "/api/v1/query?query=errors%7Bfleet%3D%22db%22%7D"));
+    scene.until_event_of_approval().await;
+    let approve = json!({"metadata": {"annotations": {"windlass.dev/approve": approval["id"]}}});
+    scene.world.patch_fleet(approve).await;
+    let soak = scene.until_task("wait", "Running", "3 s").await;
+    scene.kill().await;
+    let db = scene.world.until_applied().await;
+    let done = db["status"]["plan"]["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|t| t["type"] == "wait")
+        .unwrap()
+        .clone();
+    assert_eq!(done["startedAt"], soak["startedAt"]);
+    assert!((time(&done["finishedAt"]) - time(&done["startedAt"])).num_milliseconds() >= 3_000, "{done}");
+}
+
+impl Scene {
+    async fn until_event_of_approval(&self) {
+        let note = self.world.until_event("db", "ApprovalRequested").await;
+        assert!(note.contains("go"), "{note}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_node_leaves_when_it_is_decommissioned() {
     let scene = Scene::new("decommission").await;
     let hook = json!({"name": "decommission", "at": "BeforeRemove", "http": {"url": "http://127.0.0.1:PORT/leave/{{pod}}?set={{set}}",
@@ -230,6 +277,65 @@ async fn a_node_leaves_when_it_is_decommissioned() {
     assert_eq!((last.method.as_str(), last.path.as_str()), ("POST", "/leave/db-1-0?set=first"));
     assert_eq!(last.headers.get("authorization").map(String::as_str), Some("Bearer s3cret"));
     assert_eq!(scene.peer.tasks().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_that_cannot_be_carried_out_are_refused_with_their_name_and_nothing_is_touched() {
+    let world = World::without_operator("badhook").await;
+    let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
+    world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();
+    let peer = Peer::start(Manner::Says(200, String::new())).await;
+    let mut scene = Scene { world, peer };
+    scene.world.start_operator(&["--hook-host", "127.0.0.1"]).await;
+    scene.fleet(1, json!({"type": "InPlace"})).await;
+    let uids = scene.world.pod_uids().await;
+    let misspelt = json!({"backofLimit": 1, "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a:1"}]}}});
+    let forever = json!({"template": {"spec": {"containers": [{"name": "a", "image": "a:1"}]}}});
+    let http = |at: &str, http: Value| json!({"name": "bad", "at": at, "http": http});
+    for (hook, words) in [
+        (http("BeforeNode", json!({"url": "http://kubernetes.default.svc/"})), "kubernetes.default.svc"),
+        (http("BeforeNode", json!({"url": "http://127.0.0.1@kubernetes.default.svc/"})), "names a user"),
+        (http("BeforeNode", json!({"url": "http://{{node}}/"})), "--hook-host"),
+        (http("BeforeNode", json!({"url": "http://{{podIP}}:80/{{nodeName}}"})), "{{nodeName}}"),
+        (
+            http("BeforeRollout", json!({"url": "http://{{podIP}}:80/"})),
+            "{{podIP}}, which does not exist at BeforeRollout",
+        ),
+        (http("AfterRollout", json!({"url": "http://127.0.0.1/", "body": "{{ordinal}}"})), "{{ordinal}}"),
+        (
+            http("BeforeNode", json!({"url": "http://127.0.0.1/", "success": "status =="})),
+            "http.success does not compile: Syntax error",
+        ),
+        (
+            http("BeforeNode", json!({"url": "http://127.0.0.1/", "failure": "state == 'x'"})),
+            "undeclared reference to 'state' at line 1, column 1",
+        ),
+        (
+            json!({"name": "bad", "at": "BeforeNode", "query": {"promql": "up", "success": "scalar > 0.0"}}),
+            "--prometheus-url",
+        ),
+        (json!({"name": "bad", "at": "BeforeNode", "job": {"template": misspelt}}), "backofLimit"),
+        (json!({"name": "bad", "at": "BeforeRollout", "job": {"template": forever}}), "restartPolicy"),
+    ] {
+        scene.hooks(json!([hook])).await;
+        let says = |db: &Value| {
+            let said = db["status"]["conditions"].as_array().into_iter().flatten();
+            let up_to_date = said.into_iter().find(|c| c["type"] == "UpToDate");
+            let message = up_to_date.and_then(|c| c["message"].as_str()).unwrap_or_default();
+            condition(db, "UpToDate") == "False/InvalidSpec"
+                && message.contains("hook bad: ")
+                && message.contains(words)
+        };
+        scene.world.until_db(&format!("it is InvalidSpec and says {words:?}"), says).await;
+    }
+    // It starts no rollout.
+    scene.world.set_image("db:2").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(scene.world.pod_uids().await, uids);
+    assert!(scene.jobs().await.is_empty() && scene.peer.asked().is_empty());
+    scene.hooks(json!([])).await;
+    scene.world.until_applied().await;
+    assert_eq!(scene.world.images().await, ["db:2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,7 +75,6 @@ async fn a_rollout_goes_on_under_its_plan_after_ten_kills_and_replaces_each_pod_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn an_operator_that_is_started_over_steady_fleets_writes_nothing() {
     let mut world = World::new("steady").await;
     let mark = world.cp.audit_mark().await;

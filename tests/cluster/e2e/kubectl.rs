@@ -82,7 +82,6 @@ async fn objects_are_named_as_kubectl_has_them_named_and_printed_as_it_prints_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
     let (world, other) = (World::without_operator("all").await, World::without_operator("alltoo").await);
     for world in [&world, &other] {
@@ -97,7 +96,6 @@ async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
     let world = World::without_operator("flags").await;
     world.fleet(named("db")).await;
@@ -203,7 +201,6 @@ async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
     let mut world = World::without_operator("plugin").await;
     world.fleet(named("db")).await;

@@ -19,7 +19,6 @@ async fn is_told(world: &World, words: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_container_that_is_out_of_memory_is_told_as_one() {
     let world = World::new("oom").await;
     world.settled_fleet(fleet(1, "db:1")).await;
@@ -57,7 +56,6 @@ async fn a_closed_readiness_gate_is_named_and_its_opening_completes_the_fleet() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn why_a_pod_cannot_start_and_why_it_ended_is_told() {
     let world = World::new("unmounted").await;
     world.steer("db-0-0", "creating").await;
@@ -78,7 +76,6 @@ async fn why_a_pod_cannot_start_and_why_it_ended_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_completes_whatever_its_kubelets_leave_out() {
     for kubelet in ["kwok", "virtual"] {
         let world = World::new(kubelet).await;

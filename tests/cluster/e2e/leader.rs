@@ -45,7 +45,6 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_replica_that_stands_by_takes_over_and_one_that_wakes_up_late_stops() {
     let mut world = World::without_operator("leader").await;
     may_elect(&world).await;
@@ -134,7 +133,6 @@ fn handovers(writes: &[(String, DateTime<Utc>)]) -> Vec<TimeDelta> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_lease_that_is_deleted_by_hand_makes_no_two_leaders_and_no_moment_in_which_both_write() {
     let mut world = World::without_operator("unleased").await;
     may_elect(&world).await;
@@ -175,7 +173,6 @@ async fn lease_name(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn of_two_replicas_of_one_host_one_acts_and_one_that_sleeps_in_mid_rollout_writes_nothing_when_it_wakes_up()
  {
     let mut world = World::without_operator("twins").await;

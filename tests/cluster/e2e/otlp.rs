@@ -90,7 +90,6 @@ fn logged(log: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_rollout_is_one_trace_over_a_restart_of_the_operator_and_the_log_names_its_plans_and_tasks() {
     let world = World::without_operator("traced").await;
     let (collector, url) = Collector::start().await;

@@ -107,7 +107,6 @@ async fn a_fleet_is_read_followed_live_paused_with_a_reason_and_resumed_by_keybo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn what_waits_is_promoted_from_the_page_by_keyboard_alone_and_only_what_was_looked_at() {
     let Some(mut browser) = Browser::start().await else { return };
     let world = World::new("page-promote").await;
@@ -151,7 +150,6 @@ async fn what_waits_is_promoted_from_the_page_by_keyboard_alone_and_only_what_wa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn who_may_only_look_sees_the_servers_refusal() {
     let Some(mut browser) = Browser::start().await else { return };
     let world = World::new("page-viewer").await;

@@ -120,7 +120,6 @@ fn hidden(form: &str, name: &str) -> String {
 
 /// Other machines cannot reach it: it is served on one loopback address only.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_page_is_served_on_one_address_of_this_machine_alone() {
     let world = World::without_operator("page-alone").await;
     let page = Dashboard::start(world.cp.kubeconfig(), &["-n", &world.ns]).await;
@@ -154,7 +153,6 @@ async fn evil(action: &str, secret: &str, seal: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_operators_page_shows_and_changes_nothing() {
     let mut world = World::without_operator("page-operator").await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -15,7 +15,6 @@ fn impatient(replicas: i64, deadline_seconds: i64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn min_ready_seconds_and_grace_periods_beyond_the_deadline_stall_nothing() {
     let world = World::new("patience").await;
     let mut fleet = impatient(1, 8);
@@ -34,7 +33,6 @@ async fn min_ready_seconds_and_grace_periods_beyond_the_deadline_stall_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_machine_that_dies_under_another_node_rolls_nothing_back() {
     let world = World::new("another").await;
     let mut fleet = impatient(3, 2);

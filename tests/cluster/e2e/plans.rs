@@ -40,7 +40,6 @@ fn rollout(hash: &Value, revision: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleets_plan_with_an_unknown_task_fails_and_another_fleet_goes_on() {
     let mut world = two_fleets().await;
     let (db, pods) = (world.db().await, world.pod_uids().await);
@@ -91,7 +90,6 @@ async fn a_fleets_plan_that_cannot_be_read_fails_and_another_fleet_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_nodes_plan_that_is_strange_fails_and_is_tried_again_and_its_fleet_goes_on() {
     for strange in [
         json!({"id": "0123456789", "state": "Active", "tasks": [{"id": "0123456789-0"}]}),
@@ -129,4 +127,40 @@ async fn a_nodes_plan_that_is_strange_fails_and_is_tried_again_and_its_fleet_goe
         assert_eq!(world.images().await[..2], ["db:2", "db:2"]);
         assert_ne!(world.pod_uids().await, pods);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finished_plan_of_another_version_is_left_as_it_is() {
+    let mut world = two_fleets().await;
+    let old = json!({"id": "0123456789", "recipe": "Sideways", "state": "Complete", "steps": ["a", "b"]});
+    world.patch_status(&world.fleets(), "db", json!({"status": {"plan": old}})).await;
+    world.patch_status(&world.nodes(), "db-0", json!({"status": {"plan": null}})).await;
+    world.patch_status(&world.nodes(), "db-0", json!({"status": {"plan": old}})).await;
+    let pods = world.pod_uids().await;
+    world.start_operator(&[]).await;
+    another_fleet_rolls(&world).await;
+    let quiet = world.until_quiet().await;
+    assert_eq!(quiet["status"]["plan"], old, "{quiet:#}");
+    assert_eq!(condition(&quiet, "UpToDate"), "True/Applied", "{quiet:#}");
+    assert_eq!(world.get(&world.nodes(), "db-0").await["status"]["plan"], old);
+    assert_eq!(world.pod_uids().await[..2], pods[..2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_that_another_version_added_to_a_plan_do_not_stop_it() {
+    let mut world = World::new("plans").await;
+    world.settled_fleet(fleet(2, "db:1")).await;
+    world.steer("db-1-0", "hold-terminating").await;
+    world.set_image("db:2").await;
+    let leaves = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+    world.until(&world.pods(), "db-1-0", "it terminates", leaves).await;
+    world.kill_operator().await;
+    let id = world.db().await["status"]["plan"]["id"].clone();
+    let patch = json!({"status": {"plan": {"colour": "blue", "weights": [1, 2]}}});
+    world.patch_status(&world.fleets(), "db", patch).await;
+    world.start_operator(&[]).await;
+    world.steer("db-1-0", "default").await;
+    let done = world.until_applied().await;
+    assert_eq!(done["status"]["plan"]["id"], id, "it goes on under the same plan: {done:#}");
+    assert_eq!(world.images().await, ["db:2", "db:2"]);
 }

@@ -121,31 +121,26 @@ async fn a_fleet_completes_where_images_of_pods_are_pinned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_completes_where_images_of_templates_are_sent_to_a_mirror() {
     a_fleet_under(On::StatefulSets, Does::Mirror).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_completes_where_a_proxy_is_put_first_into_pods() {
     a_fleet_under(On::Pods, Does::AddFirst).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_completes_where_a_proxy_is_put_first_into_templates() {
     a_fleet_under(On::StatefulSets, Does::AddFirst).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_completes_where_a_sidecar_is_added_to_templates() {
     a_fleet_under(On::StatefulSets, Does::AddLast).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_policy_that_is_switched_on_over_a_fleet_at_rest_is_no_drift() {
     let world = World::new("platform").await;
     world.settled_fleet(fleet(2, "db:1")).await;
@@ -170,7 +165,6 @@ async fn a_policy_that_is_switched_on_over_a_fleet_at_rest_is_no_drift() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_mirror_and_an_injector_that_begin_in_the_middle_of_a_rollout_do_not_hold_it_up() {
     let world = World::new("platform").await;
     world.settled_fleet(fleet(4, "db:1")).await;
@@ -197,7 +191,6 @@ async fn a_mirror_and_an_injector_that_begin_in_the_middle_of_a_rollout_do_not_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_blue_green_change_makes_a_set_beside_the_old_one_where_images_are_rewritten() {
     let world = World::new("platform").await;
     Policy::install(&world, On::Pods, Does::Pin).await;
@@ -222,7 +215,6 @@ async fn a_blue_green_change_makes_a_set_beside_the_old_one_where_images_are_rew
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_healthy_target_is_not_taken_back_because_its_image_was_pinned() {
     let world = World::new("platform").await;
     let strategy = json!({"spec": {"updateStrategy": {"onStall": "Rollback", "progressDeadlineSeconds": 5}}});
@@ -237,7 +229,6 @@ async fn a_healthy_target_is_not_taken_back_because_its_image_was_pinned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_stateful_set_that_somebody_edited_under_a_policy_is_put_right_and_its_pod_stays() {
     let world = World::new("platform").await;
     Policy::install(&world, On::StatefulSets, Does::Annotate).await;
@@ -284,7 +275,6 @@ async fn as_an_earlier_version_left_them(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn an_upgrade_over_a_fleet_that_an_earlier_version_made_writes_nothing_and_a_policy_then_takes_no_pod_down()
  {
     let mut world = World::new("platform").await;
@@ -309,7 +299,6 @@ async fn an_upgrade_over_a_fleet_that_an_earlier_version_made_writes_nothing_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_revision_that_a_hand_or_an_upgrade_of_kubernetes_rewrites_takes_no_pod_down() {
     let world = World::new("platform").await;
     world.settled_fleet(fleet(2, "db:1")).await;

@@ -40,7 +40,6 @@ async fn a_pod_that_the_api_server_refuses_is_failed_and_named_with_the_servers_
 
 /// The API server is asked in a dry run whether it takes a template, which is about one StatefulSet more.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_quota_that_the_nodes_use_up_is_no_reason_against_a_change_of_theirs() {
     let world = World::new("usedup").await;
     world.settled_fleet(fleet(2, "db:1")).await;
@@ -60,7 +59,6 @@ async fn a_quota_that_the_nodes_use_up_is_no_reason_against_a_change_of_theirs()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_new_fleet_whose_pods_are_refused_says_so() {
     let world = World::new("refusednew").await;
     world.fleet(of_a_ghost(fleet(1, "db:1"))).await;

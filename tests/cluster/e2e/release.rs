@@ -103,7 +103,6 @@ async fn a_fleet_that_says_retain_is_deleted_only_once_its_nodes_are_released() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_whose_claims_are_to_stay_is_deleted_only_once_they_are_released() {
     let mut world = guarded("releasepvc").await;
     world.settled_fleet(with_claims(2, "Delete")).await;
@@ -151,7 +150,6 @@ async fn until_put_back(world: &World, set: &str) {
 
 /// The real StatefulSet controller makes the StatefulSets the owners of the claims.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn claims_that_a_policy_would_have_go_are_not_said_to_stay_and_none_goes_before_it_is_removed() {
     let world = guarded("releasego").await;
     let claims = world.api("v1", "PersistentVolumeClaim");
@@ -191,7 +189,6 @@ async fn claims_that_a_policy_would_have_go_are_not_said_to_stay_and_none_goes_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_status_of_an_earlier_version_or_none_is_enough_where_nothing_can_be_lost() {
     let mut world = guarded("releaseold").await;
     world.settled_fleet(with_claims(1, "Retain")).await;
@@ -212,7 +209,6 @@ async fn a_status_of_an_earlier_version_or_none_is_enough_where_nothing_can_be_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_fleet_that_says_delete_is_never_refused() {
     let mut world = guarded("releasedel").await;
     world.fleet(with_claims(3, "Delete")).await;
@@ -243,7 +239,6 @@ async fn a_namespace_goes_whatever_its_fleets_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn what_is_said_stops_before_it_ends_and_says_the_new_when_that_is_so_on_all() {
     let world = World::new("releaseback").await;
     world.settled_fleet(with_claims(3, "Retain")).await;

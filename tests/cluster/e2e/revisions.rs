@@ -72,7 +72,6 @@ async fn old_revisions_go_beyond_the_limit_and_those_that_are_referred_to_stay()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn an_empty_strategy_that_was_stored_before_is_read_as_in_place_and_says_so() {
     // A separate control plane: changing a definition ends every watch of its kind.
     let cp: &'static ControlPlane =

@@ -34,7 +34,6 @@ async fn foreseen(world: &World, account: &Path) -> (i32, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn plan_has_all_that_it_looks_at_by_the_documented_rights_and_says_what_it_lacks_by_fewer() {
     let world = World::new("plan-rights").await;
     world.settled_fleet(fleet(2, "db:1")).await;
@@ -75,7 +74,6 @@ fn pairs(rule: &Value) -> impl Iterator<Item = (String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn names_are_completed_by_the_right_to_list_and_without_it_there_are_none() {
     let world = World::new("completion-rights").await;
     world.settled_fleet(fleet(1, "db:1")).await;
@@ -95,7 +93,6 @@ async fn names_are_completed_by_the_right_to_list_and_without_it_there_are_none(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn status_watch_takes_the_right_to_watch_and_the_page_those_of_its_page() {
     let world = World::new("watch-rights").await;
     world.settled_fleet(fleet(1, "db:1")).await;

@@ -17,7 +17,6 @@ async fn the_sample_fleet_comes_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_sample_node_comes_up_with_its_claim() {
     let world = World::new("sample-node").await;
     apply(&world, "node.yaml").await;
@@ -28,7 +27,6 @@ async fn the_sample_node_comes_up_with_its_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars_and_for_nothing_else() {
     let world = World::new("sample-sidecar").await;
     apply(&world, "fleet-with-claims-and-sidecar.yaml").await;
@@ -46,7 +44,6 @@ async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars_and_for_nothing_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
     let world = World::new("sample-bg").await;
     apply(&world, "blue-green.yaml").await;
@@ -62,7 +59,6 @@ async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_sample_of_a_hard_fork_is_taken_and_makes_its_nodes() {
     let world = World::new("sample-fork").await;
     apply(&world, "hard-fork.yaml").await;

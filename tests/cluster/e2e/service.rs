@@ -52,7 +52,6 @@ async fn a_fleet_has_a_service_of_its_name_while_it_asks_for_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_service_that_is_somebody_elses_is_not_touched() {
     let world = World::new("notmine").await;
     let services = world.api("v1", "Service");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::e2e::sampler::Sampler;
-use crate::e2e::sidecars::{Mode, Sidecars};
+use crate::e2e::sidecars::{LONGER_THAN_A_CALL, Mode, Sidecars};
 use windlass_harness::kit::tools::{image_of, is_up, outcomes};
 use windlass_harness::kit::{World, condition};
 
@@ -42,7 +42,6 @@ async fn each_pod_is_marked_ready_once_by_the_task_of_its_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_sidecar_that_was_restarted_is_marked_again_and_its_pod_stays() {
     let world = World::new("again").await;
     let sidecars = Sidecars::start(&world).await;
@@ -65,7 +64,6 @@ async fn a_sidecar_that_was_restarted_is_marked_again_and_its_pod_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_sidecar_that_never_answered_does_not_keep_its_pod_from_being_replaced() {
     let world = World::new("dead").await;
     let sidecars = Sidecars::start(&world).await;
@@ -88,7 +86,100 @@ async fn a_sidecar_that_never_answered_does_not_keep_its_pod_from_being_replaced
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
+async fn a_node_whose_sidecar_died_counts_as_down_and_is_rolled_first() {
+    let world = World::new("died").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.fleet(sidecars.fleet(3, "db:1")).await;
+    world.until_applied().await;
+    let before = world.pods_by_name().await;
+    sidecars.set("db-1-0", Mode::Hangs);
+    sidecar_says(&world, "db-1", "Unknown/Unreachable").await;
+    let sampler = Sampler::start(&world, 3).await;
+    world.set_image("db:2").await;
+    world.until(&world.pods(), "db-1-0", "it is replaced", |p| image_of(p) == "db:2").await;
+    world
+        .throughout(LONGER_THAN_A_CALL, &world.pods(), "db-2-0", "the wave is full", |p| {
+            is_up(p) && uid(p) == uid(&before["db-2-0"])
+        })
+        .await;
+    assert_eq!(world.images().await, ["db:1", "db:2", "db:1"]);
+    sidecars.set("db-1-0", Mode::Honest);
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:2"; 3]);
+    sampler.finish().await.at_most(1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_says_ready_over_a_pod_that_is_not_completes_nothing() {
+    let world = World::new("liar").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.fleet(sidecars.fleet(2, "db:1")).await;
+    world.until_applied().await;
+    sidecars.set("db-1-0", Mode::SaysReady);
+    world.set_image("db:2").await;
+    world.until(&world.pods(), "db-1-0", "it is replaced", |p| image_of(p) == "db:2").await;
+    world
+        .throughout(LONGER_THAN_A_CALL, &world.fleets(), "db", "the rollout is on", |db| {
+            db["status"]["rollout"].is_object() && outcomes(db).is_empty()
+        })
+        .await;
+    assert_eq!(world.images().await, ["db:1", "db:2"], "the next node waits");
+    let node = world.get(&world.nodes(), "db-1").await;
+    assert_eq!(node["status"]["plan"]["state"], "Active", "{node:#}");
+    world.set_image("db:3").await;
+    world.until(&world.pods(), "db-1-0", "it is replaced again", |p| image_of(p) == "db:3").await;
+    sidecars.set("db-1-0", Mode::Honest);
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:3"; 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_never_says_ready_holds_the_rollout_until_its_task_is_skipped() {
+    let world = World::new("mute").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.fleet(sidecars.fleet(2, "db:1")).await;
+    world.until_applied().await;
+    sidecars.set("db-1-0", Mode::SaysUnready);
+    world.set_image("db:2").await;
+    world.until_pod_runs("db-1-0", "db:2").await;
+    let held = sidecar_says(&world, "db-1", "False/NotReady").await;
+    world
+        .throughout(Duration::from_secs(2), &world.pods(), "db-0-0", "the next node waits", |p| {
+            image_of(p) == "db:1" && is_up(p)
+        })
+        .await;
+    let mark = held["status"]["plan"]["tasks"].as_array().unwrap().last().unwrap()["id"].clone();
+    world.annotate(&world.nodes(), "db-1", "windlass.dev/skip", mark.clone()).await;
+    let skipped = world
+        .until(&world.nodes(), "db-1", "its plan is complete", |n| n["status"]["plan"]["state"] == "Complete")
+        .await;
+    let task = skipped["status"]["plan"]["tasks"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&task["id"], &task["state"]), (&mark, &json!("Skipped")));
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:2"; 2]);
+    assert!(world.notes_about("db-1", "SkipRefused").await.is_empty());
+    world.until_quiet().await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_speaks_nonsense_holds_its_node_and_no_fix() {
+    let world = World::new("broken").await;
+    let sidecars = Sidecars::start(&world).await;
+    world.fleet(sidecars.fleet(2, "db:1")).await;
+    world.until_applied().await;
+    sidecars.set("db-1-0", Mode::Broken);
+    let seen = sidecar_says(&world, "db-1", "Unknown/Unreachable").await;
+    let said = seen["status"]["conditions"].to_string();
+    assert!(!said.contains("oh no"), "what it answered stays out of the status: {said}");
+    world.set_image("db:2").await;
+    world.until(&world.pods(), "db-1-0", "it is replaced", |p| image_of(p) == "db:2").await;
+    sidecars.set("db-1-0", Mode::Honest);
+    world.until_applied().await;
+    assert_eq!(world.images().await, ["db:2"; 2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_sidecars_url_applies_at_once_and_its_image_is_a_new_target() {
     let world = World::new("url").await;
     let sidecars = Sidecars::start(&world).await;
@@ -109,7 +200,6 @@ async fn the_sidecars_url_applies_at_once_and_its_image_is_a_new_target() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_sidecars_arguments_are_a_new_target_and_a_mount_of_no_volume_is_refused() {
     let world = World::new("sidecarargs").await;
     let sidecars = Sidecars::start(&world).await;
@@ -142,7 +232,6 @@ async fn the_sidecars_arguments_are_a_new_target_and_a_mount_of_no_volume_is_ref
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_sidecar_that_is_there_already_is_asked_at_its_url_and_none_is_injected() {
     let world = World::new("sidecarurl").await;
     let sidecars = Sidecars::start(&world).await;
@@ -160,6 +249,37 @@ async fn a_sidecar_that_is_there_already_is_asked_at_its_url_and_none_is_injecte
     assert_eq!(sidecars.tasks("db-0-0").len(), 1, "it was asked to take the node into service");
     let pod = world.get(&world.pods(), "db-0-0").await;
     assert!(pod["spec"]["initContainers"].is_null(), "{pod:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidecars_that_take_what_they_are_sent_and_never_answer_hold_up_no_other_fleet() {
+    let mut world = World::new("swallow").await;
+    world.kill_operator().await;
+    // With two workers, two blocking waits would occupy all.
+    world.start_operator(&["--concurrency", "2"]).await;
+    let sidecars = Sidecars::start(&world).await;
+    world.settled_fleet(windlass_harness::kit::fleet(3, "db:1")).await;
+    let names: Vec<String> = (0..8).map(|n| format!("cut-{n}")).collect();
+    for name in &names {
+        sidecars.set(&format!("{name}-0"), Mode::Hangs);
+    }
+    let mut cut = sidecars.fleet(8, "db:1");
+    cut["metadata"]["name"] = json!("cut");
+    world.fleet(cut).await;
+    for name in &names {
+        sidecar_says(&world, name, "Unknown/Unreachable").await;
+    }
+    let began = std::time::Instant::now();
+    world.set_image("db:2").await;
+    world.until_db("the other fleet is rolled", |db| outcomes(db) == ["Complete"]).await;
+    let took = began.elapsed();
+    println!("a fleet of three was rolled in {took:?} beside eight sidecars that never answer");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    for name in &names {
+        sidecars.set(&format!("{name}-0"), Mode::Honest);
+    }
+    world.until(&world.fleets(), "cut", "they are heard", windlass_harness::kit::is_applied).await;
+    world.writes_nothing_for(Duration::from_secs(2)).await;
 }
 
 /// `windlass sidecar`, on its own loopback address.
@@ -187,7 +307,6 @@ fn fleet_of_one_at(ip: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_sidecar_that_wants_a_token_is_given_the_one_of_the_secret_that_its_node_names() {
     let world = World::new("token").await;
     let file = std::env::temp_dir().join(format!("windlass-token-{}", std::process::id()));

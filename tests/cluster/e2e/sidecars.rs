@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -21,6 +22,8 @@ pub enum Mode {
     Honest,
     /// Accepts requests and never answers.
     Hangs,
+    /// Answers everything with 500 and an HTML page.
+    Broken,
     /// Reports ready, and keeps the pod out of service.
     SaysReady,
     /// Accepts the task, puts the pod into service, and reports not ready.
@@ -114,6 +117,7 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: By
     let mode = server.told.lock().unwrap().modes.get(pod).copied().unwrap_or_default();
     match mode {
         Mode::Hangs => std::future::pending::<()>().await,
+        Mode::Broken => return (StatusCode::INTERNAL_SERVER_ERROR, "<html>oh no</html>".to_owned()),
         Mode::Honest | Mode::SaysReady | Mode::SaysUnready => {}
     }
     let found = server.pods.get_opt(pod).await.ok().flatten();
@@ -164,3 +168,6 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: By
         _ => (StatusCode::NOT_FOUND, String::new()),
     }
 }
+
+/// Longer than the time-out of a sidecar that does not answer.
+pub const LONGER_THAN_A_CALL: Duration = Duration::from_secs(4);

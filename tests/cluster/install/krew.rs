@@ -68,7 +68,6 @@ fn run(command: &mut Command) -> String {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn krew_takes_the_manifest_installs_the_archive_and_it_is_a_plugin_of_kubectl() {
     let folder = Folder::new();
     checkout(folder.path());

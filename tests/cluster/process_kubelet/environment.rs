@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::process_kubelet::kit::{World, create, shell, with};
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_process_gets_its_variables_from_all_their_sources() {
     let world = World::new("env").await;
     let map = json!({"metadata": {"name": "m"}, "data": {"COLOUR": "green", "key": "from map"}});
@@ -60,7 +59,6 @@ async fn a_process_gets_its_variables_from_all_their_sources() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn volumes_are_files_and_folders_where_the_container_expects_them() {
     let world = World::new("volumes").await;
     let map = json!({"metadata": {"name": "m"}, "data": {"a.conf": "one", "b.conf": "two"}});
@@ -104,7 +102,6 @@ async fn volumes_are_files_and_folders_where_the_container_expects_them() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_pods_address_is_known_by_its_host_name_before_it_exists() {
     let world = World::new("hosts").await;
     let script = format!("echo db-1.db.{}.svc:2380", &*world.ns);

@@ -11,7 +11,6 @@ fn waits(pod: &Value, name: &str, reason: &str) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn an_unknown_image_is_waited_for_and_runs_once_it_is_there() {
     let world = World::new("pull").await;
     let main = json!({"name": "main", "image": "later:1", "args": ["600"]});
@@ -34,7 +33,6 @@ async fn an_unknown_image_is_waited_for_and_runs_once_it_is_there() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_missing_config_map_is_waited_for() {
     let world = World::new("config").await;
     let env = json!({"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "x"}}}]});
@@ -47,7 +45,6 @@ async fn a_missing_config_map_is_waited_for() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_missing_volume_is_waited_for() {
     let world = World::new("mount").await;
     let volumes = json!([{"name": "v", "configMap": {"name": "m"}}]);
@@ -61,7 +58,6 @@ async fn a_missing_volume_is_waited_for() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_container_that_crashes_backs_off_longer_each_time() {
     let world = World::new("crash").await;
     world
@@ -90,7 +86,6 @@ async fn a_container_that_crashes_backs_off_longer_each_time() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_program_that_is_not_there_is_a_start_error() {
     let world = World::new("start").await;
     let main = json!({"name": "main", "image": "tools:1", "command": ["no-such-program"]});
@@ -103,7 +98,6 @@ async fn a_program_that_is_not_there_is_a_start_error() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn the_restart_policy_decides_what_becomes_of_an_end() {
     let world = World::new("policy").await;
     let pod =

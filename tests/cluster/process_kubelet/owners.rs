@@ -18,7 +18,6 @@ fn template(world: &World, labels: Value, mut spec: Value) -> Value {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_claims_folder_outlives_its_pods() {
     let world = World::new("claims").await;
     let labels = json!({"app": "db"});
@@ -103,7 +102,6 @@ async fn a_deployment_rolls_over_real_processes() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_job_is_done_when_its_pod_is_and_has_failed_when_it_has() {
     let world = World::new("job").await;
     let job = |name: &str, script: &str| {

@@ -23,7 +23,6 @@ fn runs(mark: &str) -> bool {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
     let world = World::new("grace").await;
     let mark = format!(": {};", &*world.ns);
@@ -42,7 +41,6 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_second_delete_shortens_the_grace_period_and_force_ends_it() {
     let world = World::new("force").await;
     let main = |mark: &str| until_up(shell("main", &format!("{mark} {STUBBORN}")));
@@ -68,7 +66,6 @@ async fn a_second_delete_shortens_the_grace_period_and_force_ends_it() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn hooks_run_after_the_start_and_before_the_stop() {
     let world = World::new("hooks").await;
     let file = world.folder.with_extension("hooks");
@@ -89,7 +86,6 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_sleep_before_the_stop_is_slept() {
     let world = World::new("sleep").await;
     let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 3}}}});
@@ -102,7 +98,6 @@ async fn a_sleep_before_the_stop_is_slept() {
 }
 
 #[tokio::test]
-#[ignore = "nightly"]
 async fn a_start_hook_that_fails_ends_the_container() {
     let world = World::new("bad-hook").await;
     let hook = json!({"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}});

@@ -29,7 +29,6 @@ async fn in_one_namespace_each_right_is_used_and_none_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn in_all_namespaces_each_right_is_used_and_none_is_missing() {
     let mut world = World::without_operator(Reach::AllNamespaces, Options::default()).await;
     everything_is_used(&mut world).await;
@@ -59,7 +58,6 @@ async fn everything_is_used(world: &mut World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn where_owner_references_are_enforced_each_right_to_a_finalizer_is_needed() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let mut world = World::without_operator(Reach::OneNamespace, options).await;
@@ -84,7 +82,6 @@ async fn where_owner_references_are_enforced_each_right_to_a_finalizer_is_needed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn where_owner_references_are_enforced_claims_are_owned_with_one_more_right() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let mut world = World::without_operator(Reach::OneNamespace, options).await;
@@ -110,7 +107,6 @@ fn both_files_for_workers_grant_the_same_and_the_right_to_their_finalizer() {
 
 /// Writes what the operator writes, as its account: the operator of this test has no Temporal.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn where_owner_references_are_enforced_jobs_of_workers_need_the_right_to_their_finalizer() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let world = World::without_operator(Reach::OneNamespace, options).await;

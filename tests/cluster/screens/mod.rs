@@ -148,7 +148,6 @@ fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_real_bash_zsh_and_fish_complete_verbs_and_the_names_of_fleets() {
     let Some(terminals) = Terminals::start() else { return };
     let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
@@ -172,7 +171,6 @@ fn branches(screen: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn what_the_demo_draws_is_what_status_says_of_the_same_fleet() {
     let Some(terminals) = Terminals::start() else { return };
     let demo = terminals.bash();
@@ -216,7 +214,6 @@ async fn page(kubeconfig: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn the_page_and_status_name_the_fleets_in_the_same_order_the_ill_first() {
     let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
     let cluster = Cluster::resume(&image);

@@ -28,7 +28,6 @@ pub async fn three(name: &str) -> Result<(Place<'static>, Etcd), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn three_members_agree_on_a_leader_and_survive_each_pods_deletion() -> Result<(), Error> {
     let (place, mut etcd) = three("etcd-set").await?;
     let members: Vec<_> = etcd.members().await.into_iter().flatten().collect();
@@ -67,7 +66,6 @@ pub async fn rolled(place: &Place<'_>, image: &str, writer: &Writer) -> Result<D
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_rolling_update_of_the_set_loses_nothing() -> Result<(), Error> {
     let _alone = crate::systems::rolled::ALONE.lock().await;
     let (place, etcd) = three("etcd-rolling").await?;

@@ -41,7 +41,6 @@ async fn two() -> Result<(Place<'static>, tokio::process::Child), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_node_serves_once_its_own_sidecar_was_told_and_again_after_the_sidecar_was_killed()
 -> Result<(), Error> {
     let (place, _operator) = two().await?;

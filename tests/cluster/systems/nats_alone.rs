@@ -57,7 +57,6 @@ pub async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_replicated_stream_survives_each_pods_deletion() -> Result<(), Error> {
     let _alone = crate::systems::rolled::ALONE.lock().await;
     let (place, servers) = three("nats-set").await?;
@@ -96,7 +95,6 @@ pub async fn rolled(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn a_rolling_update_of_the_set_loses_no_message() -> Result<(), Error> {
     let _alone = crate::systems::rolled::ALONE.lock().await;
     let (place, servers) = three("nats-rolling").await?;

@@ -41,7 +41,6 @@ async fn logs(fleet: &Fleet, pod: &str) -> Result<String, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (fleet, mut nats) = fleet("nats-fleet").await?;
@@ -60,7 +59,6 @@ async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn killing_the_operator_a_server_and_a_hooks_peer_loses_no_message() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (mut fleet, mut nats) = fleet("nats-killed").await?;

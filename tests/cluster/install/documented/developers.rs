@@ -32,7 +32,6 @@ fn wrong(line: &str) -> Option<String> {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn what_the_pages_for_developers_name_is_there_or_they_say_why_not() {
     let (mut seen, mut all) = (0, Vec::new());
     for page in pages() {
@@ -52,7 +51,6 @@ fn what_the_pages_for_developers_name_is_there_or_they_say_why_not() {
 }
 
 #[test]
-#[ignore = "nightly"]
 fn a_wrong_name_in_a_command_for_developers_is_found() {
     for (line, said) in [
         (".ci/nosuch", "no program of this project"),
