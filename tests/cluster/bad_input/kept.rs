@@ -49,7 +49,7 @@ fn with_odd_pod_templates() -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn a_pod_template_stays_as_written_with_fields_that_windlass_does_not_know() {
+async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("kept").await);
     let of_fleet = fleet(&[("spec.template.spec.podTemplate", odd_pod_template())]);
@@ -67,6 +67,7 @@ async fn a_pod_template_stays_as_written_with_fields_that_windlass_does_not_know
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn claims_stay_as_written() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("claims").await);
@@ -80,6 +81,7 @@ async fn claims_stay_as_written() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn applying_the_same_file_again_changes_nothing() {
     let cp = control_plane().await;
     let ns = cp.namespace("again").await;
@@ -91,6 +93,7 @@ async fn applying_the_same_file_again_changes_nothing() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn a_server_side_apply_of_the_same_again_changes_nothing() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("apply").await);
@@ -109,6 +112,7 @@ async fn a_server_side_apply_of_the_same_again_changes_nothing() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn what_a_rust_client_writes_is_what_it_reads() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("typed").await);
@@ -154,28 +158,6 @@ async fn the_server_fills_in_the_defaults() {
         fields.extend(defaults.as_object().unwrap().clone());
     }
     assert_eq!(stored["spec"], expected);
-}
-
-#[tokio::test]
-async fn a_null_is_a_field_left_out() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("null").await);
-    let mut object = node(&[]);
-    for field in [
-        "image",
-        "mainContainer",
-        "volumeClaimTemplates",
-        "ports",
-        "serviceAnnotations",
-        "sidecar",
-        "suspend",
-    ] {
-        object["spec"][field] = Value::Null;
-    }
-    let api = api_of(&client, &ns, &object);
-    let stored = api.create(&PostParams::default(), &dynamic(&object)).await.unwrap().data;
-    let fields: Vec<&str> = stored["spec"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(fields, ["podTemplate", "progressDeadlineSeconds", "suspend", "volumeClaimRetention"]);
 }
 
 /// A status with every field of this version, and an unknown one in every object, as a newer operator may write.
@@ -243,7 +225,7 @@ async fn a_status_of_a_newer_operator_is_stored_whole() {
 }
 
 #[tokio::test]
-async fn nodes_as_people_run_them_are_accepted_and_the_server_does_not_move_their_hashes() {
+async fn nodes_as_people_run_them_are_accepted_and_keep_their_hashes() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("golden").await);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes");

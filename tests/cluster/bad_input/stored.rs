@@ -127,7 +127,7 @@ async fn refusals(api: &Api<DynamicObject>, name: &str, scales: bool) -> Vec<Str
 }
 
 #[tokio::test]
-async fn an_object_that_became_invalid_can_be_scaled_labelled_finished_and_given_a_status() {
+async fn an_object_that_became_invalid_can_be_scaled_and_finished() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("stored").await);
     for mut definition in definitions() {

@@ -178,7 +178,7 @@ async fn start(world: &World, outside: &Outside) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_node_moves_before_the_fleets_own_task_is_done_and_the_rollout_is_not_over_before_its_last() {
+async fn no_node_moves_before_the_fleets_own_task_is_done() {
     let mut scene = Scene::new("ownfleet").await;
     scene.world.settled_fleet(fleet(2, "db:1")).await;
     assert!(scene.outside.asked().is_empty(), "the creation of a fleet is no rollout");
@@ -211,7 +211,8 @@ async fn no_node_moves_before_the_fleets_own_task_is_done_and_the_rollout_is_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleets_own_task_is_skipped_where_its_type_says_so_and_refused_where_not() {
+#[ignore = "nightly"]
+async fn a_fleets_own_task_is_skipped_only_where_its_type_says_so() {
     let scene = Scene::new("ownskip").await;
     scene.world.settled_fleet(fleet(1, "db:1")).await;
     scene.world.set_image("db:2").await;
@@ -246,7 +247,8 @@ async fn a_fleets_own_task_is_skipped_where_its_type_says_so_and_refused_where_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_serves_is_not_touched_before_the_own_tasks_of_a_blue_green_rollout_are_done() {
+#[ignore = "nightly"]
+async fn what_serves_is_not_touched_before_own_tasks_of_blue_green() {
     let scene = Scene::new("ownblue").await;
     let strategy = json!({"spec": {"updateStrategy": {"type": "BlueGreen", "blueGreen": {"retireDelaySeconds": 1}},
         "service": {"ports": [{"port": 5432}]}}});

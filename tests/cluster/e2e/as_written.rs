@@ -1,12 +1,9 @@
-//! What a user wrote, and what it is called: templates that are only written otherwise, fields that change together, and
-//! the labels and containers of pods.
-
-use std::collections::BTreeSet;
+//! What a user wrote: templates that are only written otherwise, and the labels and containers of pods.
 
 use serde_json::{Value, json};
 
 use crate::e2e::commands::windlass;
-use windlass_harness::kit::{World, condition, fleet, is_applied, with};
+use windlass_harness::kit::{World, fleet, is_applied, with};
 
 /// Someone exports a node's StatefulSet, and commits its template with all defaults of this API server.
 #[tokio::test(flavor = "multi_thread")]
@@ -60,60 +57,6 @@ async fn an_exported_template_with_all_defaults_changes_nothing() {
         refused.contains("volumeClaimTemplates cannot change where nodes are updated in place"),
         "{refused}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn metadata_and_deletion_policy_change_in_one_apply() {
-    let world = World::new("oneapply").await;
-    world.settled_fleet(fleet(2, "db:1")).await;
-    world
-        .patch_fleet(json!({"spec": {"deletionPolicy": "Retain", "template": {"metadata": {
-            "labels": {"team": "storage"}, "annotations": {"owner": "ann"}}}}}))
-        .await;
-    world.until_db("it is carried out", |db| db["status"]["deletionPolicy"] == "Retain").await;
-    world.until_quiet().await;
-    for node in world.list(&world.nodes()).await {
-        let meta = &node["metadata"];
-        assert_eq!(
-            (&meta["labels"]["team"], &meta["annotations"]["owner"]),
-            (&json!("storage"), &json!("ann"))
-        );
-        assert!(
-            meta["ownerReferences"].is_null() && meta["annotations"]["windlass.dev/owner-uid"].is_string()
-        );
-        assert_eq!(condition(&node, "Stalled"), "False/Progressing", "{node:#}");
-    }
-    assert_eq!(condition(&world.db().await, "Stalled"), "False/Progressing");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn pods_tell_their_ordinal_and_revision() {
-    let world = World::new("ordinal").await;
-    let id = json!({"name": "ID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['windlass.dev/ordinal']"}}});
-    let mut db = fleet(3, "db:1");
-    db["spec"]["template"]["spec"]["podTemplate"]["spec"]["containers"][0]["env"] = json!([id]);
-    world.settled_fleet(db).await;
-    let labels = async |key: &str| -> Vec<String> {
-        let pods = world.list(&world.pods()).await;
-        let mut pods: Vec<(String, String)> = pods
-            .iter()
-            .map(|pod| {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                (text(&pod["metadata"]["name"]), text(&pod["metadata"]["labels"][key]))
-            })
-            .collect();
-        pods.sort();
-        pods.into_iter().map(|(_, label)| label).collect()
-    };
-    assert_eq!(labels("windlass.dev/ordinal").await, ["0", "1", "2"]);
-    let first: BTreeSet<String> = labels("windlass.dev/revision").await.into_iter().collect();
-    world.set_image("db:2").await;
-    world.until_applied().await;
-    let second: BTreeSet<String> = labels("windlass.dev/revision").await.into_iter().collect();
-    assert!(first.len() == 1 && second.len() == 1 && first != second, "{first:?} {second:?}");
-    world.set_image("db:1").await;
-    world.until_applied().await;
-    assert_eq!(labels("windlass.dev/revision").await.into_iter().collect::<BTreeSet<_>>(), first);
 }
 
 /// Pod Security "restricted" is enforced, and the pod's own containers say what it asks for.

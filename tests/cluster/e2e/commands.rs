@@ -49,7 +49,7 @@ async fn fails(world: &World, words: &[&str], code: i32, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_asked() {
+async fn each_verb_does_its_work_once_and_tells_who_asked() {
     let world = World::new("commands").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let db = "nd/db";
@@ -100,29 +100,6 @@ async fn each_verb_does_what_its_annotation_or_field_does_once_and_tells_who_ask
     does(&world, &["rollback", db], "unchanged: it was already rolled back to revision 1").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_written() {
-    let world = World::new("cannot").await;
-    let db = world.settled_fleet(fleet(1, "db:1")).await;
-    for (words, code, said) in [
-        (vec!["retry", "nd/db"], 1, "there is nothing to retry"),
-        (vec!["promote", "nd/db"], 1, "no entrants wait"),
-        (vec!["skip", "sn/db-0"], 1, "there is nothing to skip"),
-        (vec!["skip", "sn/db-0", "--task", "x"], 1, "see status.plan.tasks"),
-        (vec!["pause", "sn/db-0"], 1, "spec.suspend"),
-        (vec!["rollback", "nd/db", "--to", "7"], 1, "see windlass history"),
-        (vec!["rollback", "sn/db-0"], 1, "nd/NAME"),
-        (vec!["pause", "nd/other"], 1, "name another with --namespace"),
-        (vec!["pause", "db"], 2, "write nd/db or sn/db"),
-        (vec!["pause"], 2, "TYPE/NAME"),
-    ] {
-        fails(&world, &words, code, said).await;
-    }
-    let after: Value = world.db().await;
-    assert_eq!(after["metadata"]["resourceVersion"], db["metadata"]["resourceVersion"]);
-    assert_eq!(after["metadata"]["annotations"], json!(null));
-}
-
 /// An account with these rights in the world's namespace.
 pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -134,126 +111,6 @@ pub async fn account(world: &World, name: &str, rules: Value) -> std::path::Path
     });
     world.create(rbac, "RoleBinding", binding).await;
     world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn each_verb_asks_for_the_rights_that_are_documented_and_no_more() {
-    let world = World::new("rights").await;
-    world.settled_fleet(fleet(1, "db:1")).await;
-    let on = |verbs: &[&str]| json!({"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": verbs});
-    let events = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
-    let revisions = json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]});
-    let db = "nd/db";
-
-    let oncall = account(&world, "oncall", json!([on(&["get", "patch"]), events])).await;
-    for (verb, said) in [("pause", "paused"), ("resume", "resumed"), ("restart", "restarted")] {
-        let ran = windlass_as(&world, &oncall, &[verb, db]).await;
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{verb}: {}", ran.out);
-        assert!(ran.out.contains(said), "{verb}: {}", ran.out);
-    }
-    world.until_applied_again().await;
-    world.set_image("db:2-nope").await;
-    world.until_db("a node is held", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
-    let ran = windlass_as(&world, &oncall, &["abort", db]).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
-    let ran = windlass_as(&world, &oncall, &["rollback", db]).await;
-    assert!(ran.code == 1 && ran.err.contains("its revisions cannot be listed"), "{}{}", ran.out, ran.err);
-
-    let silent = account(&world, "silent", json!([on(&["get", "patch"])])).await;
-    let ran = windlass_as(&world, &silent, &["retry", db]).await;
-    assert!(ran.code == 0 && ran.err.contains("no event could be written"), "{}{}", ran.out, ran.err);
-
-    let reader = account(&world, "reader", json!([on(&["get"]), revisions])).await;
-    let ran = windlass_as(&world, &reader, &["history", db]).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let ran = windlass_as(&world, &reader, &["pause", db]).await;
-    assert!(ran.code == 1 && ran.err.contains("cannot patch"), "{}{}", ran.out, ran.err);
-
-    let lead = account(&world, "lead", json!([on(&["get", "patch"]), events, revisions])).await;
-    let ran = windlass_as(&world, &lead, &["rollback", db]).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-}
-
-/// Runs a verb, which must succeed without warnings.
-async fn may(world: &World, account: &Path, words: &[&str], said: &str) {
-    let ran = windlass_as(world, account, words).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}: {}", ran.out);
-    assert!(ran.out.contains(said), "{words:?}: {}", ran.out);
-}
-
-/// Runs a verb that must fail for a missing right.
-async fn may_not(world: &World, account: &Path, words: &[&str], said: &str) {
-    let ran = windlass_as(world, account, words).await;
-    assert!(ran.code == 1 && ran.err.contains(said), "{words:?}: {}{}", ran.out, ran.err);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_verbs_for_hooks_sets_and_all_ask_for_the_rights_that_are_documented_and_no_more() {
-    let mut world = World::without_operator("more-rights").await;
-    crate::e2e::leader::may_elect(&world).await;
-    world.start_electing_operator().await;
-    let settings = json!({"promotion": "Manual", "retireDelaySeconds": 0});
-    let mut wanted = crate::e2e::sets::blue_green(1, settings);
-    wanted["spec"]["updateStrategy"]["hooks"] = json!([
-        {"name": "one", "at": "BeforeRollout", "approval": {}},
-        {"name": "two", "at": "BeforeRollout", "approval": {}},
-    ]);
-    world.settled_fleet(wanted).await;
-    world.set_image("db:2").await;
-    let on = |verbs: &[&str]| json!({"apiGroups": ["windlass.dev"], "resources": ["nodedeployments"], "verbs": verbs});
-    let events = json!({"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]});
-    let oncall = account(&world, "oncall", json!([on(&["get", "patch"]), events])).await;
-    let waits = |hook: &'static str| {
-        move |db: &Value| {
-            db["status"]["hooks"][0]["hook"] == hook
-                && db["status"]["hooks"][0]["state"] == "AwaitingApproval"
-        }
-    };
-
-    world.until_db("the first hook waits", waits("one")).await;
-    may(&world, &oncall, &["approve", "nd/db"], "approve").await;
-    let db = world.until_db("the second hook waits", waits("two")).await;
-    let task = db["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
-    may(&world, &oncall, &["skip", "nd/db", "--task", &task], "skip").await;
-    world.until_db("it can be promoted", |db| condition(db, "UpToDate") == "Unknown/ReadyToPromote").await;
-    may(&world, &oncall, &["promote", "nd/db"], "promote").await;
-    world.until_db("it is promoted", crate::e2e::sets::is_over).await;
-
-    may_not(&world, &oncall, &["pause", "nd", "--all"], "cannot list").await;
-    let all = account(&world, "all", json!([on(&["get", "list", "patch"]), events])).await;
-    may(&world, &all, &["pause", "nd", "--all"], "paused").await;
-    may(&world, &all, &["resume", "nd", "--all"], "resumed").await;
-
-    let leases = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]});
-    let asks = account(&world, "asks", json!([leases])).await;
-    let ns = world.ns.to_string();
-    let version =
-        async |account: &Path| windlass_plain(account, &["version", "--operator-namespace", &ns]).await;
-    let told = version(&asks).await;
-    assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
-    assert!(told.out.contains("Operator Version: "), "{}", told.out);
-    let nobody = account(&world, "nobody", json!([])).await;
-    let told = version(&nobody).await;
-    assert!(told.code == 1 && told.err.contains("cannot list"), "{}{}", told.out, told.err);
-    let told = windlass_plain(&nobody, &["version", "--client"]).await;
-    assert_eq!((told.code, told.err.as_str()), (0, ""), "{}", told.out);
-
-    // Commands that only read.
-    let looks = account(&world, "looks", json!([on(&["get"])])).await;
-    may(&world, &looks, &["status", "nd/db"], "left out, because StatefulNodes cannot be listed").await;
-    may_not(&world, &looks, &["status"], "cannot be listed").await;
-    let watches = account(&world, "watches", json!([on(&["get", "list", "watch"])])).await;
-    may(&world, &watches, &["wait", "nd/db", "--timeout", "30s"], "is up to date").await;
-    may(&world, &watches, &["status", "--exit-status"], "db").await;
-    may(&world, &looks, &["explain", "nd/db"], "NodeDeployment db").await;
-    let story = windlass_as(&world, &looks, &["logs", "nd/db"]).await;
-    assert!(story.code == 0 && story.out.contains("Settled"), "{}{}", story.out, story.err);
-    assert!(story.err.contains("left out, because events cannot be listed"), "{}", story.err);
-    may_not(&world, &looks, &["diff", "nd/db"], "controllerrevisions").await;
-    let revisions = json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]});
-    let compares = account(&world, "compares", json!([on(&["get"]), revisions])).await;
-    may(&world, &compares, &["diff", "nd/db", "--revision", "1", "--revision", "1"], "nothing differs").await;
 }
 
 /// A CONNECT proxy on loopback that always connects to this server, and the hosts that were requested.
@@ -301,60 +158,4 @@ async fn a_kubeconfig_s_proxy_is_gone_through() {
     task.abort();
     let ran = windlass_as(&world, &path, &["resume", "nd/db"]).await;
     assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_environment_s_proxy_is_gone_through_but_to_the_hosts_that_need_none() {
-    let world = World::new("env-proxied").await;
-    world.settled_fleet(fleet(1, "db:1")).await;
-    let (proxy, asked, task) = connect_proxy(world.cp.server()).await;
-    // Only the proxy can resolve this name.
-    let direct = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();
-    let mut config: Value = serde_saphyr::from_str(&direct).unwrap();
-    let port = world.cp.server().rsplit(':').next().unwrap();
-    let far = &mut config["clusters"][0]["cluster"];
-    far["server"] = format!("https://api.windlass.invalid:{port}").into();
-    far["tls-server-name"] = "127.0.0.1".into();
-    let path = world.cp.kubeconfig().with_file_name(format!("{}-far.kubeconfig", &*world.ns));
-    std::fs::write(&path, config.to_string()).unwrap();
-    let run = async |variables: &[(&str, &str)], words: &[&str]| {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
-        for name in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"] {
-            command.env_remove(name);
-        }
-        command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", &path).envs(variables.iter().copied());
-        let output = command.output().await.unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-    };
-    let proxy = format!("http://{proxy}");
-    let through = [("HTTPS_PROXY", proxy.as_str())];
-    for (words, said) in [
-        (vec!["pause", "nd/db"], "paused"),
-        (vec!["resume", "nd/db"], "resumed"),
-        (vec!["status", "nd/db"], "db"),
-        (vec!["wait", "nd/db", "--timeout", "30s"], "is up to date"),
-        (vec!["explain", "nd/db"], "NodeDeployment db"),
-        (vec!["history", "nd/db"], "REVISION"),
-        (vec!["plan", "nd/db", "--image", "db:2"], "db-0"),
-        (vec!["logs", "nd/db"], "Settled"),
-    ] {
-        let before = asked.lock().unwrap().len();
-        let (code, out, err) = run(&through, &words).await;
-        assert!(
-            matches!(code, 0 | 2) && err.is_empty() && out.contains(said),
-            "{words:?}: {code} {out}{err}"
-        );
-        let hosts = asked.lock().unwrap().clone();
-        assert!(hosts.len() > before, "{words:?}: {hosts:?}");
-        assert!(hosts.iter().all(|host| host.starts_with("api.windlass.invalid:")), "{hosts:?}");
-    }
-    let before = asked.lock().unwrap().len();
-    for none in [".windlass.invalid", "api.windlass.invalid", "*"] {
-        let without = [("https_proxy", proxy.as_str()), ("NO_PROXY", none)];
-        let (code, out, err) = run(&without, &["pause", "nd/db"]).await;
-        assert!(code == 1 && err.contains("cannot be reached"), "{none}: {out}{err}");
-    }
-    assert_eq!(asked.lock().unwrap().len(), before, "nothing goes through the proxy");
-    task.abort();
 }

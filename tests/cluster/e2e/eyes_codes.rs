@@ -80,6 +80,7 @@ async fn wrong_usage_is_told_with_its_code_where_no_cluster_is_known() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn each_verdict_has_its_code() {
     let world = World::new("codes").await;
     world.settled_fleet(fleet(2, "db:1")).await;

@@ -39,7 +39,8 @@ fn without_time(mut report: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_and_yaml_say_the_same_with_the_documented_fields_and_all_shows_each_node() {
+#[ignore = "nightly"]
+async fn json_and_yaml_say_the_same_and_all_shows_each_node() {
     let world = World::new("printed").await;
     let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
     world.settled_fleet(with(fleet(3, "db:1"), &json!({"spec": {"updateStrategy": {"hooks": hooks}}}))).await;

@@ -1,12 +1,9 @@
-//! Lost connections: nothing is taken down because of stale data, the outage is noticed within half a minute, and the
-//! operator reports it.
+//! Lost connections: the operator notices an outage and reports it. And its requests at rest.
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use crate::e2e::proxy::Proxy;
-use windlass_harness::kit::{Wave, World, condition, fleet};
+use windlass_harness::kit::{World, fleet};
 
 /// An operator behind a proxy, and the address of its HTTP endpoints.
 async fn behind_a_proxy(prefix: &str) -> (World, Proxy, String) {
@@ -45,88 +42,9 @@ async fn until_page(pages: &str, path: &str, status: u16, patience_seconds: u64)
     }
 }
 
-/// Silences the connection of the pods' watch: the one that delivers a pod event.
-async fn silence_the_watch_of_pods(world: &World, proxy: &Proxy) {
-    for round in 0..20 {
-        let told = json!({"metadata": {"annotations": {"example.com/told": round.to_string()}}});
-        if proxy.swallow_what_hears(async { world.patch(&world.pods(), "db-0-0", told).await }).await {
-            return;
-        }
-    }
-    panic!("another connection always brought something, too");
-}
-
-async fn is_ready(world: &World, pod: &str) -> bool {
-    windlass_harness::kit::wave::serves(&world.get(&world.pods(), pod).await)
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn no_node_that_serves_is_taken_down_while_another_is_down_and_the_watch_of_pods_says_nothing() {
-    let (world, proxy, _) = behind_a_proxy("silent").await;
-    world.settled_fleet(fleet(3, "db:1")).await;
-    let before = world.pod_uids().await;
-    let wave = Wave::watch(&world, 3).await;
-    silence_the_watch_of_pods(&world, &proxy).await;
-    let silent = Instant::now();
-    world.steer("db-1-0", "unready").await;
-    world.until(&world.pods(), "db-1-0", "it is down", |pod| !windlass_harness::kit::wave::serves(pod)).await;
-    world.set_image("db:2").await;
-    // db-1 is down, so that it goes first; the others wait for it.
-    world.until(&world.pods(), "db-1-0", "it is made again", |pod| pod["metadata"]["uid"] != before[1]).await;
-    let known = silent.elapsed();
-    assert!(known < Duration::from_secs(18), "it was the silence that was noticed, not the read: {known:?}");
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let now = world.pod_uids().await;
-    assert_eq!((&now[0], &now[2]), (&before[0], &before[2]), "nothing that serves was taken down");
-    world.steer("db-1-0", "default").await;
-    world.until_applied().await;
-    wave.at_most(&world, 1).await;
-    drop(proxy);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_silent_watch_is_noticed_within_half_a_minute() {
-    let (world, proxy, _) = behind_a_proxy("noticed").await;
-    world.settled_fleet(fleet(2, "db:1")).await;
-    silence_the_watch_of_pods(&world, &proxy).await;
-    let silent = Instant::now();
-    world.steer("db-1-0", "unready").await;
-    world.until(&world.pods(), "db-1-0", "it is down", |pod| !windlass_harness::kit::wave::serves(pod)).await;
-    assert!(!is_ready(&world, "db-1-0").await);
-    assert!(
-        condition(&world.get(&world.nodes(), "db-1").await, "Ready").starts_with("True"),
-        "it is not known yet"
-    );
-    world.until(&world.nodes(), "db-1", "it is known", |n| condition(n, "Ready").starts_with("False")).await;
-    assert!(silent.elapsed() < Duration::from_secs(30), "{:?}", silent.elapsed());
-    world.steer("db-1-0", "default").await;
-    world.until(&world.nodes(), "db-1", "it is up", |n| condition(n, "Ready").starts_with("True")).await;
-    drop(proxy);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_is_not_answered_is_asked_for_again() {
-    let mut world = World::without_operator("unlisted").await;
-    let proxy = Proxy::before(&mut world).await;
-    proxy.swallow_all();
-    let bind = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        free.local_addr().expect("an address").to_string()
-    };
-    world.start_operator(&["--bind", &bind]).await;
-    let pages = format!("http://{bind}");
-    let (said, _) = until_page(&pages, "/readyz", 503, 20).await;
-    assert_eq!(said, "the caches are not filled yet\n");
-    assert_eq!(page(&pages, "/healthz").await.0, 200);
-    // Requests sent so far get no answer.
-    proxy.heal();
-    until_page(&pages, "/readyz", 200, 30).await;
-    world.fleet(fleet(1, "db:1")).await;
-    world.until_applied().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_minutes_of_silence_make_the_operator_unready_then_ill_and_it_recovers() {
+#[ignore = "nightly"]
+async fn two_minutes_of_silence_make_the_operator_unready_and_then_ill() {
     let (world, proxy, pages) = behind_a_proxy("ill").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     until_page(&pages, "/readyz", 200, 10).await;
@@ -151,6 +69,7 @@ async fn two_minutes_of_silence_make_the_operator_unready_then_ill_and_it_recove
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn an_operator_at_rest_begins_its_watches_anew_and_asks_for_nothing_else() {
     let world = World::new("rest").await;
     world.settled_fleet(fleet(2, "db:1")).await;

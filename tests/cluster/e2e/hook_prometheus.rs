@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use crate::e2e::hooks::Scene;
 use windlass_harness::debian;
 use windlass_harness::kit::condition;
-use windlass_harness::kit::peers::{Manner, Peer};
+use windlass_harness::kit::peers::{Peer, Says};
 
 /// A Prometheus that scrapes a peer every second.
 struct Prometheus {
@@ -26,7 +26,7 @@ impl Prometheus {
     /// `None` if Debian's package is unavailable.
     async fn start() -> Option<Self> {
         let program = debian::program("prometheus", "usr/bin/prometheus")?;
-        let app = Peer::start(Manner::Says(200, String::new())).await;
+        let app = Peer::start(Says(200, String::new())).await;
         let config = json!({
             "global": {"scrape_interval": "1s"},
             "scrape_configs": [{"job_name": "app", "static_configs": [{"targets": [format!("127.0.0.1:{}", app.port)]}]}],
@@ -61,7 +61,7 @@ impl Prometheus {
     }
 
     fn measures(&self, lines: &str) {
-        self.app.answers(Manner::Says(200, lines.to_owned()));
+        self.app.answers(Says(200, lines.to_owned()));
     }
 }
 
@@ -88,13 +88,6 @@ async fn scene(prefix: &str, prometheus: &Prometheus) -> Scene {
     scene
 }
 
-/// Rolls out an image; returns the query's task after the rollout.
-async fn rolls(scene: &Scene, image: &str, hooks: Value) -> Value {
-    scene.hooks(hooks).await;
-    scene.world.set_image(image).await;
-    done(scene, image).await
-}
-
 async fn done(scene: &Scene, image: &str) -> Value {
     scene.world.until_pod_runs("db-0-0", image).await;
     let db = scene.world.until_applied().await;
@@ -102,7 +95,8 @@ async fn done(scene: &Scene, image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_is_done_after_so_many_successes_in_a_row_and_fails_after_so_many_failures() {
+#[ignore = "nightly"]
+async fn a_query_is_done_after_so_many_successes_in_a_row() {
     let Some(mut prometheus) = Prometheus::start().await else { return };
     let scene = scene("prom-count", &prometheus).await;
     let hooks = |failure_limit: u32| {
@@ -141,38 +135,4 @@ async fn a_query_is_done_after_so_many_successes_in_a_row_and_fails_after_so_man
     let held = |db: &Value| condition(db, "UpToDate") == "False/HookFailed";
     scene.world.until_db("it holds", held).await;
     assert_eq!(scene.world.images().await, ["db:2"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_query_may_be_a_scalar_or_a_vector_and_what_is_neither_is_said() {
-    let Some(prometheus) = Prometheus::start().await else { return };
-    prometheus.measures("app_lag{pod=\"a\"} 1\napp_lag{pod=\"b\"} 2\n");
-    let scene = scene("prom-types", &prometheus).await;
-    let none = json!({});
-    let vector = "size(result) == 2 && result.all(r, r.value < 3.0) && result.exists(r, r.labels.pod == 'b') \
-                  && scalar == null";
-    for (image, promql, success) in [
-        ("db:2", "1 + 1", "scalar == 2.0 && size(result) == 1"),
-        ("db:3", "app_lag", vector),
-        ("db:4", "max(app_lag)", "scalar == 2.0"),
-        ("db:5", "vector(0) / vector(0)", "scalar != scalar"),
-        ("db:6", "vector(1) / vector(0)", "scalar > 1e300"),
-    ] {
-        let task = rolls(&scene, image, query(promql, success, &none)).await;
-        assert_eq!((&task["type"], &task["state"]), (&json!("check-query"), &json!("Complete")), "{promql}");
-    }
-    // These are no failures: the query is repeated, and the message says what is wrong.
-    scene.world.set_image("db:7").await;
-    for (promql, success, words) in [
-        ("app_lag[1m]", "true", "answered with a matrix"),
-        ("app_lag{", "true", "answered 400: "),
-        ("app_lag", "scalar < 3.0", "cannot be told"),
-        ("vector(0) / vector(0)", "scalar < 1.0 || scalar >= 1.0", "answered NaN; "),
-        ("app_nothing", "true", "answered with no data"),
-    ] {
-        scene.hooks(query(promql, success, &none)).await;
-        scene.until_task("check-query", "Running", words).await;
-    }
-    scene.hooks(query("1", "scalar == 1.0", &none)).await;
-    done(&scene, "db:7").await;
 }

@@ -36,7 +36,7 @@ impl Random {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_goes_on_under_its_plan_after_ten_kills_and_replaces_each_pod_once() {
+async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
     let mut random = Random::seeded();
     let mut world = World::new("kill").await;
     let mut fleet = fleet(NODES as i64, "db:1");

@@ -30,7 +30,7 @@ async fn paused(world: &World) -> Vec<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_named_as_kubectl_has_them_named_and_printed_as_it_prints_them() {
+async fn objects_are_named_and_printed_as_kubectl_does() {
     let world = World::without_operator("named").await;
     world.fleet(named("db")).await;
     world.fleet(named("web")).await;
@@ -82,6 +82,7 @@ async fn objects_are_named_as_kubectl_has_them_named_and_printed_as_it_prints_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
     let (world, other) = (World::without_operator("all").await, World::without_operator("alltoo").await);
     for world in [&world, &other] {
@@ -96,6 +97,7 @@ async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
     let world = World::without_operator("flags").await;
     world.fleet(named("db")).await;
@@ -142,7 +144,7 @@ async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_a_source_elsewhere_applies_is_changed_there_unless_it_is_forced() {
+async fn a_field_that_a_source_applies_is_changed_there_unless_forced() {
     let world = World::new("gitops").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let apply = async |image: &str, paused: Option<bool>| {

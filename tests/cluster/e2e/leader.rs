@@ -133,7 +133,8 @@ fn handovers(writes: &[(String, DateTime<Utc>)]) -> Vec<TimeDelta> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_deleted_by_hand_makes_no_two_leaders_and_no_moment_in_which_both_write() {
+#[ignore = "nightly"]
+async fn a_lease_that_is_deleted_by_hand_makes_no_two_leaders() {
     let mut world = World::without_operator("unleased").await;
     may_elect(&world).await;
     let mark = world.cp.audit_mark().await;
@@ -173,8 +174,8 @@ async fn lease_name(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_replicas_of_one_host_one_acts_and_one_that_sleeps_in_mid_rollout_writes_nothing_when_it_wakes_up()
- {
+#[ignore = "nightly"]
+async fn of_two_replicas_one_that_sleeps_writes_nothing_when_it_wakes_up() {
     let mut world = World::without_operator("twins").await;
     may_elect(&world).await;
     let mark = world.cp.audit_mark().await;

@@ -153,7 +153,8 @@ impl Reader {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_api_server_is_gone_they_say_since_when_and_once_it_is_back_they_catch_up() {
+#[ignore = "nightly"]
+async fn while_the_api_server_is_gone_they_say_so_and_then_catch_up() {
     let world = World::new("outage").await;
     world.settled_fleet(fleet(3, "db:1")).await;
     let mut server = ApiServer::beside(world.cp).await;

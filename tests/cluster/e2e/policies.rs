@@ -20,16 +20,10 @@ pub enum On {
 pub enum Does {
     /// Pins the first container's image to a digest.
     Pin,
-    /// Replaces the registry of every image.
-    Mirror,
-    /// Appends a container.
-    AddLast,
     /// Prepends a container.
     AddFirst,
     /// Adds an annotation.
     Annotate,
-    /// Has a StatefulSet delete its claims.
-    ClaimsGo,
 }
 
 const DIGEST: &str = "@sha256:0000000000000000000000000000000000000000000000000000000000000001";
@@ -44,46 +38,26 @@ pub struct Policy {
 impl Does {
     /// The CEL expression of the JSON patch.
     fn expression(self, on: On) -> String {
-        let (at, path) = match on {
-            On::Pods => ("object", ""),
-            On::StatefulSets => ("object.spec.template", "/spec/template"),
-        };
-        let first = format!("{at}.spec.containers[0]");
-        let image = |value: &str, unless: &str| {
-            format!(
-                "{unless} ? [] : [JSONPatch{{op: \"replace\", path: \"{path}/spec/containers/0/image\", value: {value}}}]"
-            )
-        };
-        let add = |place: &str| {
-            let proxy = match on {
-                On::Pods => "Object.spec.containers",
-                On::StatefulSets => "Object.spec.template.spec.containers",
-            };
-            format!(
-                "{at}.spec.containers.exists(c, c.name == \"proxy\") ? [] : [JSONPatch{{op: \"add\", path: \
-                 \"{path}/spec/containers/{place}\", value: {proxy}{{name: \"proxy\", image: \"proxy:1\"}}}}]"
-            )
+        let (at, path, containers) = match on {
+            On::Pods => ("object", "", "Object.spec.containers"),
+            On::StatefulSets => {
+                ("object.spec.template", "/spec/template", "Object.spec.template.spec.containers")
+            }
         };
         match self {
-            Self::Pin => {
-                image(&format!("{first}.image + \"{DIGEST}\""), &format!("{first}.image.contains(\"@\")"))
-            }
-            Self::Mirror => {
-                let mirrored = format!("\"mirror.example/\" + {first}.image");
-                image(&mirrored, &format!("{first}.image.startsWith(\"mirror.example/\")"))
-            }
-            Self::AddLast => add("-"),
-            Self::AddFirst => add("0"),
+            Self::Pin => format!(
+                "{at}.spec.containers[0].image.contains(\"@\") ? [] : [JSONPatch{{op: \"replace\", path: \
+                 \"{path}/spec/containers/0/image\", value: {at}.spec.containers[0].image + \"{DIGEST}\"}}]"
+            ),
+            Self::AddFirst => format!(
+                "{at}.spec.containers.exists(c, c.name == \"proxy\") ? [] : [JSONPatch{{op: \"add\", path: \
+                 \"{path}/spec/containers/0\", value: {containers}{{name: \"proxy\", image: \"proxy:1\"}}}}]"
+            ),
             Self::Annotate => format!(
                 "has({at}.metadata.annotations) ? [JSONPatch{{op: \"add\", path: \"{path}/metadata/annotations/policy\", \
                  value: \"was-here\"}}] : [JSONPatch{{op: \"add\", path: \"{path}/metadata/annotations\", value: \
                  {{\"policy\": \"was-here\"}}}}]"
             ),
-            Self::ClaimsGo => {
-                let field = "persistentVolumeClaimRetentionPolicy";
-                let value = format!("Object.spec.{field}{{whenDeleted: \"Delete\", whenScaled: \"Delete\"}}");
-                format!("[JSONPatch{{op: \"add\", path: \"/spec/{field}\", value: {value}}}]")
-            }
         }
     }
 
@@ -97,12 +71,8 @@ impl Does {
         let image = containers.first().and_then(|c| c["image"].as_str()).unwrap_or_default();
         match self {
             Self::Pin => image.contains('@'),
-            Self::Mirror => image.starts_with("mirror.example/"),
-            Self::AddLast | Self::AddFirst => containers.iter().any(|c| c["name"] == "proxy"),
+            Self::AddFirst => containers.iter().any(|c| c["name"] == "proxy"),
             Self::Annotate => pod["metadata"]["annotations"]["policy"] == "was-here",
-            Self::ClaimsGo => {
-                object["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "what happens in other processes goes by the real clock")]
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,8 +27,6 @@ struct State {
 
 struct Connection {
     silent: watch::Sender<bool>,
-    /// The bytes that the server sent.
-    brought: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -43,10 +41,9 @@ impl Proxy {
         let told = state.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let brought = Arc::<AtomicU64>::default();
                 let silent = watch::Sender::new(told.swallows_new.load(Ordering::SeqCst));
-                let task = tokio::spawn(pass(near, address.clone(), silent.subscribe(), brought.clone()));
-                told.connections.lock().unwrap().push(Connection { silent, brought, task });
+                let task = tokio::spawn(pass(near, address.clone(), silent.subscribe()));
+                told.connections.lock().unwrap().push(Connection { silent, task });
             }
         });
         let direct = std::fs::read_to_string(&world.kubeconfig).expect("a kubeconfig");
@@ -67,20 +64,6 @@ impl Proxy {
         self.state.swallows_new.store(false, Ordering::SeqCst);
     }
 
-    /// Silences the one connection that delivers something during `tell`; true if there was exactly one.
-    pub async fn swallow_what_hears(&self, tell: impl Future<Output = ()>) -> bool {
-        let counts = || self.each(|connection| connection.brought.load(Ordering::SeqCst));
-        let before = counts();
-        tell.await;
-        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
-        let after = counts();
-        let brought: Vec<usize> =
-            (0..after.len()).filter(|i| before.get(*i).is_none_or(|b| *b < after[*i])).collect();
-        let [one] = brought[..] else { return false };
-        self.state.connections.lock().unwrap()[one].silent.send_replace(true);
-        true
-    }
-
     fn each<T>(&self, of: impl Fn(&Connection) -> T) -> Vec<T> {
         self.state.connections.lock().unwrap().iter().map(of).collect()
     }
@@ -93,12 +76,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(near: TcpStream, address: String, silent: watch::Receiver<bool>, brought: Arc<AtomicU64>) {
+async fn pass(near: TcpStream, address: String, silent: watch::Receiver<bool>) {
     let Ok(far) = TcpStream::connect(address).await else { return };
     let (near_in, near_out) = near.into_split();
     let (far_in, far_out) = far.into_split();
-    let out = pump(near_in, far_out, silent.clone(), Arc::default());
-    let back = pump(far_in, near_out, silent, brought);
+    let out = pump(near_in, far_out, silent.clone());
+    let back = pump(far_in, near_out, silent);
     tokio::join!(out, back);
 }
 
@@ -107,7 +90,6 @@ async fn pump(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     mut silent: watch::Receiver<bool>,
-    brought: Arc<AtomicU64>,
 ) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(count) = from.read(&mut buffer).await {
@@ -117,7 +99,6 @@ async fn pump(
         if to.write_all(&buffer[..count]).await.is_err() {
             break;
         }
-        brought.fetch_add(count as u64, Ordering::SeqCst);
     }
     let _ = to.shutdown().await;
 }

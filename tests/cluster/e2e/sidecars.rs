@@ -1,9 +1,8 @@
-//! Fake sidecars on loopback: one server for all pods of a namespace, with a behavior per pod. Its state belongs to a
-//! pod's UID, as a real sidecar's dies with its pod.
+//! Fake sidecars on loopback: one server for all pods of a namespace. Its state belongs to a pod's UID, as a real
+//! sidecar's dies with its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -14,25 +13,8 @@ use serde_json::{Value, json};
 
 use windlass_harness::kit::{World, fleet};
 
-/// The behavior of a sidecar.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Mode {
-    /// Follows the protocol.
-    #[default]
-    Honest,
-    /// Accepts requests and never answers.
-    Hangs,
-    /// Answers everything with 500 and an HTML page.
-    Broken,
-    /// Reports ready, and keeps the pod out of service.
-    SaysReady,
-    /// Accepts the task, puts the pod into service, and reports not ready.
-    SaysUnready,
-}
-
 #[derive(Default)]
 struct Told {
-    modes: BTreeMap<String, Mode>,
     /// UIDs of the pods that were marked ready.
     ready: BTreeSet<String>,
     /// The task IDs that each pod got, by its name.
@@ -85,11 +67,6 @@ impl Sidecars {
         fleet
     }
 
-    /// Sets the behavior of a pod's sidecar, also for later pods of this name.
-    pub fn set(&self, pod: &str, mode: Mode) {
-        self.told.lock().unwrap().modes.insert(pod.to_owned(), mode);
-    }
-
     /// Sets the height of every application.
     pub fn reach(&self, height: i64) {
         self.told.lock().unwrap().height = height;
@@ -98,11 +75,6 @@ impl Sidecars {
     /// The heights at which pods were asked to halt, one per pod and task.
     pub fn halts(&self) -> Vec<i64> {
         self.told.lock().unwrap().halts.values().copied().collect()
-    }
-
-    /// Simulates a restart of the sidecar's container: it forgets that it was marked ready.
-    pub fn forget(&self, uid: &str) {
-        assert!(self.told.lock().unwrap().ready.remove(uid), "it was not marked ready");
     }
 
     /// The task IDs that a pod's sidecar got, without repeats.
@@ -114,30 +86,22 @@ impl Sidecars {
 async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: Bytes) -> (StatusCode, String) {
     let path = uri.path().trim_start_matches('/');
     let (pod, what) = path.split_once('/').unwrap_or((path, ""));
-    let mode = server.told.lock().unwrap().modes.get(pod).copied().unwrap_or_default();
-    match mode {
-        Mode::Hangs => std::future::pending::<()>().await,
-        Mode::Broken => return (StatusCode::INTERNAL_SERVER_ERROR, "<html>oh no</html>".to_owned()),
-        Mode::Honest | Mode::SaysReady | Mode::SaysUnready => {}
-    }
     let found = server.pods.get_opt(pod).await.ok().flatten();
     let Some(uid) = found.and_then(|p| p.metadata.uid) else {
         return (StatusCode::NOT_FOUND, String::new());
     };
     let mut told = server.told.lock().unwrap();
-    let marked = told.ready.contains(&uid);
+    let ready = told.ready.contains(&uid);
     match (method, what) {
-        (Method::GET, "readyz") if marked && mode != Mode::SaysReady => (StatusCode::OK, String::new()),
+        (Method::GET, "readyz") if ready => (StatusCode::OK, String::new()),
         (Method::GET, "readyz") => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
         (Method::GET, "v1/status") => {
-            let ready = mode == Mode::SaysReady || (marked && mode != Mode::SaysUnready);
-            (StatusCode::OK, {
-                let height = told.height;
-                let mut halts = told.halts.iter().filter(|((of, _), _)| *of == uid).map(|(_, at)| *at);
-                let halted = halts.any(|at| height >= at);
-                let known = (height > 0).then_some(height);
-                json!({"ready": ready, "caughtUp": ready, "height": known, "halted": halted}).to_string()
-            })
+            let height = told.height;
+            let mut halts = told.halts.iter().filter(|((of, _), _)| *of == uid).map(|(_, at)| *at);
+            let halted = halts.any(|at| height >= at);
+            let known = (height > 0).then_some(height);
+            let said = json!({"ready": ready, "caughtUp": ready, "height": known, "halted": halted});
+            (StatusCode::OK, said.to_string())
         }
         (Method::GET, task) if task.starts_with("v1/tasks/") => {
             let id = task.trim_start_matches("v1/tasks/").to_owned();
@@ -168,6 +132,3 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, body: By
         _ => (StatusCode::NOT_FOUND, String::new()),
     }
 }
-
-/// Longer than the time-out of a sidecar that does not answer.
-pub const LONGER_THAN_A_CALL: Duration = Duration::from_secs(4);

@@ -298,6 +298,7 @@ async fn scraped(cluster: &Cluster, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn what_a_release_is_granted_it_uses_and_what_it_uses_it_is_granted() {
     if !crate::install::helm::is_there() {
         return;

@@ -1,11 +1,7 @@
-//! Pods that controllers make: StatefulSets with claims, Deployments, Jobs.
+//! The folders of claims outlive the pods that a StatefulSet makes.
 
-use k8s_openapi::api::{
-    apps::v1::{Deployment, StatefulSet},
-    batch::v1::Job,
-    core::v1::PersistentVolumeClaim,
-};
-use kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use crate::process_kubelet::kit::{World, create, shell, with};
@@ -70,56 +66,4 @@ async fn a_claims_folder_outlives_its_pods() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     panic!("the folders of claims that are gone are still there");
-}
-
-#[tokio::test]
-async fn a_deployment_rolls_over_real_processes() {
-    let world = World::new("deployment").await;
-    let labels = json!({"app": "web"});
-    let spec = json!({"containers": [shell("main", "exec sleep 600")], "terminationGracePeriodSeconds": 1});
-    let deployment = json!({"metadata": {"name": "web"}, "spec": {
-        "replicas": 2, "selector": {"matchLabels": labels}, "template": template(&world, labels.clone(), spec),
-    }});
-    create::<Deployment>(&world.api(), deployment).await;
-    let api = world.api::<Deployment>();
-    let rolled = async |generation: i64| {
-        for _ in 0..1500 {
-            let status = api.get("web").await.unwrap().status.unwrap_or_default();
-            if status.observed_generation == Some(generation)
-                && (status.updated_replicas, status.available_replicas, status.replicas)
-                    == (Some(2), Some(2), Some(2))
-            {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(40)).await;
-        }
-        panic!("{:?}", api.get("web").await.unwrap().status);
-    };
-    rolled(1).await;
-    let change = json!({"spec": {"template": {"metadata": {"annotations": {"turn": "2"}}}}});
-    api.patch("web", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
-    rolled(2).await;
-}
-
-#[tokio::test]
-async fn a_job_is_done_when_its_pod_is_and_has_failed_when_it_has() {
-    let world = World::new("job").await;
-    let job = |name: &str, script: &str| {
-        let spec = json!({"restartPolicy": "Never", "containers": [shell("main", script)]});
-        json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template(&world, json!({}), spec)}})
-    };
-    create::<Job>(&world.api(), job("well", "exit 0")).await;
-    create::<Job>(&world.api(), job("ill", "exit 1")).await;
-    let ended = async |name: &str, condition: &str| {
-        for _ in 0..1500 {
-            let status = world.api::<Job>().get(name).await.unwrap().status.unwrap_or_default();
-            if status.conditions.iter().flatten().any(|c| c.type_ == condition && c.status == "True") {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(40)).await;
-        }
-        panic!("{:?}", world.api::<Job>().get(name).await.unwrap().status);
-    };
-    ended("well", "Complete").await;
-    ended("ill", "Failed").await;
 }

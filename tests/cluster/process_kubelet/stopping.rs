@@ -41,6 +41,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn a_second_delete_shortens_the_grace_period_and_force_ends_it() {
     let world = World::new("force").await;
     let main = |mark: &str| until_up(shell("main", &format!("{mark} {STUBBORN}")));
@@ -66,6 +67,7 @@ async fn a_second_delete_shortens_the_grace_period_and_force_ends_it() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn hooks_run_after_the_start_and_before_the_stop() {
     let world = World::new("hooks").await;
     let file = world.folder.with_extension("hooks");
@@ -86,6 +88,7 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn a_sleep_before_the_stop_is_slept() {
     let world = World::new("sleep").await;
     let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 3}}}});
@@ -98,6 +101,7 @@ async fn a_sleep_before_the_stop_is_slept() {
 }
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn a_start_hook_that_fails_ends_the_container() {
     let world = World::new("bad-hook").await;
     let hook = json!({"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}});

@@ -1,16 +1,14 @@
 //! The output in a real terminal, character by character: the shipped program with fleets that the operator made, at
 //! 80 and 110 columns, with colours, without them, and without UTF-8. The files in tests/cluster/screens have the expected
-//! screens; `UPDATE_SCREENS=1` writes them again, for review.
+//! screens; `UPDATE_SCREENS=1` writes them again, for review. They run every night.
 
 mod scene;
 mod terminal;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use windlass_sim::Cluster;
 
 use scene::{NAMESPACE, Scene};
@@ -73,6 +71,7 @@ async fn served(cluster: &Cluster, folder: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn every_screen_is_as_its_file_says() {
     let Some(terminals_of_tmux) = Terminals::start() else { return };
     let Scene { image, now } = tokio::task::spawn_blocking(scene::played).await.unwrap();
@@ -148,6 +147,7 @@ fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn a_real_bash_zsh_and_fish_complete_verbs_and_the_names_of_fleets() {
     let Some(terminals) = Terminals::start() else { return };
     let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
@@ -171,6 +171,7 @@ fn branches(screen: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "nightly"]
 fn what_the_demo_draws_is_what_status_says_of_the_same_fleet() {
     let Some(terminals) = Terminals::start() else { return };
     let demo = terminals.bash();
@@ -190,49 +191,4 @@ fn what_the_demo_draws_is_what_status_says_of_the_same_fleet() {
     let head = |screen: &str| screen.lines().find(|line| line.starts_with("db ")).map(str::to_owned);
     assert_eq!(head(&seen), head(&status.screen()), "{seen}");
     demo.press("C-c");
-}
-
-/// The page of all fleets, as HTML.
-async fn page(kubeconfig: &Path) -> String {
-    let mut dashboard = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
-    dashboard.arg("dashboard").env("KUBECONFIG", kubeconfig).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut dashboard = dashboard.spawn().unwrap();
-    let mut lines = BufReader::new(dashboard.stdout.take().unwrap()).lines();
-    let url = loop {
-        let line = lines.next_line().await.unwrap().expect("it prints its address");
-        if line.trim().starts_with("http://") {
-            break line.trim().to_owned();
-        }
-    };
-    let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-    let http = http.build().unwrap();
-    let opened = http.get(&url).send().await.unwrap();
-    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-    let (base, _) = url.split_once("/?").unwrap();
-    let answer = http.get(format!("{base}/")).header("cookie", cookie).send().await.unwrap();
-    answer.text().await.unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_page_and_status_name_the_fleets_in_the_same_order_the_ill_first() {
-    let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
-    let cluster = Cluster::resume(&image);
-    let folder = std::env::temp_dir().join(format!("windlass-screens-page-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let kubeconfig = served(&cluster, &folder).await;
-    let status = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"))
-        .args(["status", "-o", "json"])
-        .env("KUBECONFIG", &kubeconfig)
-        .output()
-        .await
-        .unwrap();
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    let names: Vec<&str> =
-        status["items"].as_array().unwrap().iter().filter_map(|fleet| fleet["name"].as_str()).collect();
-    assert_eq!(names, ["db", "queue", "web", "cache"]);
-    let html = page(&kubeconfig).await;
-    let places: Vec<Option<usize>> =
-        names.iter().map(|name| html.find(&format!("href=\"/fleets/{NAMESPACE}/{name}\""))).collect();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {html}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }

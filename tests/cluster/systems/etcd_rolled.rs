@@ -87,6 +87,7 @@ async fn windlass_rolls_etcd_with_hooks_and_loses_nothing() -> Result<(), Error>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn killing_the_operator_a_member_and_a_hooks_job_loses_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (mut fleet, etcd) = fleet("etcd-killed").await?;

@@ -41,8 +41,8 @@ async fn two() -> Result<(Place<'static>, tokio::process::Child), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_serves_once_its_own_sidecar_was_told_and_again_after_the_sidecar_was_killed()
--> Result<(), Error> {
+#[ignore = "nightly"]
+async fn a_node_serves_once_its_sidecar_was_told_and_again_after_a_kill() -> Result<(), Error> {
     let (place, _operator) = two().await?;
     let before = place.until_ready("app-0-0", &Value::Null).await?;
     let sidecar = |pod: &Value| pod["status"]["initContainerStatuses"][0].clone();

@@ -41,6 +41,7 @@ async fn logs(fleet: &Fleet, pod: &str) -> Result<String, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (fleet, mut nats) = fleet("nats-fleet").await?;
@@ -59,6 +60,7 @@ async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn killing_the_operator_a_server_and_a_hooks_peer_loses_no_message() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (mut fleet, mut nats) = fleet("nats-killed").await?;

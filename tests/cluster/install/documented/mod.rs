@@ -95,6 +95,7 @@ async fn read(cluster: &Cluster, page: &str, text: &str) -> Result<usize, String
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn each_block_of_the_pages_does_what_it_says() {
     if !crate::install::helm::is_there() {
         return;
@@ -141,6 +142,7 @@ async fn each_block_of_the_pages_does_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
 async fn a_wrong_flag_a_wrong_field_and_a_wrong_name_are_found() {
     if !crate::install::helm::is_there() {
         return;

@@ -8,7 +8,6 @@
     reason = "as tests read best"
 )]
 
-pub mod force;
 pub mod peers;
 pub mod tools;
 pub mod wave;
@@ -271,17 +270,6 @@ impl World {
     pub async fn patch_status(&self, api: &Api<DynamicObject>, name: &str, patch: Value) {
         let merged = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         merged.unwrap_or_else(|e| panic!("the patch of {name}'s status is refused: {e}"));
-    }
-
-    /// Merge-patches an object's status; an error is the server's refusal.
-    pub async fn try_patch_status(
-        &self,
-        api: &Api<DynamicObject>,
-        name: &str,
-        patch: Value,
-    ) -> Result<(), String> {
-        let merged = api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        merged.map(drop).map_err(|e| e.to_string())
     }
 
     /// Waits until a rollout that was caused by drift is over, and the fleet is up to date.

@@ -2,31 +2,17 @@
 //! addresses in 127.64.0.0/10, and it listens on all of them.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The behavior of a peer.
+/// The answer of a peer: a status and a body.
 #[derive(Clone, Debug)]
-pub enum Manner {
-    /// Answers with a status and a body.
-    Says(u16, String),
-    /// The same, after a delay.
-    Late(Duration, u16, String),
-    /// Accepts the request and never answers.
-    Swallows,
-    /// Answers with an endless body.
-    Endless,
-    /// Redirects.
-    Elsewhere(String),
-}
+pub struct Says(pub u16, pub String);
 
 /// A request as received.
 #[derive(Clone, Debug)]
@@ -39,9 +25,8 @@ pub struct Asked {
     pub body: String,
 }
 
-#[derive(Default)]
 struct Kept {
-    manner: Option<Manner>,
+    says: Says,
     asked: Vec<Asked>,
 }
 
@@ -53,18 +38,18 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub async fn start(manner: Manner) -> Self {
+    pub async fn start(says: Says) -> Self {
         let listener = TcpListener::bind("0.0.0.0:0").await.expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let kept = Arc::new(Mutex::new(Kept { manner: Some(manner), asked: Vec::new() }));
+        let kept = Arc::new(Mutex::new(Kept { says, asked: Vec::new() }));
         let routes = Router::new().fallback(answer).with_state(kept.clone());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("it serves") });
         Self { port, kept, server }
     }
 
-    /// Sets the behavior.
-    pub fn answers(&self, manner: Manner) {
-        self.kept.lock().unwrap().manner = Some(manner);
+    /// Sets the answer.
+    pub fn answers(&self, says: Says) {
+        self.kept.lock().unwrap().says = says;
     }
 
     pub fn asked(&self) -> Vec<Asked> {
@@ -101,32 +86,15 @@ async fn answer(State(kept): State<Arc<Mutex<Kept>>>, request: Request) -> Respo
             .collect(),
         body: String::from_utf8_lossy(&body).into_owned(),
     };
-    let manner = {
-        let mut kept = kept.lock().unwrap();
-        kept.asked.push(asked);
-        kept.manner.clone().expect("a manner")
-    };
-    let says = |status: u16, body: String| {
-        (axum::http::StatusCode::from_u16(status).expect("a status"), body).into_response()
-    };
-    match manner {
-        Manner::Says(status, body) => says(status, body),
-        Manner::Late(after, status, body) => {
-            tokio::time::sleep(after).await;
-            says(status, body)
-        }
-        Manner::Swallows => std::future::pending().await,
-        Manner::Endless => {
-            let chunk = Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 8192]));
-            Response::new(Body::from_stream(futures::stream::repeat(chunk)))
-        }
-        Manner::Elsewhere(url) => (axum::http::StatusCode::FOUND, [("location", url)]).into_response(),
-    }
+    let mut kept = kept.lock().unwrap();
+    kept.asked.push(asked);
+    let Says(status, body) = kept.says.clone();
+    (axum::http::StatusCode::from_u16(status).expect("a status"), body).into_response()
 }
 
 /// Prometheus' response with one sample of this value.
-pub fn sample(value: &str) -> Manner {
-    Manner::Says(
+pub fn sample(value: &str) -> Says {
+    Says(
         200,
         format!(
             r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{}},"value":[1,"{value}"]}}]}}}}"#
@@ -135,6 +103,6 @@ pub fn sample(value: &str) -> Manner {
 }
 
 /// Prometheus' response without data.
-pub fn no_data() -> Manner {
-    Manner::Says(200, r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#.to_owned())
+pub fn no_data() -> Says {
+    Says(200, r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#.to_owned())
 }

@@ -7,7 +7,7 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
 use crate::controlplane::{Audit, Mark};
-use crate::kit::{PATIENCE, World};
+use crate::kit::World;
 
 impl World {
     /// Sets or (null) removes an annotation.
@@ -27,18 +27,6 @@ impl World {
         events.iter().filter(of).map(|e| e["note"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Waits for an event with this reason about an object, and returns its note; it must be the only one.
-    pub async fn told_once(&self, about: &str, reason: &str) -> String {
-        let until = tokio::time::Instant::now() + PATIENCE;
-        while self.notes_about(about, reason).await.is_empty() {
-            assert!(tokio::time::Instant::now() < until, "no event {reason} about {about}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let notes = self.notes_about(about, reason).await;
-        assert_eq!(notes.len(), 1, "{reason} about {about} is told more than once: {notes:#?}");
-        notes[0].clone()
-    }
-
     /// Watches an object for a while; panics if `holds` becomes false.
     pub async fn throughout(
         &self,
@@ -54,12 +42,6 @@ impl World {
             assert!(holds(&seen), "{what} does not hold: {seen:#}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-    }
-
-    /// The pods by name.
-    pub async fn pods_by_name(&self) -> BTreeMap<String, Value> {
-        let pods = self.list(&self.pods()).await;
-        pods.into_iter().map(|p| (p["metadata"]["name"].as_str().unwrap_or_default().to_owned(), p)).collect()
     }
 
     /// The UIDs of all objects of a kind, by name.
@@ -115,11 +97,6 @@ pub fn message(object: &Value, type_: &str) -> String {
     let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = list.iter().find(|c| c["type"] == type_);
     found.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned()
-}
-
-/// The first digits of a hash, as in notes.
-pub fn digits(hash: &Value) -> &str {
-    hash.as_str().and_then(|h| h.strip_prefix("v1:")).and_then(|h| h.get(..5)).expect("a hash")
 }
 
 /// The ID of a fleet's plan.
