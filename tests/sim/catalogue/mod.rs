@@ -8,6 +8,7 @@ pub mod follower;
 pub mod injector;
 pub mod many;
 pub mod oracles;
+pub mod outcome;
 pub mod pairs;
 pub mod peers;
 pub mod platform;
@@ -17,7 +18,6 @@ pub mod run;
 pub mod scenario;
 pub mod sidecars;
 pub mod sweep;
-pub mod table;
 pub mod world;
 
 use std::time::Duration;
@@ -47,10 +47,7 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
         shard: variable("WINDLASS_SWEEP_SHARD").map_or(sweep::Shard::ALL, |text| text.parse().unwrap()),
     };
     let outcome = sweep::run(&choice);
-    println!("{}\n{}", outcome.table(), outcome.summary());
-    if let Some(path) = variable("WINDLASS_CATALOGUE_TABLE") {
-        std::fs::write(path, outcome.page()).unwrap();
-    }
+    println!("{}", outcome.summary());
     assert!(outcome.points > 0, "nothing was run");
     assert!(
         seconds.is_some() || outcome.points == outcome.wanted,
@@ -76,7 +73,7 @@ fn nightly() {
         number("WINDLASS_NIGHTLY_SEED", 1),
         threads,
     );
-    println!("{}", outcome.table());
+    println!("{}", outcome.summary());
     outcome.assert_none_failed();
 }
 

@@ -76,25 +76,10 @@ fn nodes(scenario: &Scenario, entry: &Entry) -> Vec<Point> {
     (0..count).map(|at| Point::struck(&scenario.name, entry.name, at, SEED)).collect()
 }
 
-/// A line of the table.
-#[derive(Default)]
-pub struct Row {
-    pub points: u32,
-    pub failures: u32,
-    pub seconds: f64,
-}
-
-impl Row {
-    pub fn add(&mut self, other: &Self) {
-        self.points += other.points;
-        self.failures += other.failures;
-        self.seconds += other.seconds;
-    }
-}
-
 /// The result of a sweep.
 pub struct Outcome {
-    pub rows: BTreeMap<(String, String), Row>,
+    /// The CPU time of all points.
+    pub cpu_seconds: f64,
     /// The failed points, each with its failures.
     pub failed: Vec<(Point, Vec<String>)>,
     pub points: usize,
@@ -200,7 +185,7 @@ pub fn run(choice: &Choice) -> Outcome {
     // The clean runs come first.
     let counted = monotonic();
     let next = AtomicUsize::new(0);
-    let found = Mutex::new((BTreeMap::new(), failed));
+    let found = Mutex::new(Found { failed, ..Found::default() });
     std::thread::scope(|scope| {
         for _ in 0..choice.threads {
             scope.spawn(|| {
@@ -214,11 +199,19 @@ pub fn run(choice: &Choice) -> Outcome {
             });
         }
     });
-    let (rows, failed): (BTreeMap<(String, String), Row>, _) =
+    let Found { points, cpu_seconds, failed } =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let points = rows.values().map(|row| row.points as usize).sum();
     let seconds = began.elapsed().as_secs_f64();
-    Outcome { rows, failed, points, wanted, all, seconds, threads: choice.threads, shard: choice.shard }
+    Outcome {
+        cpu_seconds,
+        failed,
+        points,
+        wanted,
+        all,
+        seconds,
+        threads: choice.threads,
+        shard: choice.shard,
+    }
 }
 
 /// One point of each fault in each scenario, then the others, interleaved: a sweep that is cut short has sampled
@@ -242,7 +235,7 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
     let began = monotonic();
     let baselines = Baselines::default();
     let next = AtomicUsize::new(0);
-    let found = Mutex::new((BTreeMap::new(), Vec::new()));
+    let found = Mutex::new(Found::default());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -257,11 +250,10 @@ pub fn pairs(within: Duration, seed: u64, threads: usize) -> Outcome {
             });
         }
     });
-    let (rows, failed): (BTreeMap<(String, String), Row>, _) =
+    let Found { points, cpu_seconds, failed } =
         found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let points = rows.values().map(|row| row.points as usize).sum();
     let seconds = began.elapsed().as_secs_f64();
-    Outcome { rows, failed, points, wanted: points, all: points, seconds, threads, shard: Shard::ALL }
+    Outcome { cpu_seconds, failed, points, wanted: points, all: points, seconds, threads, shard: Shard::ALL }
 }
 
 /// Two faults that do not both change the end.
@@ -290,7 +282,13 @@ fn pair(random: &mut Random, baselines: &Baselines) -> Point {
 /// A prime larger than any part of the catalogue, so that every point has its turn.
 const STRIDE: usize = 1_000_003;
 
-type Found = Mutex<(BTreeMap<(String, String), Row>, Vec<(Point, Vec<String>)>)>;
+/// What the threads of a sweep have found so far.
+#[derive(Default)]
+struct Found {
+    points: usize,
+    cpu_seconds: f64,
+    failed: Vec<(Point, Vec<String>)>,
+}
 
 /// The CPU time of this thread in seconds.
 fn spent() -> f64 {
@@ -299,25 +297,17 @@ fn spent() -> f64 {
     nanoseconds.unwrap_or_default() / 1e9
 }
 
-fn record(point: &Point, baselines: &Baselines, found: &Found) {
+fn record(point: &Point, baselines: &Baselines, found: &Mutex<Found>) {
     let before = spent();
     let baseline = baselines.of(point);
     let report = play(point, Some(&baseline), false);
     let seconds = spent() - before;
-    let family = match point.strikes.as_slice() {
-        _ if pairs::is_one(point) => pairs::FAMILY.to_owned(),
-        [first, ..] => faults::named(&first.fault).family().to_owned(),
-        [] => String::new(),
-    };
-    let scenario = point.scenario.rsplit_once('/').map_or("", |(kind, _)| kind).to_owned();
     let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let row: &mut Row = found.0.entry((scenario, family)).or_default();
-    row.points += 1;
-    row.seconds += seconds;
+    found.points += 1;
+    found.cpu_seconds += seconds;
     if !report.failures.is_empty() {
         // At once, so that an interrupted run has reported its failures.
         eprintln!("{}", point.command());
-        row.failures += 1;
-        found.1.push((point.clone(), report.failures));
+        found.failed.push((point.clone(), report.failures));
     }
 }
