@@ -37,9 +37,3 @@ pub fn of(scenario: &Scenario, writes: u32, seed: u64) -> Vec<Point> {
     }
     all
 }
-
-/// True if a point is one of them.
-pub fn is_one(point: &Point) -> bool {
-    let [first, second] = point.strikes.as_slice() else { return false };
-    SUPERSEDED.contains(&first.fault.as_str()) && DIES.contains(&second.fault.as_str())
-}
