@@ -39,6 +39,7 @@ fn the_whole_story_is_told_in_plain_lines() {
 }
 
 #[test]
+#[ignore = "nightly"]
 fn a_larger_fleet_has_a_larger_wave() {
     let output =
         windlass().args(["demo", "--speed", "1000", "--nodes", "12", "--seed", "7"]).output().unwrap();
@@ -62,6 +63,7 @@ fn time_runs_as_fast_as_it_is_told() {
 }
 
 #[test]
+#[ignore = "nightly"]
 fn a_reader_that_goes_away_ends_the_story_without_a_complaint() {
     let mut demo = windlass()
         .args(["demo", "--speed", "100"])

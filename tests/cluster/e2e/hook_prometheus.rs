@@ -88,6 +88,13 @@ async fn scene(prefix: &str, prometheus: &Prometheus) -> Scene {
     scene
 }
 
+/// Rolls out an image; returns the query's task after the rollout.
+async fn rolls(scene: &Scene, image: &str, hooks: Value) -> Value {
+    scene.hooks(hooks).await;
+    scene.world.set_image(image).await;
+    done(scene, image).await
+}
+
 async fn done(scene: &Scene, image: &str) -> Value {
     scene.world.until_pod_runs("db-0-0", image).await;
     let db = scene.world.until_applied().await;
@@ -135,4 +142,39 @@ async fn a_query_is_done_after_so_many_successes_in_a_row() {
     let held = |db: &Value| condition(db, "UpToDate") == "False/HookFailed";
     scene.world.until_db("it holds", held).await;
     assert_eq!(scene.world.images().await, ["db:2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
+async fn a_query_may_be_a_scalar_or_a_vector_and_what_is_neither_is_said() {
+    let Some(prometheus) = Prometheus::start().await else { return };
+    prometheus.measures("app_lag{pod=\"a\"} 1\napp_lag{pod=\"b\"} 2\n");
+    let scene = scene("prom-types", &prometheus).await;
+    let none = json!({});
+    let vector = "size(result) == 2 && result.all(r, r.value < 3.0) && result.exists(r, r.labels.pod == 'b') \
+                  && scalar == null";
+    for (image, promql, success) in [
+        ("db:2", "1 + 1", "scalar == 2.0 && size(result) == 1"),
+        ("db:3", "app_lag", vector),
+        ("db:4", "max(app_lag)", "scalar == 2.0"),
+        ("db:5", "vector(0) / vector(0)", "scalar != scalar"),
+        ("db:6", "vector(1) / vector(0)", "scalar > 1e300"),
+    ] {
+        let task = rolls(&scene, image, query(promql, success, &none)).await;
+        assert_eq!((&task["type"], &task["state"]), (&json!("check-query"), &json!("Complete")), "{promql}");
+    }
+    // These are no failures: the query is repeated, and the message says what is wrong.
+    scene.world.set_image("db:7").await;
+    for (promql, success, words) in [
+        ("app_lag[1m]", "true", "answered with a matrix"),
+        ("app_lag{", "true", "answered 400: "),
+        ("app_lag", "scalar < 3.0", "cannot be told"),
+        ("vector(0) / vector(0)", "scalar < 1.0 || scalar >= 1.0", "answered NaN; "),
+        ("app_nothing", "true", "answered with no data"),
+    ] {
+        scene.hooks(query(promql, success, &none)).await;
+        scene.until_task("check-query", "Running", words).await;
+    }
+    scene.hooks(query("1", "scalar == 1.0", &none)).await;
+    done(&scene, "db:7").await;
 }

@@ -1,9 +1,10 @@
 //! What cannot start or does not stay: reasons, back-off, events.
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use windlass_process_kubelet::Image;
 
-use crate::process_kubelet::kit::{World, container, shell};
+use crate::process_kubelet::kit::{World, condition, container, create, shell};
 
 fn waits(pod: &Value, name: &str, reason: &str) -> bool {
     container(pod, name)["state"]["waiting"]["reason"] == reason
@@ -95,4 +96,18 @@ async fn the_restart_policy_decides_what_becomes_of_an_end() {
     let pod = world.until_phase("twice", "Succeeded").await;
     assert_eq!(container(&pod, "main")["restartCount"], 1);
     assert_eq!(container(&pod, "main")["lastState"]["terminated"]["exitCode"], 1);
+}
+
+#[tokio::test]
+#[ignore = "nightly"]
+async fn a_missing_volume_is_waited_for() {
+    let world = World::new("mount").await;
+    let volumes = json!([{"name": "v", "configMap": {"name": "m"}}]);
+    world.pod("p", json!({"containers": [shell("main", "exec sleep 600")], "volumes": volumes})).await;
+    world.until_event("p", "FailedMount", "configmap \"m\" not found").await;
+    let pod = world.until("p", "it waits", |p| waits(p, "main", "ContainerCreating")).await;
+    assert_eq!(condition(&pod, "PodReadyToStartContainers"), "False");
+    create::<ConfigMap>(&world.api(), json!({"metadata": {"name": "m"}, "data": {"x": "1"}})).await;
+    let pod = world.until_ready("p").await;
+    assert_eq!(condition(&pod, "PodReadyToStartContainers"), "True");
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::process_kubelet::kit::{World, container, shell};
 
 #[tokio::test]
+#[ignore = "nightly"]
 async fn kubectl_shows_what_containers_wrote() {
     let world = World::new("logs").await;
     let script = "echo one; echo two >&2; echo three; exec sleep 600";
