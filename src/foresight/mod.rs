@@ -3,7 +3,6 @@
 
 mod change;
 mod cluster;
-mod compute;
 mod differences;
 mod foreseen;
 mod quota;

@@ -8,17 +8,19 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
-use super::compute::{
-    Amounts, add, amount, defaulted, is_best_effort, of_claim, of_pod, one, text, unspecified,
-};
 use super::foreseen::MoveWave;
 use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec};
 use crate::planner::fleet::forecast::Action;
 use crate::reader::sentence;
+use crate::revision::quantity::{NANOS, nanos};
+
+/// Amounts by quota resource, in billionths of the unit.
+type Amounts = BTreeMap<String, i128>;
 
 /// The object counts that each new node uses, besides its pod.
 const OF_A_NODE: [&str; 2] = ["count/statefulnodes.windlass.dev", "count/statefulsets.apps"];
+const OF_COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// What the quotas refuse, and what could not be checked.
 #[derive(Debug, Default, PartialEq)]
@@ -39,38 +41,26 @@ pub(super) struct Made<'a> {
 #[derive(Default)]
 pub(super) struct Read {
     quotas: Vec<Value>,
-    ranges: Vec<Value>,
     pods: Vec<Value>,
     unread: Vec<String>,
 }
 
 /// Reads the quotas of a namespace, if these nodes use any of them.
 pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -> Read {
-    let mut read = Read::default();
+    let unread = |sentence| Read { unread: vec![sentence], ..Read::default() };
     let makes = |action: Action| matches!(action, Action::Create | Action::Update);
     if !waves.iter().flat_map(|wave| &wave.nodes).any(|node| makes(node.action)) {
-        return read;
+        return Read::default();
     }
     let quotas = match list(client, namespace, "ResourceQuota", "").await {
-        Ok(quotas) if quotas.is_empty() => return read,
+        Ok(quotas) if quotas.is_empty() => return Read::default(),
         Ok(quotas) => quotas,
-        Err(why) => {
-            read.unread.push(format!("not looked which quotas there are: {why}"));
-            return read;
-        }
+        Err(why) => return unread(format!("quotas not checked: {why}")),
     };
     match list(client, namespace, "Pod", LABEL_NODE).await {
-        Ok(pods) => read.pods = pods,
-        Err(why) => {
-            read.unread.push(format!("not looked what its pods take of quotas: {why}"));
-            return read;
-        }
+        Ok(pods) => Read { quotas, pods, unread: Vec::new() },
+        Err(why) => unread(format!("quotas not checked, as pods cannot be listed: {why}")),
     }
-    match list(client, namespace, "LimitRange", "").await {
-        Ok(ranges) => read.ranges = ranges,
-        Err(why) => read.unread.push(format!("not looked what LimitRanges add to its pods: {why}")),
-    }
-    Read { quotas, ..read }
 }
 
 async fn list(client: &Client, namespace: &str, kind: &str, labels: &str) -> Result<Vec<Value>, String> {
@@ -85,86 +75,61 @@ async fn list(client: &Client, namespace: &str, kind: &str, labels: &str) -> Res
 pub(super) fn judge(read: Read, waves: &[MoveWave], made: &Made) -> QuotaVerdict {
     let node = |pod: Value| Some((pod["metadata"]["labels"][LABEL_NODE].as_str()?.to_owned(), pod));
     let old: BTreeMap<String, Value> = read.pods.into_iter().filter_map(node).collect();
-    let mut message = QuotaVerdict { refused: None, unread: read.unread };
+    let mut verdict = QuotaVerdict { refused: None, unread: read.unread };
     for quota in &read.quotas {
         let name = quota["metadata"]["name"].as_str().unwrap_or_default();
-        if let Some(scope) = unjudged(quota) {
-            message.unread.push(format!("quota {name} is not looked at: its scope is {scope}"));
+        let is_scoped = !quota["spec"]["scopes"].is_null() || !quota["spec"]["scopeSelector"].is_null();
+        if is_scoped {
+            verdict.unread.push(format!("quota {name} not checked: it has scopes"));
             continue;
         }
-        let looked = QuotaCheck { quota, name, ranges: &read.ranges, old: &old, made };
-        message.refused = message.refused.or_else(|| looked.no_room(waves));
-        if looked.asks_for_classes() && waves.iter().any(|wave| looked.has_unclassed(wave)) {
-            message.unread.push(format!(
-                "quota {name} is not looked at for claims without storageClassName: which class is the default is not read"
-            ));
-        }
+        let check = QuotaCheck { quota, name, old: &old, made };
+        let unchecked = check.unchecked(waves);
+        verdict
+            .unread
+            .extend(unchecked.iter().map(|(what, why)| format!("{what} of quota {name} not checked: {why}")));
+        verdict.refused = verdict.refused.or_else(|| check.no_room(waves, &unchecked));
     }
-    message
-}
-
-fn scopes(quota: &Value) -> impl Iterator<Item = (&str, &str)> {
-    let spec = &quota["spec"];
-    let listed = spec["scopes"].as_array().into_iter().flatten();
-    let listed = listed.filter_map(|scope| Some((scope.as_str()?, "Exists")));
-    let selected = spec["scopeSelector"]["matchExpressions"].as_array().into_iter().flatten();
-    listed.chain(selected.filter_map(|one| Some((one["scopeName"].as_str()?, one["operator"].as_str()?))))
-}
-
-/// The scope of a quota that a pod template does not determine.
-fn unjudged(quota: &Value) -> Option<&str> {
-    let known = ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating"];
-    let unknown = |(scope, operator): &(&str, &str)| !known.contains(scope) || *operator != "Exists";
-    scopes(quota).find(unknown).map(|(scope, _)| scope)
+    verdict
 }
 
 /// A quota, and what it is checked against.
 struct QuotaCheck<'a> {
     quota: &'a Value,
     name: &'a str,
-    ranges: &'a [Value],
     old: &'a BTreeMap<String, Value>,
     made: &'a Made<'a>,
 }
 
 impl QuotaCheck<'_> {
-    fn is_about(&self, pod: &Value) -> bool {
-        scopes(self.quota).all(|(scope, _)| match scope {
-            "BestEffort" => is_best_effort(pod),
-            "NotBestEffort" => !is_best_effort(pod),
-            "Terminating" => !pod["spec"]["activeDeadlineSeconds"].is_null(),
-            _ => pod["spec"]["activeDeadlineSeconds"].is_null(),
-        })
-    }
-
-    /// A quota with scopes only limits pods.
-    fn is_about_all(&self) -> bool {
-        scopes(self.quota).next().is_none()
-    }
-
     fn hard(&self) -> &Value {
         let counted = &self.quota["status"]["hard"];
         if counted.is_null() { &self.quota["spec"]["hard"] } else { counted }
     }
 
-    fn asks_for_classes(&self) -> bool {
-        let hard = self.hard().as_object();
-        self.is_about_all()
-            && hard.is_some_and(|hard| hard.keys().any(|what| what.contains(".storageclass.storage.k8s.io/")))
-    }
-
-    fn has_unclassed(&self, wave: &MoveWave) -> bool {
-        let made = wave.nodes.iter().filter(|node| node.action == Action::Create);
-        let mut specs = made.filter_map(|node| (self.made.spec)(&node.revision));
-        specs.any(|spec| {
-            spec.volume_claim_templates.iter().any(|claim| claim["spec"]["storageClassName"].is_null())
-        })
-    }
-
-    /// The usage of the existing pods, by node.
-    fn pods(&self) -> BTreeMap<String, Amounts> {
-        let pods = self.old.iter().filter(|(_, pod)| self.is_about(pod));
-        pods.map(|(node, pod)| (node.clone(), of_pod(pod))).collect()
+    /// The resources of this quota whose use is not a sum of what the template says, each with the reason: those of a
+    /// storage class, of which one may be the default, and what a `LimitRange` may fill in.
+    fn unchecked(&self, waves: &[MoveWave]) -> BTreeMap<String, String> {
+        let nodes = waves.iter().flat_map(|wave| &wave.nodes).filter(|node| node.action != Action::Remove);
+        let specs: Vec<Arc<StatefulNodeSpec>> =
+            nodes.filter_map(|node| (self.made.spec)(&node.revision)).collect();
+        let why = |what: &String| {
+            if what.contains(".storageclass.storage.k8s.io/") {
+                return Some("it is of a storage class".to_owned());
+            }
+            let (list, resource) = match what.split_once('.') {
+                Some((list @ ("requests" | "limits"), resource)) => (list, resource),
+                _ => ("requests", what.as_str()),
+            };
+            if !OF_COMPUTE.contains(&resource) {
+                return None;
+            }
+            let silent =
+                specs.iter().find_map(|spec| silent_container(&spec.pod_template, list, resource))?;
+            Some(format!("container {silent} does not set resources.{list}.{resource}"))
+        };
+        let hard = self.hard().as_object().into_iter().flat_map(|hard| hard.keys());
+        hard.filter_map(|what| Some((what.clone(), why(what)?))).collect()
     }
 
     /// The usage of a node's claims: of the existing ones, or of those that would be created.
@@ -181,51 +146,42 @@ impl QuotaCheck<'_> {
 
     /// The refusal, if the quota has too little room at some time. Within a wave, removals come before their
     /// replacements; nodes that leave are removed after others were created.
-    fn no_room(&self, waves: &[MoveWave]) -> Option<String> {
+    fn no_room(&self, waves: &[MoveWave], unchecked: &BTreeMap<String, String>) -> Option<String> {
         let (mut made, mut gone) = (Amounts::new(), Amounts::new());
         // A node may occur twice: created at one revision, then updated.
-        let mut pods = self.pods();
+        let mut pods: BTreeMap<&str, Amounts> =
+            self.old.iter().map(|(node, pod)| (node.as_str(), of_pod(pod))).collect();
         let mut last = None;
-        let objects = || OF_A_NODE.iter().map(|what| ((*what).to_owned(), one())).collect::<Amounts>();
+        let objects = || OF_A_NODE.iter().map(|what| ((*what).to_owned(), NANOS)).collect::<Amounts>();
         for wave in waves {
-            let mut is_made = false;
-            for node in
-                wave.nodes.iter().filter(|node| matches!(node.action, Action::Create | Action::Update))
-            {
+            let makes = |action: Action| matches!(action, Action::Create | Action::Update);
+            for node in wave.nodes.iter().filter(|node| makes(node.action)) {
                 let Some(spec) = (self.made.spec)(&node.revision) else { continue };
-                if let Some(pod) = pods.remove(&node.name) {
+                if let Some(pod) = pods.remove(node.name.as_str()) {
                     add(&mut gone, &pod);
                 }
-                let pod = defaulted((*spec.pod_template).clone(), self.ranges);
-                if self.is_about(&pod) {
-                    if let Some(missing) = unspecified(&pod, self.hard()) {
-                        return Some(format!("failed quota: {}: {missing}", self.name));
-                    }
-                    let taken = of_pod(&pod);
-                    add(&mut made, &taken);
-                    pods.insert(node.name.clone(), taken);
-                    is_made = true;
-                }
-                if node.action == Action::Create && self.is_about_all() {
+                let taken = of_pod(&spec.pod_template);
+                add(&mut made, &taken);
+                pods.insert(&node.name, taken);
+                if node.action == Action::Create {
                     add(&mut made, &objects());
                     add(&mut made, &self.claims(&node.name, &spec, false));
                 }
                 last = Some(spec);
             }
-            if is_made && let Some(sentence) = self.exceeded(&made, &gone) {
+            made.retain(|what, _| !unchecked.contains_key(what));
+            if let Some(sentence) = self.exceeded(&made, &gone) {
                 return Some(sentence);
             }
             for node in wave.nodes.iter().filter(|node| node.action == Action::Remove) {
-                if let Some(pod) = pods.remove(&node.name) {
+                if let Some(pod) = pods.remove(node.name.as_str()) {
                     add(&mut gone, &pod);
                 }
-                if self.is_about_all() {
-                    add(&mut gone, &objects());
-                    if let Some(spec) = &last
-                        && spec.volume_claim_retention == ClaimRetention::Delete
-                    {
-                        add(&mut gone, &self.claims(&node.name, spec, true));
-                    }
+                add(&mut gone, &objects());
+                if let Some(spec) =
+                    last.as_ref().filter(|s| s.volume_claim_retention == ClaimRetention::Delete)
+                {
+                    add(&mut gone, &self.claims(&node.name, spec, true));
                 }
             }
         }
@@ -234,7 +190,7 @@ impl QuotaCheck<'_> {
 
     fn exceeded(&self, made: &Amounts, gone: &Amounts) -> Option<String> {
         made.iter().filter(|(_, made)| **made > 0).find_map(|(what, made)| {
-            let read = |list: &Value| list[what.as_str()].as_str().and_then(amount);
+            let read = |list: &Value| list[what.as_str()].as_str().and_then(nanos);
             let hard = read(self.hard())?;
             let used = read(&self.quota["status"]["used"]).unwrap_or_default();
             // Some of what was created may be gone again: existing usage is freed first, then the new requests.
@@ -251,6 +207,111 @@ impl QuotaCheck<'_> {
             })
         })
     }
+}
+
+/// The first container of a pod that does not set a resource.
+fn silent_container(template: &Value, list: &str, resource: &str) -> Option<String> {
+    if !template["spec"]["resources"].is_null() {
+        return None;
+    }
+    let mut all = ["containers", "initContainers"]
+        .into_iter()
+        .flat_map(|of| template["spec"][of].as_array().into_iter().flatten());
+    // A limit is a request, too.
+    let sets = |container: &Value| {
+        let of = &container["resources"];
+        !of[list][resource].is_null() || !of["limits"][resource].is_null()
+    };
+    let silent = all.find(|container| !sets(container))?;
+    Some(silent["name"].as_str().unwrap_or_default().to_owned())
+}
+
+fn amounts(list: &Value) -> Amounts {
+    let list = list.as_object().into_iter().flatten();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    list.filter_map(|(what, value)| Some((what.clone(), nanos(&text(value))?))).collect()
+}
+
+fn add(to: &mut Amounts, more: &Amounts) {
+    for (what, amount) in more {
+        *to.entry(what.clone()).or_default() += amount;
+    }
+}
+
+/// What a container requests, or what its limits are. A limit without a request is a request.
+fn resources(container: &Value, list: &str) -> Amounts {
+    let of = &container["resources"];
+    let mut all = if list == "requests" { amounts(&of["limits"]) } else { Amounts::new() };
+    all.extend(amounts(&of[list]));
+    all
+}
+
+/// The sum over a pod's containers, or what one init container needs, if that is more.
+fn summed(pod: &Value, list: &str) -> Amounts {
+    let of = |of: &str| pod["spec"][of].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (mut sum, mut highest) = (Amounts::new(), Amounts::new());
+    for container in of("containers") {
+        add(&mut sum, &resources(container, list));
+    }
+    for container in of("initContainers") {
+        if container["restartPolicy"] == "Always" {
+            add(&mut sum, &resources(container, list));
+            continue;
+        }
+        for (what, amount) in resources(container, list) {
+            let most = highest.entry(what).or_default();
+            *most = amount.max(*most);
+        }
+    }
+    for (what, amount) in highest {
+        let total = sum.entry(what).or_default();
+        *total = amount.max(*total);
+    }
+    sum.extend(amounts(&pod["spec"]["resources"][list]));
+    sum
+}
+
+/// What a pod uses of quotas. A finished pod counts as an object only.
+fn of_pod(pod: &Value) -> Amounts {
+    let mut taken = Amounts::from([("count/pods".to_owned(), NANOS)]);
+    if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        return taken;
+    }
+    taken.insert("pods".to_owned(), NANOS);
+    for (what, amount) in summed(pod, "requests") {
+        taken.insert(format!("requests.{what}"), amount);
+        taken.insert(what, amount);
+    }
+    for (what, amount) in summed(pod, "limits") {
+        taken.insert(format!("limits.{what}"), amount);
+    }
+    taken
+}
+
+/// What a volume claim uses of quotas.
+fn of_claim(claim: &Value) -> Amounts {
+    let storage = amounts(&claim["spec"]["resources"]["requests"]).remove("storage").unwrap_or_default();
+    Amounts::from([
+        ("count/persistentvolumeclaims".to_owned(), NANOS),
+        ("persistentvolumeclaims".to_owned(), NANOS),
+        ("requests.storage".to_owned(), storage),
+    ])
+}
+
+/// Formats an amount: memory and storage in powers of 1024 if exact.
+fn text(what: &str, amount: i128) -> String {
+    if amount % NANOS != 0 {
+        return format!("{}m", (amount + 999_999) / 1_000_000);
+    }
+    let mut count = amount / NANOS;
+    let mut unit = 0;
+    if what.ends_with("memory") || what.ends_with("storage") {
+        while count != 0 && count % 1024 == 0 && unit < 6 {
+            count /= 1024;
+            unit += 1;
+        }
+    }
+    format!("{count}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][unit])
 }
 
 #[cfg(test)]

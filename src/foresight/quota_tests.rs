@@ -101,52 +101,61 @@ fn a_quota_has_room_for_as_much_as_it_says() {
         assert_eq!(message.refused, expected, "{what} {of:?}");
         assert!(message.unread.is_empty(), "{message:?}");
     }
-    // The other claim's class is unknown: the quota's usage counts.
-    let message = message(quota(of_class, "2Gi", "2Gi"), &["+c"], &all);
-    assert_eq!(message.refused, refused(of_class, "1Gi", "2Gi", "2Gi"));
-    assert!(message.unread.len() == 1 && message.unread[0].contains("storageClassName"), "{message:?}");
+    let unchecked = message(quota(of_class, "2Gi", "2Gi"), &["+c"], &all);
+    let expected = format!("{of_class} of quota few not checked: it is of a storage class");
+    assert_eq!((unchecked.refused, unchecked.unread), (None, vec![expected]));
 }
 
+/// A `LimitRange` may fill in what a container does not set.
 #[test]
-fn a_quota_of_compute_refuses_pods_that_ask_for_nothing() {
-    let must = |what: &str| Some(format!("failed quota: few: must specify {what} for: db"));
+fn what_no_container_sets_is_not_checked() {
+    let unset = |what: &str, field: &str| {
+        vec![format!("{what} of quota few not checked: container db does not set resources.{field}")]
+    };
     let limited = json!({"limits": {"cpu": "1"}});
     for (what, resources, expected) in [
-        ("requests.cpu", json!({}), must("requests.cpu")),
-        ("requests.cpu", limited.clone(), None),
-        ("limits.memory", limited, must("limits.memory")),
-        ("pods", json!({}), None),
-        ("requests.storage", json!({}), None),
+        ("requests.cpu", json!({}), unset("requests.cpu", "requests.cpu")),
+        ("cpu", json!({}), unset("cpu", "requests.cpu")),
+        ("requests.cpu", limited.clone(), vec![]),
+        ("limits.memory", limited, unset("limits.memory", "limits.memory")),
+        ("pods", json!({}), vec![]),
+        ("requests.storage", json!({}), vec![]),
     ] {
-        assert_eq!(message(quota(what, "900Gi", "0"), &["~a"], &resources).refused, expected, "{what}");
+        let message = message(quota(what, "900Gi", "0"), &["~a"], &resources);
+        assert_eq!((message.refused, message.unread), (None, expected), "{what}");
     }
 }
 
 #[test]
-fn a_quota_with_scopes_is_about_the_pods_that_they_name() {
+fn a_quota_with_scopes_is_not_checked() {
     let full = quota("pods", "2", "2");
-    let with = |spec: Value| {
+    let selector = json!({"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]});
+    for (field, scope) in [("scopes", json!(["BestEffort"])), ("scopeSelector", selector)] {
         let mut quota = full.clone();
-        let hard = quota["spec"]["hard"].clone();
-        quota["spec"] = spec;
-        quota["spec"]["hard"] = hard;
-        quota
-    };
-    let selects = |scope: &str, operator: &str| json!({"scopeSelector": {"matchExpressions": [{"scopeName": scope, "operator": operator}]}});
-    let (none, some) = (json!({}), json!({"requests": {"cpu": "1"}}));
-    for (scope, resources, is_refused) in [
-        (json!({"scopes": ["BestEffort"]}), &none, true),
-        (json!({"scopes": ["BestEffort"]}), &some, false),
-        (json!({"scopes": ["NotBestEffort"]}), &none, false),
-        (json!({"scopes": ["NotBestEffort"]}), &some, true),
-        (json!({"scopes": ["NotTerminating", "BestEffort"]}), &none, true),
-        (json!({"scopes": ["Terminating"]}), &none, false),
-        (selects("NotBestEffort", "Exists"), &some, true),
-    ] {
-        let message = message(with(scope.clone()), &["+c"], resources);
-        assert_eq!((message.refused.is_some(), message.unread.len()), (is_refused, 0), "{scope} {resources}");
+        quota["spec"][field] = scope;
+        let message = message(quota, &["+c"], &json!({}));
+        assert_eq!(message.unread, ["quota few not checked: it has scopes"]);
+        assert_eq!(message.refused, None);
     }
-    let message = message(with(selects("PriorityClass", "In")), &["+c"], &none);
-    assert_eq!(message.unread, ["quota few is not looked at: its scope is PriorityClass"]);
-    assert_eq!(message.refused, None);
+}
+
+#[test]
+fn a_pod_takes_what_its_containers_need_at_once() {
+    let container = |cpu: &str| json!({"name": "x", "resources": {"requests": {"cpu": cpu}}});
+    let sidecar =
+        |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
+    for (spec, millis) in [
+        (json!({"containers": [container("1"), container("500m")]}), 1500),
+        (json!({"containers": [container("1")], "initContainers": [container("3")]}), 3000),
+        (json!({"containers": [container("1")], "initContainers": [container("1"), sidecar("1")]}), 2000),
+        (json!({"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}), 5000),
+        (json!({"containers": [{"name": "x", "resources": {"limits": {"cpu": "2"}}}]}), 2000),
+    ] {
+        let mut pod = json!({"spec": spec});
+        for what in ["cpu", "requests.cpu"] {
+            assert_eq!(of_pod(&pod).get(what), Some(&(millis * (NANOS / 1000))), "{pod}");
+        }
+        pod["status"]["phase"] = json!("Failed");
+        assert_eq!(of_pod(&pod), Amounts::from([("count/pods".to_owned(), NANOS)]));
+    }
 }

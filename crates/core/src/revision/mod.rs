@@ -8,7 +8,7 @@ mod data;
 pub mod drift;
 pub mod hash;
 mod hex;
-mod quantity;
+pub mod quantity;
 pub mod revisions;
 pub mod rollout;
 pub mod template;

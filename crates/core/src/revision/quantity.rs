@@ -13,6 +13,36 @@ const SMALL: [&str; 4] = ["", "m", "u", "n"];
 
 /// The normalised text of an amount; `None` if the text is not a quantity, or has too many digits.
 pub(super) fn normalised(text: &str) -> Option<String> {
+    let Parsed { negative, amount, exponent } = parse(text)?;
+    if amount == 0 {
+        return Some("0".to_owned());
+    }
+    let sign = if negative { "-" } else { "" };
+    Some(format!("{sign}{}", written(amount, exponent)))
+}
+
+/// One, in billionths.
+pub const NANOS: i128 = 1_000_000_000;
+
+/// The amount in billionths, rounded down; `None` if the text is not a quantity, or if the amount is too large.
+#[must_use]
+pub fn nanos(text: &str) -> Option<i128> {
+    let Parsed { negative, amount, exponent } = parse(text)?;
+    let (amount, power) = (i128::try_from(amount).ok()?, exponent + 9);
+    let scale = 10_i128.checked_pow(power.unsigned_abs());
+    let amount =
+        if power < 0 { scale.map_or(0, |scale| amount / scale) } else { amount.checked_mul(scale?)? };
+    Some(if negative { -amount } else { amount })
+}
+
+/// `amount * 10^exponent`.
+struct Parsed {
+    negative: bool,
+    amount: u128,
+    exponent: i32,
+}
+
+fn parse(text: &str) -> Option<Parsed> {
     let text = text.trim();
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -33,7 +63,7 @@ pub(super) fn normalised(text: &str) -> Option<String> {
     let digits = digits.trim_start_matches('0');
     let significant = digits.trim_end_matches('0');
     if significant.is_empty() {
-        return Some("0".to_owned());
+        return Some(Parsed { negative, amount: 0, exponent: 0 });
     }
     if significant.len() > MAX_DIGITS || fraction.len() > MAX_EXPONENT as usize {
         return None;
@@ -41,8 +71,7 @@ pub(super) fn normalised(text: &str) -> Option<String> {
     let trailing = i32::try_from(digits.len() - significant.len()).ok()?;
     let exponent = decimal_power + trailing - i32::try_from(fraction.len()).ok()?;
     let amount = significant.parse::<u128>().ok()? << binary_power;
-    let sign = if negative { "-" } else { "" };
-    Some(format!("{sign}{}", written(amount, exponent)))
+    Some(Parsed { negative, amount, exponent })
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
@@ -114,6 +143,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_amount_in_billionths() {
+        for (text, expected) in [
+            ("500m", Some(NANOS / 2)),
+            ("0.1", Some(NANOS / 10)),
+            ("2e3", Some(2000 * NANOS)),
+            ("1.5Gi", Some(1536 * (1 << 20) * NANOS)),
+            ("-1M", Some(-1_000_000 * NANOS)),
+            ("0", Some(0)),
+            ("1e-12", Some(0)),
+            ("1e99", None),
+            ("many", None),
+        ] {
+            assert_eq!(nanos(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn an_amount_has_one_text_that_people_can_read() {
