@@ -32,10 +32,10 @@ fn number(name: &str, otherwise: u64) -> u64 {
     variable(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// All points in an optimized build; otherwise the first 200 of a fixed order that samples all of them evenly.
+/// All points in an optimized build; otherwise the first 600 of a fixed order that samples all of them evenly.
 #[test]
 fn every_fault_at_every_point_leads_to_the_same_end() {
-    let most = if cfg!(debug_assertions) { 200 } else { u64::MAX };
+    let most = if cfg!(debug_assertions) { 600 } else { u64::MAX };
     let seconds = variable("WINDLASS_SWEEP_SECONDS").map(|text| text.parse().expect("a number"));
     let choice = sweep::Choice {
         every: number("WINDLASS_SWEEP_EVERY", 1) as usize,

@@ -74,7 +74,7 @@ fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
 /// The number of walks that pass so far; `WINDLASS_WALKS` sets more.
 #[test]
 fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
-    let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 25 } else { 1_000 });
+    let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 200 } else { 1_000 });
     let began = on_the_wall();
     let first = number("WINDLASS_WALK_SEED", 1);
     let (walked, failed) = walks(first..first + most, Duration::MAX);
