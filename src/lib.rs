@@ -50,51 +50,33 @@
 //! - [`planner`]: decides what should happen next, from facts alone.
 //! - [`render`]: the StatefulSet and the Service of a node, rendered from its spec.
 //! - [`revision`]: the hashes of templates and specs ([`revision::rollout_hash`], [`revision::pod_template_hash`]).
-//! - [`report`]: reports of fleets for the terminal, the dashboard and other programs.
 //!
-//! The parts of the operator:
-//!
-//! - [`controller`]: the reconcile loops.
-//! - [`cluster`]: the port to the API server: watch caches for reads, guarded requests for writes.
-//! - [`observe`]: the facts that decisions are made from, read from the caches.
-//! - [`apply`]: the writes to the child objects of fleets and nodes.
-//! - [`asking`]: requests to sidecars and to the peers of hooks, in the background.
-//! - [`hooks`]: placeholders, expressions and allowed destinations of hooks, and their validation.
-//! - [`listen`]: listeners of the servers.
-//! - [`metrics`]: the Prometheus metrics of the operator.
-//! - [`traces`]: rollouts as spans.
-//! - [`clock`]: the only module that reads a clock.
-//!
-//! The command line:
-//!
-//! - `cli`: the command line of the binary (feature `cli`).
-//! - `dashboard`: the web page (feature `cli`).
-//! - [`foresight`]: forecasts the effect of a change.
-//! - [`reader`]: reads and watches objects with the user's own rights.
+//! All other modules are private. [`clock`] is the only module that reads a clock.
 //!
 //! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`], [`planner`], [`render`] and
 //! [`revision`] are in `windlass-core`. This crate re-exports them. `ARCHITECTURE.md` describes how the modules depend
 //! on one another.
 
-pub mod apply;
-pub mod asking;
+mod apply;
+mod asking;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod cluster;
-pub mod controller;
+mod cluster;
+mod controller;
 #[cfg(feature = "cli")]
-pub mod dashboard;
+mod dashboard;
+#[doc(hidden)]
 pub mod foresight;
-pub mod hooks;
-pub mod listen;
-pub mod metrics;
-pub mod observe;
+mod hooks;
+mod listen;
+mod metrics;
+mod observe;
 pub mod operator;
-pub mod reader;
-pub mod report;
+mod reader;
+mod report;
 pub mod sidecar;
 pub mod tasks;
-pub mod traces;
+mod traces;
 
 pub use windlass_clock as clock;
 pub use windlass_core::{api, planner, render, revision};

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tracing::{Instrument, field, info, info_span, warn};
 
-use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
+use crate::asking::hooks::{HookAskers, HookLanes, HookOwner, HttpHookClient};
 use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::GuardedClient;
@@ -31,7 +31,7 @@ use crate::cluster::watch::Namespaces;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
-use crate::hooks::{HookRules, Host, PrometheusUrl};
+use crate::hooks::HookRules;
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
@@ -40,6 +40,9 @@ use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
 use queue::{Counted, run_workqueue};
 
+pub use crate::asking::hooks::{HookClient, HookReply, HookRequest};
+pub use crate::cluster::client::connect;
+pub use crate::hooks::{Host, PrometheusUrl};
 pub use health::Health;
 
 mod asking;
@@ -105,9 +108,9 @@ pub type ExtraController =
 impl Operator {
     /// Creates an operator that uses this client, in all namespaces.
     ///
-    /// With any client, requests time out, silent watches are restarted, and no write is sent twice
-    /// ([`crate::cluster::client`]). A client from [`crate::cluster::client::connect`] also closes connections whose
-    /// other side is gone, including idle ones, so that no request is lost on them.
+    /// With any client, requests time out, silent watches are restarted, and no write is sent twice. A client from
+    /// [`connect`] also closes connections whose other side is gone, including idle ones, so that no request is lost on
+    /// them.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self {

@@ -5,11 +5,9 @@ use std::{error::Error, time::Duration};
 use async_trait::async_trait;
 use reqwest::{Client as Http, Method, Response};
 use serde::{Deserialize, Serialize};
-use windlass::cluster::client::connect;
-use windlass::cluster::observed::ObservedPod;
 use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
-use windlass::operator::Operator;
-use windlass::tasks::{NodeScope, Replacement};
+use windlass::operator::{Operator, connect};
+use windlass::tasks::{NodeScope, ObservedPod, Replacement};
 
 /// `drain-broker`: nobody depends any more on the broker whose pod is about to be replaced.
 #[derive(Debug, Deserialize, Serialize)]

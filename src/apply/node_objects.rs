@@ -50,7 +50,7 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
         return check_same_content(scope, node, &set, template).await;
     }
     let Ok(rendered) = scope.rendered(node) else { return Ok(()) };
-    let is_other = |hash: &PodTemplateHash| ![&rendered.hash, &rendered.rendered_hash].contains(&hash);
+    let is_other = |hash: &PodTemplateHash| ![&rendered.hash, &rendered.own_hash].contains(&hash);
     let written_otherwise = set.written_for().is_some_and(|hash| is_other(&hash));
     let is_ours = !written_otherwise && is_template_of(scope, node, &set, &rendered.template, None).await?;
     let found = if is_ours { FoundTemplate::Rendered } else { FoundTemplate::OtherThan };

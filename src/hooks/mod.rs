@@ -10,9 +10,9 @@ mod references;
 mod rules;
 mod values;
 
-pub use check::{check, is_there};
-pub use expression::{Expression, MAX_EXPRESSION_BYTES, Sample, Variables};
-pub use host::{HookUrl, Host, Peer};
+pub use check::check;
+pub use expression::{Expression, Sample, Variables};
+pub use host::{HookUrl, Host};
 pub use over::Over;
 pub use rules::{HookRules, PrometheusUrl};
-pub use values::{Filled, Piece, ValueName, Values};
+pub use values::{Filled, ValueName, Values};

@@ -30,7 +30,7 @@ use crate::sidecar::SidecarClient;
 pub struct NodeScope {
     /// The node's namespace and name.
     pub key: Key,
-    /// The state of the node that this reconcile decided on, as [`decided_on`] returns it: its tasks act on no other.
+    /// The state of the node that this reconcile decided on, as `decided_on` returns it: its tasks act on no other.
     pub decided_on: (String, i64, Option<RestartTime>),
     /// The watch caches.
     pub view: Arc<View>,
@@ -57,7 +57,7 @@ pub struct Rendered {
     /// The hash under which it is recorded.
     pub hash: PodTemplateHash,
     /// Its own hash.
-    pub rendered_hash: PodTemplateHash,
+    pub own_hash: PodTemplateHash,
     /// The main container's image.
     pub image: String,
 }
@@ -282,8 +282,8 @@ impl NodeScope {
         } else {
             let spec = node.spec.as_ref().map_err(Clone::clone)?;
             let found = || {
-                let Rendered { rendered_hash, image, .. } = self.rendered(node)?;
-                Ok::<_, String>(Arc::new(RenderedTarget { hash: rendered_hash, image }))
+                let Rendered { own_hash, image, .. } = self.rendered(node)?;
+                Ok::<_, String>(Arc::new(RenderedTarget { hash: own_hash, image }))
             };
             let found = self.memory.template_hashes.of(spec, field(restart.as_ref()), found)?;
             self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
@@ -306,9 +306,9 @@ impl NodeScope {
         let restart = effective_restart(node);
         let restart = restart.as_ref().map(RestartTime::as_str);
         let template = render::pod_template(spec, restart, &self.options).map_err(|e| e.to_string())?;
-        let rendered_hash = pod_template_hash(&template);
+        let own_hash = pod_template_hash(&template);
         let image = revision::main_image(spec).unwrap_or_default().to_owned();
-        Ok(Rendered { template, hash: self.recorded_hash(node, rendered_hash.clone()), rendered_hash, image })
+        Ok(Rendered { template, hash: self.recorded_hash(node, own_hash.clone()), own_hash, image })
     }
 
     /// The node's identity for rendering.

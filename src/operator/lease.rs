@@ -11,7 +11,7 @@
 //! - Only a Lease that was released by a leader that had finished its work is taken at once.
 //!
 //! An API server that has taken in a write, and does not notice that the client gave it up, may carry it out for up to
-//! [`DOUBT`]. A leader that stops in good order knows whether there is such a write. If so, it does not release the
+//! `DOUBT`. A leader that stops in good order knows whether there is such a write. If so, it does not release the
 //! Lease but leaves it, with a duration that covers the write, and whoever takes the Lease has seen it unchanged for
 //! that long. A leader that dies cannot leave word, and its successor does not wait for a write that hardly ever
 //! exists: it is guarded by the version of its object, and counts against the wave once it is carried out.

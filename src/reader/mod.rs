@@ -92,12 +92,6 @@ impl Sight {
         Ok(sight.with(client, wanted, kinds, false).await)
     }
 
-    /// The same, with an error if a named fleet cannot be read.
-    pub async fn read_all(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
-        let sight = Self::read(client, wanted, kinds).await?;
-        if sight.missing.is_empty() { Ok(sight) } else { Err(sight.missing.join("\nwindlass: ")) }
-    }
-
     /// True if all objects of the kind were read.
     #[must_use]
     pub fn has_read(&self, kind: Kind) -> bool {

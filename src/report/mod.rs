@@ -24,12 +24,12 @@ mod workers;
 
 pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
-pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, Wave, not_seen, worst_first};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, not_seen, worst_first};
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::{Seen, SeenPod};
-pub use tree::{Tree, group_words};
+pub use tree::group_words;
 pub use typed::{Typed, quoted};
 pub use words::{age, clock_time, tag};
 #[cfg(feature = "temporal")]
-pub use workers::{Ramp, WorkersReport};
+pub use workers::WorkersReport;

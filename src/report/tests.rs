@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::fleet::Wave;
 use super::*;
 use crate::cluster::observed::Observed;
 

@@ -32,6 +32,7 @@ use std::time::Duration;
 use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
 
+pub use crate::cluster::observed::ObservedPod;
 pub use crate::observe::{FleetScope, NodeScope};
 pub use apply_service::ApplyService;
 pub use apply_stateful_set::{ApplyStatefulSet, create_stateful_set};

@@ -11,8 +11,8 @@ mod prometheus;
 #[cfg(test)]
 mod tests;
 
-pub use askers::{HOOKS_AT_ONCE, HookAnswerState, HookAskers, HookLanes, HookOwner};
-pub use client::{HookClient, HookReply, HookRequest, HttpHookClient, MAX_ANSWER_BYTES};
+pub use askers::{HOOKS_AT_ONCE, HookAskers, HookLanes, HookOwner};
+pub use client::{HookClient, HookReply, HookRequest, HttpHookClient};
 
 use std::time::Duration;
 

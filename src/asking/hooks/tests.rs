@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::json;
 
+use super::askers::HookAnswerState;
 use super::*;
 use crate::clock::{Clock, SharedClock};
 use crate::cluster::port::MockCluster;

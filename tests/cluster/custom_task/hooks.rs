@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass::engine::Recipe;
-use windlass::hooks::{Host, PrometheusUrl};
-use windlass::operator::Operator;
+use windlass::operator::{Host, Operator, PrometheusUrl};
 
 use windlass_harness::kit::peers::{Peer, Says};
 use windlass_harness::kit::{World, fleet, with};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::json;
-use windlass::asking::hooks::{HookClient, HookReply, HookRequest};
+use windlass::operator::{HookClient, HookReply, HookRequest};
 
 /// The behaviour of peers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -16,9 +16,8 @@ use kube::api::{
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use windlass::hooks::PrometheusUrl;
 use windlass::operator::lease::Election;
-use windlass::operator::{Health, Operator, OperatorError};
+use windlass::operator::{Health, Operator, OperatorError, PrometheusUrl};
 use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass_sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
 

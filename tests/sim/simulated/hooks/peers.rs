@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass::asking::hooks::{HookClient, HookReply, HookRequest};
+use windlass::operator::{HookClient, HookReply, HookRequest};
 
 use super::*;
 
