@@ -149,6 +149,7 @@ fn descend<'a>(schema: &'a mut JSONSchemaProps, path: &str) -> Option<&'a mut JS
 
 /// Bad objects, and good ones beside them.
 #[cfg(any(test, feature = "test-fixtures"))]
+#[path = "crd/tests/cases/mod.rs"]
 pub mod cases;
 #[cfg(test)]
 mod tests;
