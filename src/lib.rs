@@ -65,6 +65,7 @@ mod cluster;
 mod controller;
 #[cfg(feature = "cli")]
 mod dashboard;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod foresight;
 mod hooks;
@@ -72,7 +73,9 @@ mod listen;
 mod metrics;
 mod observe;
 pub mod operator;
+#[cfg(feature = "cli")]
 mod reader;
+#[cfg(feature = "cli")]
 mod report;
 pub mod sidecar;
 pub mod tasks;

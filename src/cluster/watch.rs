@@ -63,6 +63,7 @@ pub fn watch<T: Observed>(
 }
 
 /// Like [`watch`], with a field selector instead of a label selector.
+#[cfg(feature = "cli")]
 pub fn watch_named<T: Observed>(
     api: Api<RawObject>,
     fields: Option<&str>,

@@ -25,6 +25,7 @@ use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::report::spec_is_unreadable;
 use context::Fleet;
+#[cfg(feature = "cli")]
 pub(crate) use names::KINDS_OF_A_SET;
 
 /// Reconciles one fleet.
