@@ -1,8 +1,11 @@
 //! Windlass on a real control plane: the shipped binary as the operator, with a service account of its own in each
 //! test's namespace.
 
+mod abort;
 mod alone;
+mod answered;
 mod as_written;
+mod beside;
 mod change;
 mod claims;
 mod commands;
@@ -21,6 +24,7 @@ mod hook_prometheus;
 mod hooks;
 mod killed;
 mod kubectl;
+mod kubelets;
 mod leader;
 mod leaving;
 mod otlp;
@@ -28,12 +32,14 @@ mod outage;
 mod page;
 mod page_guarded;
 mod pasted;
+mod patience;
 mod planned;
 mod platform;
 mod policies;
 mod proxy;
 mod refused;
 mod release;
+mod restart;
 mod revisions;
 mod rights;
 mod rollout;
@@ -45,3 +51,4 @@ mod sidecar;
 mod sidecars;
 mod upgraded;
 mod verb_rights;
+mod waves;

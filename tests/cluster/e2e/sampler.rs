@@ -47,6 +47,11 @@ impl Seen {
         assert!(!self.log.is_empty(), "no node was ever down: there was nothing to hold");
         assert!(self.worst.len() <= wave, "down at once: {:?}; what happened: {:#?}", self.worst, self.log);
     }
+
+    /// The images of a pod name, in order.
+    pub fn images_of(&self, pod: &str) -> Vec<&str> {
+        self.pods.get(pod).into_iter().flatten().map(|(_, image)| image.as_str()).collect()
+    }
 }
 
 /// Watches pods until it is finished.
