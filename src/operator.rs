@@ -4,7 +4,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! use windlass::operator::Operator;
 //!
-//! let client = windlass::cluster::client::connect(kube::Config::infer().await?)?;
+//! let client = windlass::operator::connect(kube::Config::infer().await?)?;
 //! Operator::new(client).run(std::future::pending()).await?;
 //! # Ok(())
 //! # }
