@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ReconcileError;
 use super::many::{OnFailure, each};
@@ -208,12 +208,17 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     }
     let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
         let (port, id) = ((fleet.cluster.as_ref(), fleet.memory.as_ref()), target.uid.clone());
-        match reverted::write(port, &id, target, ops, ops_of).await {
-            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        unless_gone(reverted::write(port, &id, target, ops, ops_of).await)
     };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
+}
+
+/// A write to a child that no longer exists is no error.
+fn unless_gone(written: Result<Value, ClusterError>) -> Result<(), ClusterError> {
+    match written {
+        Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Windlass's own labels of a node. The owner annotation is changed together with the owner reference.
@@ -236,12 +241,8 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
         changes.push((Target::of(Kind::Service, &service.meta), retained_ops(fleet, &service.meta)));
     }
     changes.retain(|(_, ops)| !ops.is_empty());
-    let change = |(target, ops)| async move {
-        match fleet.cluster.patch(target, Part::Main, ops).await {
-            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    };
+    let change =
+        |(target, ops)| async move { unless_gone(fleet.cluster.patch(target, Part::Main, ops).await) };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
 }
 

@@ -3,7 +3,6 @@
 //! in what Windlass depends on is written again once a minute, and is reported. A user's labels and annotations that
 //! admission overrides stay as admission wants them.
 
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -117,15 +116,14 @@ fn needed_field(path: &str) -> Option<String> {
     }
 }
 
-/// A digest of the values that the labels and annotations among these operations have in an object.
-fn values_at(ops: &[PatchOp], meta: &Meta) -> u64 {
+/// The values that the labels and annotations among these operations have in an object.
+fn values_at(ops: &[PatchOp], meta: &Meta) -> Vec<Option<String>> {
     let value = |op: &PatchOp| {
         let (texts, key) = metadata_key(op.path())?;
         let texts = if texts == "labels" { &meta.labels } else { &meta.annotations };
         texts.get(&key).map(str::to_owned)
     };
-    let values: Vec<Option<String>> = ops.iter().map(value).collect();
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(values)
+    ops.iter().map(value).collect()
 }
 
 /// `labels` or `annotations`, and the key, of the pointer to a label or an annotation.

@@ -123,8 +123,8 @@ pub struct Reverted {
     pub at: Instant,
     /// The operations that would still be needed.
     pub ops: Vec<PatchOp>,
-    /// A digest of the labels and annotations that the API server stored in their place.
-    pub stored: u64,
+    /// For each operation, the label or annotation that the API server stored in its place.
+    pub stored: Vec<Option<String>>,
     /// What Windlass depends on and admission changed, in a sentence.
     pub message: Option<String>,
 }

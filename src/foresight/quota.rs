@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
-use super::foreseen::MoveWave;
+use super::foreseen::{Move, MoveWave};
 use crate::api::names::LABEL_NODE;
 use crate::api::{ClaimRetention, StatefulNodeSpec};
 use crate::planner::fleet::forecast::Action;
@@ -48,8 +48,7 @@ pub(super) struct Read {
 /// Reads the quotas of a namespace, if these nodes use any of them.
 pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -> Read {
     let unread = |sentence| Read { unread: vec![sentence], ..Read::default() };
-    let makes = |action: Action| matches!(action, Action::Create | Action::Update);
-    if !waves.iter().flat_map(|wave| &wave.nodes).any(|node| makes(node.action)) {
+    if !waves.iter().flat_map(|wave| &wave.nodes).any(gets_a_pod) {
         return Read::default();
     }
     let quotas = match list(client, namespace, "ResourceQuota", "").await {
@@ -61,6 +60,10 @@ pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -
         Ok(pods) => Read { quotas, pods, unread: Vec::new() },
         Err(why) => unread(format!("quotas not checked, as pods cannot be listed: {why}")),
     }
+}
+
+fn gets_a_pod(node: &Move) -> bool {
+    matches!(node.action, Action::Create | Action::Update)
 }
 
 async fn list(client: &Client, namespace: &str, kind: &str, labels: &str) -> Result<Vec<Value>, String> {
@@ -110,7 +113,7 @@ impl QuotaCheck<'_> {
     /// The resources of this quota whose use is not a sum of what the template says, each with the reason: those of a
     /// storage class, of which one may be the default, and what a `LimitRange` may fill in.
     fn unchecked(&self, waves: &[MoveWave]) -> BTreeMap<String, String> {
-        let nodes = waves.iter().flat_map(|wave| &wave.nodes).filter(|node| node.action != Action::Remove);
+        let nodes = waves.iter().flat_map(|wave| &wave.nodes).filter(|node| gets_a_pod(node));
         let specs: Vec<Arc<StatefulNodeSpec>> =
             nodes.filter_map(|node| (self.made.spec)(&node.revision)).collect();
         let why = |what: &String| {
@@ -154,8 +157,7 @@ impl QuotaCheck<'_> {
         let mut last = None;
         let objects = || OF_A_NODE.iter().map(|what| ((*what).to_owned(), NANOS)).collect::<Amounts>();
         for wave in waves {
-            let makes = |action: Action| matches!(action, Action::Create | Action::Update);
-            for node in wave.nodes.iter().filter(|node| makes(node.action)) {
+            for node in wave.nodes.iter().filter(|node| gets_a_pod(node)) {
                 let Some(spec) = (self.made.spec)(&node.revision) else { continue };
                 if let Some(pod) = pods.remove(node.name.as_str()) {
                     add(&mut gone, &pod);

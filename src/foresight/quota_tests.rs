@@ -1,4 +1,3 @@
-use super::super::foreseen::Move;
 use super::*;
 
 /// `+a` is created, `-a` is removed, `~a` gets another pod; all at the same revision.

@@ -107,7 +107,7 @@ impl FleetScope {
             retry: self.retry_request(),
             invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
             not_applied: None,
-            overruled: None,
+            reverted: None,
             waits_for: None,
             undecided,
             selected: self.selected_set(),

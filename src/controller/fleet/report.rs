@@ -34,7 +34,7 @@ impl Fleet<'_> {
             invalid: self.scope.invalid.clone(),
             not_applied: self.report.not_applied.clone(),
             // By each reconcile, also by one that applies nothing: the conditions would change for one write.
-            overruled: fleet_objects::reverted_by_admission(&self.scope),
+            reverted: fleet_objects::reverted_by_admission(&self.scope),
             waits_for: self.report.waits_for.clone(),
         }
     }

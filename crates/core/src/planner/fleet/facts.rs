@@ -72,7 +72,7 @@ pub struct FleetFacts {
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
     /// What admission does not let be in the fleet's own objects, in a sentence.
-    pub overruled: Option<String>,
+    pub reverted: Option<String>,
     /// What a set that has to be created or removed waits for, or what keeps a node that leaves, in a sentence.
     pub waits_for: Option<String>,
     /// Why it is not known which set serves, in a sentence. Nothing is done then.

@@ -50,7 +50,7 @@ pub struct Findings {
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
     /// What admission does not let be in the fleet's own objects, in a sentence.
-    pub overruled: Option<String>,
+    pub reverted: Option<String>,
     /// What keeps a node that leaves, or a set that has to be removed, in a sentence.
     pub waits_for: Option<String>,
 }
@@ -70,7 +70,7 @@ pub fn facts_under(
     facts.at_hook = plan.and_then(AtHook::of);
     facts.step = plan.and_then(step_of);
     facts.not_applied.clone_from(&findings.not_applied);
-    facts.overruled.clone_from(&findings.overruled);
+    facts.reverted.clone_from(&findings.reverted);
     facts.waits_for.clone_from(&findings.waits_for);
     if findings.invalid.as_ref().is_some_and(|invalid| invalid.is_transient) {
         facts.waits_for = facts.invalid.take();

@@ -153,9 +153,9 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     let not_applied = || facts.not_applied.clone();
     // It keeps no rollout from its end, so what becomes of that is said first.
     let is_at_rest = status.rollout.is_none() && facts.rejected.is_none();
-    let overruled = || facts.overruled.clone().filter(|_| is_at_rest);
+    let reverted = || facts.reverted.clone().filter(|_| is_at_rest);
     let found = facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided);
-    found.or_else(not_applied).or_else(overruled)
+    found.or_else(not_applied).or_else(reverted)
 }
 
 fn up_to_date(
