@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::FleetScope;
+use super::fleet_record::halt_height;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY, STALLED, Truth};
 use crate::api::names::{
@@ -20,7 +21,7 @@ use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::hooks::AtHook;
-use crate::planner::fleet::sets::serving::{ActiveSetEvidence, RolloutSets, Seen, serving};
+use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
 use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 use crate::revision::ClaimsComparison;
@@ -208,19 +209,25 @@ impl FleetScope {
             nodes: nodes.len(),
             ready: nodes.iter().filter(is_ready).count(),
         };
+        let sets = self.nodes_by_set();
+        let retiring = status.retiring.iter().map(|retiring| retiring.set.as_str());
+        let of_rollout = status.rollout.iter().flat_map(|r| [r.incumbent_set.as_str(), &r.entrant_set]);
+        let known = retiring.chain(of_rollout).filter(|set| *set != status.active_set);
+        let is_halting = |nodes: &[Arc<ObservedNode>]| halt_height(nodes).is_some();
+        let halting = sets.iter().filter(|(_, nodes)| status.rollout.is_none() && is_halting(nodes));
         let told = ActiveSetEvidence {
             recorded: status.active_set(),
-            known: status.retiring.iter().filter_map(|r| SetName::recorded(r.set.as_str())).collect(),
+            known: known.filter_map(SetName::recorded).collect(),
             selected: self.selected_set(),
-            sets: self.nodes_by_set().iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
-            rollout: self.set_rollout().as_ref().and_then(RolloutSets::of),
+            halting: halting.map(|(set, _)| set.clone()).collect(),
+            sets: sets.iter().map(|(set, nodes)| (set.clone(), seen(nodes))).collect(),
             none_wanted: self.spec.replicas == 0,
         };
         serving(&self.fleet.meta.name, &told)
     }
 
     /// The set that the fleet's own Service selects, if there is such a Service.
-    fn selected_set(&self) -> Option<SetName> {
+    pub(super) fn selected_set(&self) -> Option<SetName> {
         let service = self.view.services.get(&self.fleet.meta.key())?;
         let ours = self.spec.service.is_some() && self.owns(&service.meta) && !service.meta.terminating;
         service.spec.value()["selector"][LABEL_SET].as_str().filter(|_| ours).and_then(SetName::recorded)

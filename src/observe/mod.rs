@@ -4,7 +4,6 @@
 pub(crate) mod fleet_children;
 pub mod fleet_facts;
 mod fleet_hashes;
-mod fleet_lost;
 mod fleet_members;
 mod fleet_record;
 mod fleet_release;

@@ -19,33 +19,15 @@ use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, Set
 type End = (Ending, &'static str);
 
 impl Fleet<'_> {
-    /// Ends a stored plan that cannot be carried out, or that the status shows to be done.
+    /// Ends a stored plan that cannot be carried out.
     pub(super) fn end_stored(&self, facts: &FleetFacts, mut plan: Plan) -> StatusChange {
         let mut status = (*self.scope.fleet.status).clone();
         if let Some(rollout) = status.rollout.as_ref().filter(|_| plan.recipe.is_empty()) {
             plan.recipe.clone_from(&rollout.recipe);
             plan.target_hash.clone_from(&rollout.target_hash);
         }
-        let event = match plan.state {
-            PlanState::Superseded => {
-                end(&mut status, &plan, Ending::Superseded, "RolloutLost", self.now);
-                let to = short(&plan.target_hash);
-                let note = format!(
-                    "the plan to {to} is given up: status.rollout is lost, and nothing tells which nodes it has made; \
-                     what is wanted is begun anew"
-                );
-                Event::normal(Reason::RolloutSuperseded, &plan.id, note)
-            }
-            PlanState::Complete => {
-                end(&mut status, &plan, Ending::Complete, "", self.now);
-                status.rollout = None;
-                completed(facts, &plan)
-            }
-            _ => {
-                fail(&mut status, facts, &plan, "Unreadable", self.now);
-                Event::warning(Reason::RolloutFailed, &plan.id, &plan.failure)
-            }
-        };
+        fail(&mut status, facts, &plan, "Unreadable", self.now);
+        let event = Event::warning(Reason::RolloutFailed, &plan.id, &plan.failure);
         StatusChange::of_plan(status, Some(plan), vec![event])
     }
 

@@ -187,27 +187,6 @@ async fn a_lost_build_id_is_found_again_only_where_what_completed_bears_it_out()
 }
 
 #[tokio::test]
-async fn what_last_completed_is_found_again_by_the_current_revisions_name() {
-    let mut scope =
-        amid("InPlace", "Updating").without("db-new-0").scope(MockCluster::new(), &View::shared());
-    let completed = revision_of("v1");
-    let name = revision::revision_name("db", "fleet-uid", &completed);
-    let kept: StatefulNodeSpec = serde_json::from_value(spec_json("v1")).unwrap();
-    let data = RevisionData::of(&kept).to_value();
-    let revision =
-        json!({"metadata": meta(name.as_str(), "v1", 3, Some(FLEET)), "revision": 1, "data": data});
-    scope.view.observe(Kind::ControllerRevision, &revision);
-    for (current, found) in [(name.as_str(), completed.as_str()), ("", ""), ("db-other", "")] {
-        let mut fleet = (*scope.fleet).clone();
-        fleet.status.last_completed_rollout_hash.clear();
-        fleet.status.current_revision = current.to_owned();
-        scope.fleet = Arc::new(fleet);
-        let right = scope.clone().repair_status();
-        assert_eq!(right.fleet.status.last_completed_rollout_hash, found, "{current:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_set_has_other_claims_only_where_they_mean_something_else() {
     for (wanted, differ) in [("1Gi", false), ("1024Mi", false), ("2Gi", true)] {
         let mut template = spec_json("v2");

@@ -6,13 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::JsonText;
-use super::ending::Ending;
-use super::history::HistoryEntry;
 
 use chrono::{DateTime, Utc};
 
 use crate::engine::id::lost_plan_id;
-use crate::engine::{Plan, PlanId, PlanState, TaskRecord};
+use crate::engine::{Plan, PlanId, PlanState};
 
 /// A persisted plan in its raw form.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -80,33 +78,6 @@ impl RawPlan {
             "startedAt": DateTime::<Utc>::default(), "tasks": []});
         fill(&mut value, &blank);
         Plan::from_value(&value).is_ok()
-    }
-
-    /// The ended plan that this is what is left of, completed from the history.
-    #[must_use]
-    pub fn as_it_ended(&self, history: &[HistoryEntry]) -> Option<Plan> {
-        let id = self.id();
-        let entry = history.iter().rev().find(|entry| id.as_ref().is_none_or(|id| *id == *entry.plan_id))?;
-        let state = match entry.ending()? {
-            Ending::Complete => PlanState::Complete,
-            Ending::Failed => PlanState::Failed,
-            Ending::Aborted => PlanState::Aborted,
-            Ending::Superseded | Ending::RolledBack => PlanState::Superseded,
-        };
-        let value = self.0.value();
-        let tasks = value.get("tasks").and_then(Value::as_array).into_iter().flatten();
-        Some(Plan {
-            id: entry.plan_id.as_str().into(),
-            recipe: entry.recipe.clone(),
-            target_hash: entry.target_hash.clone(),
-            state,
-            started_at: entry.started_at?,
-            finished_at: entry.finished_at,
-            attempt: 0,
-            retry_at: None,
-            tasks: tasks.filter_map(|task| TaskRecord::deserialize(task).ok()).collect(),
-            failure: self.text("failure").unwrap_or_default(),
-        })
     }
 
     /// The plan that replaces one of this object's that cannot be read: Failed, with the fields that are known.
@@ -224,20 +195,5 @@ mod tests {
             assert!(!raw(&foreign).has_lost_fields(), "{pointer}");
         }
         assert!(!raw(&json!("a plan")).has_lost_fields());
-    }
-
-    #[test]
-    fn of_a_plan_that_is_over_the_history_says_what_it_was() {
-        let entry: HistoryEntry = serde_json::from_value(json!({"planID": "a", "recipe": "InPlace",
-            "targetHash": "v1:a", "outcome": "RolledBack", "startedAt": "2030-01-01T00:00:00Z",
-            "finishedAt": "2030-01-01T00:01:00Z"}))
-        .unwrap();
-        let left = json!({"id": "a", "tasks": [{"id": "a-0", "type": "mark-ready", "state": "Pending"}, {"id": "a-1"}]});
-        let plan = raw(&left).as_it_ended(std::slice::from_ref(&entry)).unwrap();
-        assert_eq!((plan.state, plan.recipe.as_str()), (PlanState::Superseded, "InPlace"));
-        assert_eq!((plan.tasks.len(), plan.finished_at), (1, entry.finished_at));
-        assert_eq!(raw(&json!({"id": "b"})).as_it_ended(std::slice::from_ref(&entry)), None, "another's");
-        assert!(raw(&json!({})).as_it_ended(&[entry]).is_some(), "the last one");
-        assert_eq!(raw(&json!({})).as_it_ended(&[]), None);
     }
 }

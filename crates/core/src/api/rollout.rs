@@ -128,12 +128,6 @@ impl Rollout {
         SetName::recorded(self.entrant_set.as_str())
     }
 
-    /// True if a time that every rollout has is missing.
-    #[must_use]
-    pub fn has_lost_a_time(&self) -> bool {
-        [self.started_at, self.last_progress_at].contains(&DateTime::default())
-    }
-
     /// A rollout that begins now, with all other fields empty.
     #[must_use]
     pub fn begun(now: DateTime<Utc>) -> Self {

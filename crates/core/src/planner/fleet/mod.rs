@@ -4,6 +4,7 @@ mod blame;
 pub mod child;
 mod clock;
 pub mod create;
+pub mod damage;
 pub mod decide;
 pub mod decision;
 pub mod facts;

@@ -3,7 +3,6 @@
 
 pub mod decide;
 pub mod facts;
-pub mod lost;
 pub mod naming;
 pub mod rollout;
 pub mod serving;

@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::facts::FleetFacts;
-use super::rollout::SetRollout;
-use crate::api::{RetiringSet, SetName, Stage};
+use crate::api::{RetiringSet, SetName};
 
 /// The nodes of a set, as observed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -27,81 +26,45 @@ pub struct ActiveSetEvidence {
     pub selected: Option<SetName>,
     /// The sets that have nodes.
     pub sets: BTreeMap<SetName, Seen>,
-    /// The two sets of the active rollout.
-    pub rollout: Option<RolloutSets>,
+    /// The sets that are asked to halt although no rollout is recorded.
+    pub halting: BTreeSet<SetName>,
     /// True if `spec.replicas` is 0.
     pub none_wanted: bool,
 }
 
-/// The two sets of a rollout.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct RolloutSets {
-    /// The set that serves, by the rollout's stage.
-    pub serves: SetName,
-    /// The set that does not serve, or not yet.
-    pub other: SetName,
-    /// True if the stage says that traffic was switched.
-    pub moved: bool,
-}
-
-impl RolloutSets {
-    /// The two sets of a rollout, if both are recorded.
-    #[must_use]
-    pub fn of(rollout: &SetRollout) -> Option<Self> {
-        let moved = rollout.stage == Stage::Retiring;
-        let (incumbent, entrant) = (rollout.incumbent.clone()?, rollout.entrant.clone());
-        let (serves, other) = if moved { (entrant, incumbent) } else { (incumbent, entrant) };
-        Some(Self { serves, other, moved })
-    }
-}
-
-/// The active set by the status. If the status contradicts itself, its rollout outranks a recorded set that has no
-/// nodes, and the Service's selector outranks a rollout that claims that traffic was switched.
-fn on_record(told: &ActiveSetEvidence) -> Option<&SetName> {
-    let Some(pair) = &told.rollout else { return told.recorded.as_ref() };
-    let Some(recorded) = &told.recorded else { return Some(&pair.serves) };
-    if *recorded == pair.serves {
-        return Some(recorded);
-    }
-    let selected = told.selected == *recorded;
-    let is_believed = if *recorded == pair.other {
-        pair.moved && selected
-    } else {
-        selected || !told.sets.contains_key(&pair.serves)
-    };
-    Some(if is_believed && told.sets.contains_key(recorded) { recorded } else { &pair.serves })
-}
-
-/// The set that serves. The error is a sentence: nothing shows which set it is, and a user has to decide.
+/// The set that serves. The error is a sentence: nothing shows which set it is, or which set takes over from it, and a
+/// user has to decide.
 pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, String> {
-    let recorded = on_record(told);
-    let known = |set: &SetName| {
-        told.known.contains(set) || told.rollout.as_ref().is_some_and(|pair| pair.other == *set)
+    let recorded = told.recorded.as_ref();
+    let others = |set: Option<&SetName>| -> Vec<(&SetName, &Seen)> {
+        told.sets.iter().filter(|(other, _)| Some(*other) != set && !told.known.contains(*other)).collect()
     };
-    let unknown: Vec<(&SetName, &Seen)> =
-        told.sets.iter().filter(|(set, _)| Some(*set) != recorded && !known(set)).collect();
+    let unknown = others(recorded);
     // A status that names a set without nodes, while a set that it does not know has some, is outdated. But if
     // `replicas` is 0, the active set has no nodes, and a node of an abandoned set may appear late.
     let fits = |set: &&SetName| told.sets.contains_key(*set) || unknown.is_empty() || told.none_wanted;
-    if let Some(recorded) = recorded.filter(fits) {
-        return Ok(recorded.clone());
+    let selected = || told.selected.as_ref().filter(|set| told.sets.contains_key(*set));
+    let set = match (recorded.filter(fits), unknown.as_slice()) {
+        (Some(recorded), _) => recorded.clone(),
+        (None, [(only, _)]) => (*only).clone(),
+        (None, _) if let Some(selected) = selected() => selected.clone(),
+        (None, []) => SetName::FIRST,
+        // It does not matter which of them is Ready: the set that serves may be down for a moment.
+        (None, unknown) => return Err(undecided(deployment, "serves", unknown)),
+    };
+    let others = others(Some(&set));
+    if told.halting.contains(&set) && others.len() > 1 {
+        return Err(undecided(deployment, "takes over from the nodes that are asked to halt", &others));
     }
-    if let [(only, _)] = unknown[..] {
-        return Ok(only.clone());
-    }
-    if let Some(set) = told.selected.as_ref().filter(|set| told.sets.contains_key(*set)) {
-        return Ok(set.clone());
-    }
-    // It does not matter which of them is Ready: the set that serves may be down for a moment.
-    if unknown.is_empty() { Ok(SetName::FIRST) } else { Err(undecided(deployment, &unknown)) }
+    Ok(set)
 }
 
-fn undecided(deployment: &str, sets: &[(&SetName, &Seen)]) -> String {
+fn undecided(deployment: &str, what: &str, sets: &[(&SetName, &Seen)]) -> String {
     let of =
         |(set, seen): &(&SetName, &Seen)| format!("{set} ({} of {} nodes Ready)", seen.ready, seen.nodes);
     let sets = sets.iter().map(of).collect::<Vec<_>>().join(", ");
     format!(
-        "status.activeSet: nothing says which of these sets of nodes serves: {sets}; nothing is removed or rolled until \
+        "status.activeSet: nothing says which of these sets of nodes {what}: {sets}; nothing is removed or rolled until \
          that is clear: delete the StatefulNodes of each set that is not wanted, by the labels \
          windlass.dev/deployment={deployment},windlass.dev/set=SET"
     )

@@ -4,6 +4,7 @@
 mod blame;
 mod clock;
 mod create;
+mod damage;
 mod decide;
 mod facts;
 mod filling;
