@@ -1,10 +1,8 @@
-//! What is known of one node of a fleet, and the states that the wave counts: in flight, disrupted, drifted.
+//! What is known of one node of a fleet.
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{
-    AtHook, GrantId, NodeName, PodTemplateHash, Problem, Reason, RestartTime, RolloutHash, TaskId,
-};
+use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
 use crate::planner::waits::Wait;
 
 /// One existing node of a fleet, as it was observed.
@@ -199,101 +197,6 @@ impl ChildFacts {
     #[must_use]
     pub fn has_running_pod(&self) -> bool {
         self.main_container_runs() && (self.ready || !self.failed)
-    }
-
-    /// True if its main container runs, it is not in flight, and it needs a new grant because it does not run what it
-    /// was granted.
-    #[must_use]
-    pub fn is_drifted(&self) -> bool {
-        self.main_container_runs()
-            && !self.status_outdated
-            && !self.rolling
-            && self.is_spent()
-            && self.running != self.granted
-    }
-
-    /// True if it is moving to another template, or about to.
-    #[must_use]
-    pub fn is_in_flight(&self) -> bool {
-        !self.is_drifted() && (self.status_outdated || self.granted != self.running || self.rolling)
-    }
-
-    /// True if it is in flight, terminating, asked to leave, not available, or its sidecar cannot be reached. A node
-    /// that has drifted still serves and is not disrupted for that reason.
-    #[must_use]
-    pub fn is_disrupted(&self) -> bool {
-        self.is_in_flight() || !self.is_serving()
-    }
-
-    /// True if it is available and not leaving. A node whose sidecar cannot be reached does not count as serving.
-    #[must_use]
-    pub fn is_serving(&self) -> bool {
-        self.is_up() && !self.asked_to_leave
-    }
-
-    fn is_up(&self) -> bool {
-        self.available && !self.terminating && self.unreachable.is_none()
-    }
-
-    /// True if it is disrupted for another reason than being asked to leave.
-    #[must_use]
-    pub fn is_out(&self) -> bool {
-        self.is_in_flight() || !self.is_up()
-    }
-
-    /// True if its controller holds it and it has never run anything: the name of one of its own objects is taken, or
-    /// its spec cannot be carried out. Like a node whose own name is taken, it takes no room in the wave: it never
-    /// served, and nothing that is granted to it changes that.
-    #[must_use]
-    pub fn never_began(&self) -> bool {
-        let is_held = self.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
-        let ran = self.ever_ready || self.ready || self.pod_runs || self.running.is_some();
-        is_held && !ran && !self.rolling && !self.status_outdated && !self.terminating
-    }
-
-    /// True if it is not Ready and does not move before it is granted something else than this: it has spent its grant,
-    /// or its main container runs what it was granted, and it should run that no longer, or should go. Such a node is down,
-    /// and no move of it is under way that others would have to wait for.
-    pub(super) fn stands_still(&self, target: Option<&PodTemplateHash>) -> bool {
-        let has_arrived = self.main_container_runs() && self.running == self.granted;
-        let holds_other = self.surplus || target.is_some_and(|target| self.granted != *target);
-        !self.ready && !self.status_outdated && (self.is_spent() || (has_arrived && holds_other))
-    }
-
-    /// True if an abort granted it another hash than its pod runs, and its executor keeps that pod. The pod was replaced
-    /// after the abort was decided.
-    #[must_use]
-    pub fn kept_other_pod(&self) -> bool {
-        let is_by_abort = self.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
-        let stands = !self.is_spent() && !self.rolling && !self.status_outdated && !self.terminating;
-        is_by_abort && stands && self.running != self.granted
-    }
-
-    /// True if it leaves, its main container was observed to run, and nothing else counts it: it is being deleted, or it
-    /// is not Ready and may be deleted at any time.
-    #[must_use]
-    pub fn leaves_running(&self) -> bool {
-        let is_let_go = self.asked_to_leave && !self.ready;
-        (self.ready || self.pod_runs) && (self.terminating || is_let_go)
-    }
-
-    /// True if it is in flight and its executor moves it: others wait for it to reach its grant. `target`: what it should
-    /// run, if that is known.
-    #[must_use]
-    pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
-        self.is_in_flight() && !self.never_began() && !self.stands_still(target)
-    }
-
-    /// True if it takes room in the wave.
-    #[must_use]
-    pub fn counts_as_disrupted(&self) -> bool {
-        self.is_disrupted() && !self.never_began()
-    }
-
-    /// True if it stands still, its sidecar cannot be reached, and its pod is not Ready.
-    #[must_use]
-    pub fn is_mute(&self) -> bool {
-        self.unreachable.is_some() && !self.ready && !self.is_in_flight() && self.counts_as_disrupted()
     }
 
     /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.

@@ -4,6 +4,7 @@ use super::child::ChildFacts;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::hooks::{asking, hold_grants, is_before_rollout, is_step_full};
+use super::state::NodeState;
 use crate::api::{Reason, RolloutHash};
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created now; `None` if it waits until the
@@ -37,7 +38,11 @@ pub fn creation_revision<'a>(
         return Some(current);
     }
     // Starts at the end, where the recently created nodes are, so that enough of them are found early.
-    let is_shaky = |c: &&ChildFacts| (c.is_in_flight() || c.failed || !c.ever_ready) && !c.never_began();
+    let is_shaky = |c: &&ChildFacts| match c.state() {
+        NodeState::NeverStarted => false,
+        NodeState::InFlight(..) | NodeState::Terminating { .. } => true,
+        NodeState::Drifted(_) | NodeState::AtRest(_) => c.failed || !c.ever_ready,
+    };
     let room = usize::try_from(facts.max_unavailable).unwrap_or_default();
     let shaky = facts.children.iter().rev().filter(is_shaky).take(room).count();
     if shaky < room {

@@ -7,6 +7,7 @@ use crate::api::IntOrString;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
+use super::state::{Flight, NodeState};
 use crate::api::{
     AtHook, BuildId, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RestartTime, RolloutHash,
     SetName,
@@ -244,7 +245,7 @@ impl FleetFacts {
     #[must_use]
     pub fn moving(&self, rollout_target: Option<&RolloutTarget>) -> i32 {
         let target = |c| rollout_target.and_then(|to| self.target_for(c, to)).map(|target| &target.hash);
-        let existing = self.children.iter().filter(|c| c.leaves_running() || c.is_moving(target(c))).count();
+        let existing = self.children.iter().filter(|c| c.is_moving(target(c))).count();
         (existing + self.shutting_down.len()) as i32
     }
 
@@ -253,9 +254,9 @@ impl FleetFacts {
     pub fn is_granted(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         child.spec_hash == *self.revision_for(child, rollout_target)
             && self.target_for(child, rollout_target).is_some_and(|t| child.granted == t.hash)
-            && !child.is_drifted()
+            && !child.state().is_drifted()
             // While its target is rejected, an abort takes down nothing.
-            && (self.is_rejected_by_abort() || !child.kept_other_pod())
+            && (self.is_rejected_by_abort() || !matches!(child.state(), NodeState::InFlight(Flight::Kept, _)))
     }
 
     pub(super) fn is_rejected_by_abort(&self) -> bool {

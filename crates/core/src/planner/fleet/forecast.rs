@@ -72,7 +72,7 @@ pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, rollout_target: &Rollou
     let mut facts = facts.clone();
     for child in facts.children.iter_mut().filter(|child| !child.surplus && child.is_disrupted()) {
         child.failed = false;
-        if !child.is_in_flight() {
+        if !child.state().is_in_flight() {
             (child.ready, child.available, child.ever_ready) = (true, true, true);
             child.unreachable = None;
         }
@@ -205,7 +205,7 @@ fn converge(facts: &mut FleetFacts) -> bool {
         .collect();
     for child in &mut facts.children {
         let stays_down = child.failed && !child.status_outdated;
-        if child.surplus || !child.is_in_flight() || stays_down {
+        if child.surplus || !child.state().is_in_flight() || stays_down {
             continue;
         }
         moved = true;

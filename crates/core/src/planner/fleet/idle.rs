@@ -82,7 +82,7 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     }
     // What it should run is not known, so neither is whether it has drifted.
     facts.target_for(child, &rollout_target)?;
-    if !facts.holds_known(child) || child.is_drifted() {
+    if !facts.holds_known(child) || child.state().is_drifted() {
         return Some(Cause::ChildDrift);
     }
     // It was granted the same revision before a restart of its own, or before one of the fleet that the partition held

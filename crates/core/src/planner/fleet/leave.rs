@@ -28,11 +28,9 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     // A node that was asked to leave serves until it is deleted, so only nodes that are down by then count against the
     // deletion. If another node goes down after a node was asked, the latter stays until there is room again.
     let others = facts.missing().len() + facts.shutting_down.len();
-    let down = facts.children.iter().filter(|c| c.is_out()).count() + others;
+    let down = facts.children.iter().filter(|c| !c.state().is_undisturbed()).count() + others;
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
-    let goes = |c: &&ChildFacts| {
-        if c.terminating { c.leaves_running() } else { c.is_moving(None) && !c.asked_to_leave }
-    };
+    let goes = |c: &&ChildFacts| c.is_moving(None) && (c.terminating || !c.asked_to_leave);
     let going = (facts.children.iter().filter(goes).count() + facts.shutting_down.len()) as i32;
     let asking = (facts.moving(None), disrupted as i32);
     Leave {
@@ -62,7 +60,7 @@ fn those_with_room<'a>(
         }
     }
     for out in [true, false] {
-        for child in others.iter().filter(|c| c.is_out() == out) {
+        for child in others.iter().filter(|c| c.state().is_undisturbed() != out) {
             if used - i32::from(out) < facts.max_unavailable {
                 used += i32::from(!out);
                 go.push(child.name.clone());

@@ -21,6 +21,7 @@ pub mod release;
 pub mod report;
 pub mod requests;
 pub mod sets;
+pub mod state;
 pub mod status;
 pub mod verdicts;
 pub mod wave;

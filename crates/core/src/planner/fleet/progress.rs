@@ -139,7 +139,7 @@ pub fn unconverged(
             // What was moved is what the others wait for.
             let waits = child.main_container_runs()
                 && !facts.is_granted(child, rollout_target)
-                && !child.is_in_flight();
+                && !child.state().is_in_flight();
             let rank = if child.failed { 1 } else { 4 };
             if waits {
                 let message = format!("{}; it waits for the wave", problem.message);
@@ -149,7 +149,7 @@ pub fn unconverged(
             }
         } else if let Some(why) = &child.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
-        } else if !facts.is_granted(child, rollout_target) && !child.is_in_flight() {
+        } else if !facts.is_granted(child, rollout_target) && !child.state().is_in_flight() {
             named.add(6, child.name.as_str(), Reason::WaitingForWave, &waits);
         } else if child.suspended {
             let why = "the node is suspended: it moves once its spec.suspend is false";
@@ -159,7 +159,7 @@ pub fn unconverged(
                 child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
             let message = if let Some(message) = &at_hook {
                 message
-            } else if child.ready && !child.available && !child.is_in_flight() {
+            } else if child.ready && !child.available && !child.state().is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
                 "it moves to what it was granted"

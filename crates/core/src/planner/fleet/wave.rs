@@ -6,6 +6,7 @@ use super::child::ChildFacts;
 use super::create::has_failed;
 use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Rendering};
+use super::state::{Flight, Health, NodeState};
 use crate::api::{NodeName, PodTemplateHash, RestartTime, RolloutHash};
 
 /// The clause under which a grant is given. The letters are no order.
@@ -58,7 +59,7 @@ struct Used {
 impl Used {
     fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
         let moving = facts.moving(Some(rollout_target));
-        let mute = facts.children.iter().filter(|c| c.is_mute()).count() as i32;
+        let mute = facts.children.iter().filter(|c| c.state().is_mute()).count() as i32;
         let stopped = facts.children.iter().filter(|c| is_stopped(facts, c, rollout_target)).count() as i32;
         Self { disrupted: facts.disrupted(), moving, stopped, mute }
     }
@@ -66,7 +67,7 @@ impl Used {
 
 fn is_stopped(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
     let target = facts.target_for(child, rollout_target).map(|target| &target.hash);
-    let is_counted = child.leaves_running() || child.is_moving(target) || child.never_began();
+    let is_counted = child.is_moving(target) || child.state() == NodeState::NeverStarted;
     !child.main_container_runs() && !is_counted && !child.asked_to_leave
 }
 
@@ -93,21 +94,27 @@ fn clause(
     if facts.last_completed.is_none() && !child.ever_ready && !runs {
         return Some(Clause::NeverReady);
     }
-    // A pod that an abort kept is moved by nothing but another grant.
-    let is_kept = runs && child.kept_other_pod();
-    if child.is_in_flight() && !child.is_spent() && !is_kept && !child.stands_still(Some(target)) {
-        return Some(Clause::InFlightUnspent);
-    }
-    // A node whose sidecar cannot be reached may still serve: it counts as disrupted, but needs room like a serving
-    // node.
-    let disrupted = child.is_in_flight() || (child.is_disrupted() && child.unreachable.is_none());
-    if disrupted && child.failed && !runs {
+    let health = match child.state() {
+        NodeState::Terminating { .. } => return None,
+        NodeState::InFlight(Flight::Moving, _) => return Some(Clause::InFlightUnspent),
+        NodeState::NeverStarted if !child.is_spent() => return Some(Clause::InFlightUnspent),
+        NodeState::InFlight(Flight::Arrived, _) if child.is_wanted_as_granted(Some(target)) => {
+            return Some(Clause::InFlightUnspent);
+        }
+        // A pod that an abort kept is moved by nothing but another grant.
+        NodeState::InFlight(Flight::Kept, _) if !runs => return Some(Clause::InFlightUnspent),
+        // It does not serve while it moves, whether its sidecar can be reached or not.
+        NodeState::InFlight(_, Health::Unreachable { .. }) | NodeState::NeverStarted => Health::Down,
+        NodeState::InFlight(_, health) | NodeState::Drifted(health) | NodeState::AtRest(health) => health,
+    };
+    let is_down = matches!(health, Health::Down | Health::Starting);
+    if is_down && child.failed && !runs {
         return Some(Clause::Failed);
     }
-    // So does a node that serves and counts as in flight because its status is behind or a plan repairs it: its pod
-    // would go while another node is down.
+    // It needs room like a serving node, since it serves or may serve: also if it counts as in flight because its status
+    // is behind or a plan repairs it, and its pod would go while another node is down.
     let starts = !child.ever_ready && !child.failed && child.is_spent() && has_failed(facts, revision);
-    if disrupted && !child.is_serving() && !starts {
+    if (is_down || child.asked_to_leave) && !starts {
         // If its main container runs, nodes whose main containers do not run take room from it.
         let stopped = if runs { used.stopped } else { 0 };
         let others = used.moving + stopped - i32::from(child.is_moving(Some(target)));
@@ -115,7 +122,7 @@ fn clause(
     }
     // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
     // other.
-    let alike = if child.is_mute() { used.mute - 1 } else { 0 };
+    let alike = if child.state().is_mute() { used.mute - 1 } else { 0 };
     let others = used.disrupted - i32::from(child.counts_as_disrupted()) - alike;
     (others < facts.max_unavailable).then_some(Clause::Serving)
 }
@@ -152,7 +159,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());
-            used.mute -= i32::from(child.is_mute());
+            used.mute -= i32::from(child.state().is_mute());
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),

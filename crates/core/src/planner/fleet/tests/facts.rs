@@ -35,12 +35,12 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
         ),
         ("the same, and rolling", node(0).running("v2").rolling(), (in_flight, disrupted, false)),
         ("the same, and down", node(0).running("v2").down(), (in_flight, disrupted, false)),
-        ("the same, and terminating", node(0).running("v2").terminating(), (in_flight, disrupted, false)),
+        ("the same, and terminating", node(0).running("v2").terminating(), (false, disrupted, false)),
         ("drifted, sidecar unreachable", node(0).running("v2").unreachable(), (false, disrupted, drifted)),
         ("converged to v2", node(0).granted("v2").converged(), (false, false, false)),
     ];
     for (what, child, expected) in table {
-        let found = (child.is_in_flight(), child.is_disrupted(), child.is_drifted());
+        let found = (child.state().is_in_flight(), child.is_disrupted(), child.state().is_drifted());
         assert_eq!(found, expected, "{what}: (in flight, disrupted, drifted)");
     }
 }

@@ -66,7 +66,7 @@ fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
 fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_the_wave() {
     let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c };
     let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
-    assert!(facts.child(0).is_drifted());
+    assert!(facts.child(0).state().is_drifted());
     assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
     // Even for the target that it is granted now, it does not count as granted.
     let steady = fleet(2).but(0, edited);
@@ -77,7 +77,7 @@ fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_
 #[test]
 fn trace_8_a_node_whose_plan_is_not_over_is_in_flight_though_nothing_seems_to_differ() {
     let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").rolling());
-    assert!(facts.child(0).is_in_flight());
+    assert!(facts.child(0).state().is_in_flight());
     assert!(!facts.is_converged(&to("v1")));
 }
 
@@ -86,7 +86,7 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
     let mut facts = fleet(2);
     let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), None), other);
-    assert!(!facts.child(0).is_in_flight());
+    assert!(!facts.child(0).state().is_in_flight());
     assert_eq!(granted_names(&facts, &RolloutTarget::Own), ["db-1"]);
     // A node whose StatefulSet is lost cannot be recreated under the old grant: it is Failed, and needs no room.
     let lost = facts.but(0, ChildFacts::failed).but(1, |c| c.granted("v1").rolling());

@@ -222,7 +222,7 @@ fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
 fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
     let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c.half_running() };
     let facts = (0..5).fold(fleet(5), |facts, i| facts.but(i, edited));
-    assert!(facts.child(0).is_drifted() && facts.child(0).is_disrupted());
+    assert!(facts.child(0).state().is_drifted() && facts.child(0).is_disrupted());
     let names: Vec<_> = next_grants(&facts, &RolloutTarget::Own).into_iter().map(|g| g.name).collect();
     assert_eq!(names, ["db-4"]);
 }
