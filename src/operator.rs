@@ -17,6 +17,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use kube::Client;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ use crate::cluster::memory::Uids;
 use crate::cluster::watch::Namespaces;
 use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
-use crate::engine::{Env, Recipe, RecipeError, Registry, backoff};
+use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
@@ -86,7 +87,7 @@ pub struct Operator {
     client: Client,
     namespaces: Vec<String>,
     concurrency: u16,
-    recipes: Vec<Recipe>,
+    registry: Registry,
     env: Env,
     options: RenderOptions,
     clock: SharedClock,
@@ -117,7 +118,7 @@ impl Operator {
             client,
             namespaces: Vec::new(),
             concurrency: DEFAULT_CONCURRENCY,
-            recipes: Vec::new(),
+            registry: Registry::builtin_recipes(),
             env: Env::new(),
             options: RenderOptions::default(),
             clock: Arc::new(SystemClock),
@@ -151,7 +152,14 @@ impl Operator {
     /// Adds a recipe. It replaces a built-in recipe of the same name.
     #[must_use]
     pub fn recipe(mut self, recipe: Recipe) -> Self {
-        self.recipes.push(recipe);
+        self.registry = self.registry.with_recipe(recipe);
+        self
+    }
+
+    /// Adds a task type by its name in plans. The operator does not start if two types have the same name.
+    #[must_use]
+    pub fn task<T: Task + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        self.registry = self.registry.with_task::<T>(name);
         self
     }
 
@@ -240,9 +248,7 @@ impl Operator {
 
     /// Runs until `shutdown` resolves. Reconciles that run then are finished first.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), OperatorError> {
-        let recipes = self.recipes.iter().cloned();
-        let registry = recipes.fold(Registry::builtin_recipes()?, Registry::with_recipe);
-        registry.check_all()?;
+        self.registry.check_all()?;
         let sidecars: Arc<dyn SidecarClient> = match &self.sidecars {
             Some(sidecars) => sidecars.clone(),
             None => {
@@ -254,7 +260,7 @@ impl Operator {
             None => Arc::new(HttpHookClient::new().map_err(OperatorError::Hooks)?),
         };
         let peers = Peers { sidecars, hooks };
-        let registry = Arc::new(registry);
+        let registry = Arc::new(self.registry.clone());
         let shutdown = shutdown.boxed().shared();
         let Some(election) = self.election.clone() else {
             self.act(&registry, &peers, &Fence::default(), shutdown).await;

@@ -5,16 +5,18 @@ use std::{error::Error, time::Duration};
 use async_trait::async_trait;
 use reqwest::{Client as Http, Method, Response};
 use serde::{Deserialize, Serialize};
-use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
+use windlass::engine::{Builtin, Env, Outcome, Policy, Recipe, Step, Task, TaskContext, TaskError};
 use windlass::operator::{Operator, connect};
 use windlass::tasks::{NodeScope, ObservedPod, Replacement};
 
 /// `drain-broker`: nobody depends any more on the broker whose pod is about to be replaced.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct DrainBroker {
-    container: String,
-    port: u16,
+pub struct DrainBroker {
+    /// The container that the broker runs in.
+    pub container: String,
+    /// The port at which it is asked.
+    pub port: u16,
 }
 
 #[typetag::serde(name = "drain-broker")]
@@ -40,8 +42,9 @@ impl Task for DrainBroker {
         Ok(if state == "drained" { Outcome::Done } else { Outcome::recheck(waiting, Duration::from_secs(1)) })
     }
 
-    fn skippable(&self) -> bool {
-        true // The way out when a broker never answers.
+    fn policy(&self, _: &Env) -> Policy {
+        // The way out when a broker never answers.
+        Policy::default().skippable()
     }
 }
 
@@ -65,17 +68,19 @@ impl DrainBroker {
     }
 }
 
-/// Windlass with these recipes, and an HTTP client for their tasks.
-pub fn operator(client: kube::Client, recipes: [&str; 2]) -> Result<Operator, Box<dyn Error + Send + Sync>> {
+/// Windlass, which drains a broker before it replaces its pod.
+pub fn operator(client: kube::Client, drain: &DrainBroker) -> Result<Operator, Box<dyn Error + Send + Sync>> {
     let http = Http::builder().timeout(Duration::from_secs(2)).no_proxy().build()?;
-    recipes.iter().try_fold(Operator::new(client).provide(http), |o, yaml| Ok(o.recipe(Recipe::parse(yaml)?)))
+    let mut operator = Operator::new(client).task::<DrainBroker>("drain-broker").provide(http);
+    for recipe in [Builtin::NodeUpdate, Builtin::RestartNode] {
+        operator = operator.recipe(Recipe::builtin(recipe).insert_before("replace-pod", Step::of(drain)?)?);
+    }
+    Ok(operator)
 }
-
-/// Windlass's own recipes for replacing pods, with one more step.
-pub const RECIPES: [&str; 2] = [include_str!("node-update.yaml"), include_str!("restart-node.yaml")];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let operator = operator(connect(kube::Config::infer().await?)?, RECIPES)?;
+    let drain = DrainBroker { container: "broker".to_owned(), port: 8080 };
+    let operator = operator(connect(kube::Config::infer().await?)?, &drain)?;
     Ok(operator.run(async { drop(tokio::signal::ctrl_c().await) }).await?)
 }

@@ -45,7 +45,7 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
         sidecars: Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).unwrap()),
         hooks: Arc::new(HttpHookClient::new().unwrap()),
     };
-    let registry = Arc::new(Registry::builtin_recipes().unwrap());
+    let registry = Arc::new(Registry::builtin_recipes());
     let (mut tellers, mut helpers) = (JoinSet::new(), JoinSet::new());
     let view = View::shared();
     let (context, lanes) =

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{NodeScope, not_written};
 use crate::apply::node_service::{NotApplied, apply};
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// Creates the node's headless Service, or updates it to match the spec.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -26,7 +26,7 @@ impl Task for ApplyService {
         }
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

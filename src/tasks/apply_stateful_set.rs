@@ -11,7 +11,7 @@ use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::apply::patches::{metadata_ops, own_field_ops, set_target};
 use crate::cluster::observed::ObservedNode;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
-use crate::engine::{Outcome, Task, TaskContext, TaskError, TaskRecord};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
 use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
@@ -78,8 +78,8 @@ impl Task for ApplyStatefulSet {
         Ok(written_and_seen(cx, false))
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entrants::Ensured;
 use super::{FleetScope, entrants};
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// Waits until every entrant has caught up; a forced promotion does not wait for it.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -24,7 +24,7 @@ impl Task for AwaitCaughtUp {
         Ok(if entrants.is_forced(fleet) { Outcome::Done } else { entrants.caught_up() })
     }
 
-    fn skippable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().skippable()
     }
 }

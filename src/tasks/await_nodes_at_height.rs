@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::engine::sentence::some_of;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::planner::fleet::sets::{has_halted, stage::lowest_height};
 
 /// Waits until every incumbent's sidecar reports that the incumbent has halted.
@@ -58,7 +58,7 @@ impl Task for AwaitNodesAtHeight {
         }))
     }
 
-    fn skippable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().skippable()
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::NodeScope;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// The deadline, ten years in seconds: a node does not stall because its fleet takes long to delete it, for example
 /// while the fleet is paused or other nodes are down.
@@ -37,7 +37,7 @@ impl Task for AwaitRemoval {
         }))
     }
 
-    fn deadline_seconds(&self) -> Option<i64> {
-        Some(NEVER_LATE)
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().due(Due::After(NEVER_LATE))
     }
 }

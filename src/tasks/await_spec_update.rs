@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CHILD_CHANGED, FleetScope};
 use crate::engine::sentence::some_of;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// Waits until every node's pod was observed at the target.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -37,7 +37,7 @@ impl Task for AwaitSpecUpdate {
         Ok(Outcome::waiting("waiting for missing nodes to be created"))
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

@@ -10,7 +10,7 @@ use super::{CHILD_CHANGED, FleetScope, NodeScope, UNSEEN};
 use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
 use crate::planner::fleet::leave;
 use crate::planner::node::{StatefulSetFact, decide::is_rolling, status::SidecarAnswer};
@@ -30,12 +30,8 @@ impl Task for MarkReady {
         }
     }
 
-    fn replayable(&self) -> bool {
-        true
-    }
-
-    fn skippable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable().skippable()
     }
 }
 

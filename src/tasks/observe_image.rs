@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{CHILD_CHANGED, NodeScope, UNSEEN};
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// Waits until the pod that was made for the grant runs the desired image.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -39,7 +39,7 @@ impl Task for ObserveImage {
         Ok(Outcome::waiting(format!("waiting for the pod to run {}: {why}", facts.pod_image(pod))))
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{NodeScope, Replacement, not_written};
 use crate::cluster::{Kind, Target};
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 /// Deletes the pod if it was not made for the grant, and waits for one that was.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -32,7 +32,7 @@ impl Task for ReplacePod {
         }
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

@@ -8,7 +8,7 @@ use super::entrants::Ensured;
 use super::{FleetScope, entrants};
 use crate::api::names::node_name;
 use crate::engine::sentence::some_of;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::planner::fleet::progress::why_without_height;
 
 /// A sentence if the old nodes cannot be asked to halt yet: the nodes whose height is not known, since when, and why
@@ -77,7 +77,7 @@ impl Task for SubmitHalt {
         }
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::GrantedBy;
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
-use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::fleet_scope::FleetScope;
 use crate::planner::fleet::{WAITS_TO_BE_RESUMED, hooks, next_grants, progress};
 
@@ -82,7 +82,7 @@ impl Task for UpdateNodeSpecs {
         Ok(Outcome::Done)
     }
 
-    fn replayable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
     }
 }

@@ -127,7 +127,8 @@ async fn step(
         Err(why) => return Step::Stop(end_task_failed(plan, index, now, &why.to_string())),
     };
     plan.retry_at = None;
-    let due = match task.due(&TaskContext::new(env, now, plan, &plan.tasks[index])) {
+    let policy = task.policy(env);
+    let due = match policy.due {
         Due::Default => Some(default_deadline),
         Due::After(seconds) => Some(seconds.into()),
         Due::Never => None,
@@ -141,11 +142,11 @@ async fn step(
             record.finished_at = Some(now);
             record.message.clear();
             tracing::debug!(task = record.id, type_ = record.type_, "task complete");
-            if task.replayable() { Step::Next } else { Step::Persist }
+            if policy.is_replayable { Step::Next } else { Step::Persist }
         }
         Ok(Outcome::Waiting { message, recheck_after }) => wait(record, &message, recheck_after),
         Ok(Outcome::Progress { message, recheck_after, progress }) => {
-            if record.progress != progress && !task.runs_on_any_event() {
+            if record.progress != progress && !policy.is_unpaced {
                 let rest = recheck_after.map_or(REST_MAX, |after| after.min(REST_MAX));
                 plan.retry_at = now.checked_add_signed(TimeDelta::milliseconds(rest.as_millis() as i64));
             }
@@ -158,19 +159,17 @@ async fn step(
             say(record, &message);
             Step::Persist
         }
-        Ok(Outcome::Failed { message }) if task.holds() => {
-            fail(record, now, &message);
-            Step::Stop(Advance::Held)
-        }
         Ok(Outcome::Invalidated { reason, message }) => {
             say(record, &message);
             plan.state = PlanState::Superseded;
             plan.finished_at = Some(now);
             Step::Stop(Advance::Invalidated { reason, message: cut(&message, MAX_MESSAGE_BYTES) })
         }
-        Ok(Outcome::Failed { message }) | Err(TaskError::Terminal { message }) => {
-            Step::Stop(end_task_failed(plan, index, now, &message))
+        Err(TaskError::Terminal { message }) if policy.holds => {
+            fail(record, now, &message);
+            Step::Stop(Advance::Held)
         }
+        Err(TaskError::Terminal { message }) => Step::Stop(end_task_failed(plan, index, now, &message)),
         Err(TaskError::Transient { message, retry_after }) => {
             record.attempts = record.attempts.saturating_add(1);
             say(record, &message);
@@ -242,7 +241,9 @@ pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
             TaskState::Complete => index < current,
             TaskState::Running => index == current,
             TaskState::Pending | TaskState::Skipped => true,
-            TaskState::Failed => index == current && registry.resolve(task).is_ok_and(|task| task.holds()),
+            TaskState::Failed => {
+                index == current && registry.resolve(task).is_ok_and(|task| task.policy(&Env::new()).holds)
+            }
         };
         if !in_order {
             return Err(format!("task {} is {:?}, out of its turn in an active plan", task.id, task.state));

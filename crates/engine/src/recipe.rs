@@ -21,6 +21,53 @@ pub struct Recipe {
     pub tasks: Vec<Step>,
 }
 
+/// The recipes that come with Windlass.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Builtin {
+    /// A fleet's rollout that creates a set of nodes.
+    BlueGreen,
+    /// The same with `promotion: Immediately`.
+    BlueGreenImmediate,
+    /// A fleet's rollout that halts the old nodes at a height.
+    HardFork,
+    /// A fleet's rollout that updates its nodes.
+    InPlace,
+    /// Marks a node ready that has nothing else to do.
+    MarkReady,
+    /// Moves a node to another pod template.
+    NodeUpdate,
+    /// Removes a node.
+    RemoveNode,
+    /// Replaces a node's pod by one of the same template.
+    RestartNode,
+}
+
+impl Builtin {
+    pub(super) const ALL: [Self; 8] = [
+        Self::BlueGreen,
+        Self::BlueGreenImmediate,
+        Self::HardFork,
+        Self::InPlace,
+        Self::MarkReady,
+        Self::NodeUpdate,
+        Self::RemoveNode,
+        Self::RestartNode,
+    ];
+
+    fn yaml(self) -> &'static str {
+        match self {
+            Self::BlueGreen => include_str!("../plans/blue-green.yaml"),
+            Self::BlueGreenImmediate => include_str!("../plans/blue-green-immediate.yaml"),
+            Self::HardFork => include_str!("../plans/hard-fork.yaml"),
+            Self::InPlace => include_str!("../plans/in-place.yaml"),
+            Self::MarkReady => include_str!("../plans/mark-ready.yaml"),
+            Self::NodeUpdate => include_str!("../plans/node-update.yaml"),
+            Self::RemoveNode => include_str!("../plans/remove-node.yaml"),
+            Self::RestartNode => include_str!("../plans/restart-node.yaml"),
+        }
+    }
+}
+
 /// Why a recipe is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RecipeError {
@@ -89,6 +136,19 @@ pub enum RecipeError {
         /// The required params, as JSON.
         params: String,
     },
+    /// A step was to be inserted beside one that the recipe does not have.
+    #[error("recipe {name} has no task {task}; it has: {}", known.join(", "))]
+    NoSuchStep {
+        /// The recipe.
+        name: String,
+        /// The type of the task that was named.
+        task: String,
+        /// The types of its tasks, in order.
+        known: Vec<String>,
+    },
+    /// Two task types have the same name, so that nobody knows which one a plan means.
+    #[error("two task types have the name {0:?}: rename one of them")]
+    SameName(String),
     /// There is no recipe of this name.
     #[error("there is no recipe {name}; there are: {}", known.join(", "))]
     Unknown {
@@ -106,6 +166,39 @@ impl Recipe {
             serde_saphyr::from_str(yaml).map_err(|e| RecipeError::Unreadable(e.to_string()))?;
         recipe.check_shape()?;
         Ok(recipe)
+    }
+
+    /// A recipe that comes with Windlass.
+    #[must_use]
+    #[allow(
+        clippy::expect_used,
+        clippy::missing_panics_doc,
+        reason = "they are part of the program; a test reads them"
+    )]
+    pub fn builtin(recipe: Builtin) -> Self {
+        Self::parse(recipe.yaml()).expect("a built-in recipe is valid")
+    }
+
+    /// The recipe with a step before the first one of this type.
+    pub fn insert_before(self, type_: &str, step: Step) -> Result<Self, RecipeError> {
+        self.insert(0, type_, step)
+    }
+
+    /// The recipe with a step after the first one of this type.
+    pub fn insert_after(self, type_: &str, step: Step) -> Result<Self, RecipeError> {
+        self.insert(1, type_, step)
+    }
+
+    fn insert(mut self, offset: usize, type_: &str, step: Step) -> Result<Self, RecipeError> {
+        let Some(at) = self.tasks.iter().position(|step| step.type_ == type_) else {
+            return Err(RecipeError::NoSuchStep {
+                name: self.name,
+                task: type_.to_owned(),
+                known: self.tasks.into_iter().map(|step| step.type_).collect(),
+            });
+        };
+        self.tasks.insert(at + offset, step);
+        Ok(self)
     }
 
     /// A new plan from this recipe, with all tasks pending.

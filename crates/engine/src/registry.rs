@@ -6,30 +6,27 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value, json};
 
 use super::error::ResolveError;
 use super::plan::TaskRecord;
-use super::recipe::{Recipe, RecipeError};
+use super::recipe::{Builtin, Recipe, RecipeError};
 use super::required;
 use super::task::Task;
 
-const BUILTIN: [&str; 8] = [
-    include_str!("../plans/blue-green.yaml"),
-    include_str!("../plans/blue-green-immediate.yaml"),
-    include_str!("../plans/hard-fork.yaml"),
-    include_str!("../plans/in-place.yaml"),
-    include_str!("../plans/mark-ready.yaml"),
-    include_str!("../plans/node-update.yaml"),
-    include_str!("../plans/remove-node.yaml"),
-    include_str!("../plans/restart-node.yaml"),
-];
+/// Reads a task from its params.
+type Read = fn(Value) -> Result<Box<dyn Task>, serde_json::Error>;
 
 /// The task types of this program, and its recipes.
 #[derive(Clone, Debug)]
 pub struct Registry {
     types: BTreeSet<&'static str>,
+    /// The types that were registered here, and not only where they are defined.
+    registered: BTreeMap<&'static str, Read>,
+    /// A name that two types have.
+    same_name: Option<&'static str>,
     recipes: BTreeMap<String, Recipe>,
     /// The built-in recipes, unchanged: a recipe that overrides one of them has to keep its steps.
     originals: BTreeMap<String, Recipe>,
@@ -39,18 +36,38 @@ impl Registry {
     /// All task types of this program, and no recipes.
     #[must_use]
     pub fn new() -> Self {
-        Self { types: known_types(), recipes: BTreeMap::new(), originals: BTreeMap::new() }
+        let names = known_types();
+        Self {
+            types: names.iter().copied().collect(),
+            registered: BTreeMap::new(),
+            same_name: first_repeated(names),
+            recipes: BTreeMap::new(),
+            originals: BTreeMap::new(),
+        }
     }
 
     /// All task types of this program, and the built-in recipes.
-    pub fn builtin_recipes() -> Result<Self, RecipeError> {
+    #[must_use]
+    pub fn builtin_recipes() -> Self {
         // They are part of the program and parsed once.
-        static READ: LazyLock<Result<Registry, RecipeError>> = LazyLock::new(|| {
-            let add = |registry: Registry, yaml: &&str| Ok(registry.with_recipe(Recipe::parse(yaml)?));
-            let registry = BUILTIN.iter().try_fold(Registry::new(), add)?;
-            Ok(Registry { originals: registry.recipes.clone(), ..registry })
+        static READ: LazyLock<Registry> = LazyLock::new(|| {
+            let recipes = Builtin::ALL.into_iter().map(Recipe::builtin);
+            let registry = recipes.fold(Registry::new(), Registry::with_recipe);
+            Registry { originals: registry.recipes.clone(), ..registry }
         });
         READ.clone()
+    }
+
+    /// Adds a task type by its name in plans. A type is known under its `typetag` name as soon as it is linked into the
+    /// program; this makes sure that it is, and [`check_all`](Self::check_all) fails if another type has the name.
+    #[must_use]
+    pub fn with_task<T: Task + DeserializeOwned + 'static>(mut self, name: &'static str) -> Self {
+        let read: Read = |params| Ok(Box::new(serde_json::from_value::<T>(params)?));
+        if self.is_builtin(name) || self.registered.insert(name, read).is_some() {
+            self.same_name = Some(name);
+        }
+        self.types.insert(name);
+        self
     }
 
     /// Adds a recipe. It replaces a recipe of the same name.
@@ -78,9 +95,12 @@ impl Registry {
         self.types.iter().copied()
     }
 
-    /// Checks that plans of all recipes can be run, and that each recipe that overrides a built-in one has all its
+    /// Checks that no two task types have the same name, that plans of all recipes can be run, and that each recipe that overrides a built-in one has all its
     /// steps, in order. Call this before the first plan starts.
     pub fn check_all(&self) -> Result<(), RecipeError> {
+        if let Some(name) = self.same_name {
+            return Err(RecipeError::SameName(name.to_owned()));
+        }
         self.recipes.values().try_for_each(|recipe| {
             recipe.check(self)?;
             self.originals.get(&recipe.name).map_or(Ok(()), |original| required::check(recipe, original))
@@ -111,7 +131,7 @@ impl Registry {
                 known: self.types.iter().map(ToString::to_string).collect(),
             });
         }
-        read(type_, params).map_err(|reason| ResolveError::BadParams {
+        read(type_, self.registered.get(type_).copied(), params).map_err(|reason| ResolveError::BadParams {
             task_id: task_id.to_owned(),
             type_: type_.to_owned(),
             reason,
@@ -140,10 +160,13 @@ impl Default for Registry {
     }
 }
 
-fn read(type_: &str, params: &Value) -> Result<Box<dyn Task>, String> {
+fn read(type_: &str, registered: Option<Read>, params: &Value) -> Result<Box<dyn Task>, String> {
     // The type comes first, so that the params are deserialized directly; in the other order `typetag` would buffer
     // them in a format of its own.
     let read_as = |params: Value| {
+        if let Some(read) = registered {
+            return read(params);
+        }
         let fields = [("type", Value::from(type_)), ("params", params)];
         <Box<dyn Task>>::deserialize(MapDeserializer::<_, serde_json::Error>::new(fields.into_iter()))
     };
@@ -159,13 +182,19 @@ fn read(type_: &str, params: &Value) -> Result<Box<dyn Task>, String> {
     task.map_err(|e| e.to_string())
 }
 
-/// The types that `typetag` knows. Its registry is private, but the error for an unknown type lists their names.
-fn known_types() -> BTreeSet<&'static str> {
+/// The names of the types that `typetag` knows, sorted. Its registry is private, but the error for an unknown type lists
+/// them.
+fn known_types() -> &'static [&'static str] {
     let no_such_type = MapDeserializer::<_, KnownTypes>::new([("type", "")].into_iter());
     match <Box<dyn Task>>::deserialize(no_such_type) {
-        Ok(_) => BTreeSet::new(),
-        Err(KnownTypes(names)) => names.iter().copied().collect(),
+        Ok(_) => &[],
+        Err(KnownTypes(names)) => names,
     }
+}
+
+/// The first name that a sorted list has twice.
+fn first_repeated(names: &[&'static str]) -> Option<&'static str> {
+    names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
 #[derive(Debug)]
@@ -186,5 +215,16 @@ impl serde::de::Error for KnownTypes {
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
         Self(expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_repeated;
+
+    #[test]
+    fn a_name_that_two_types_have_is_found() {
+        assert_eq!(first_repeated(&["a", "b", "b", "c"]), Some("b"));
+        assert_eq!(first_repeated(&["a", "b", "c"]), None);
     }
 }

@@ -4,6 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::task::Task;
+
 /// One step of a recipe.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +16,20 @@ pub struct Step {
     /// The task's fields.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
+}
+
+impl Step {
+    /// The step that runs this task. The error says which of its fields cannot be written as JSON.
+    pub fn of(task: &dyn Task) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Written {
+            #[serde(rename = "type")]
+            type_: String,
+            params: Option<Map<String, Value>>,
+        }
+        let Written { type_, params } = serde_json::from_value(serde_json::to_value(task)?)?;
+        Ok(Self { type_, params: params.unwrap_or_default() })
+    }
 }
 
 /// The values that distinguish a plan from the other plans of its object.

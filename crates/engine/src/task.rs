@@ -45,46 +45,66 @@ pub trait Task: Debug + Send + Sync {
     /// Observes the current state, does what is missing, and reports whether the task is done.
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError>;
 
-    /// The number of seconds after which it counts as stalled; `None` for the plan's default.
-    fn deadline_seconds(&self) -> Option<i64> {
-        None
+    /// How plans treat it. `env`: what its run works with; empty where only its failure or a skip is at stake.
+    fn policy(&self, _env: &Env) -> Policy {
+        Policy::default()
+    }
+}
+
+/// How plans treat a task.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[must_use]
+pub struct Policy {
+    pub(super) is_replayable: bool,
+    pub(super) is_skippable: bool,
+    pub(super) holds: bool,
+    pub(super) is_unpaced: bool,
+    pub(super) due: Due,
+}
+
+impl Policy {
+    /// It may run again from the start even after later tasks have acted. Otherwise its completion is persisted (a
+    /// checkpoint) before the next task runs.
+    pub fn replayable(self) -> Self {
+        Self { is_replayable: true, ..self }
     }
 
-    /// True if it may run again from the start even after later tasks have acted. If not, its completion is persisted
-    /// (a checkpoint) before the next task runs.
-    fn replayable(&self) -> bool {
-        false
+    /// A user may skip it.
+    pub fn skippable(self) -> Self {
+        Self { is_skippable: true, ..self }
     }
 
     /// True if a user may skip it.
-    fn skippable(&self) -> bool {
-        false
+    #[must_use]
+    pub fn is_skippable(self) -> bool {
+        self.is_skippable
     }
 
-    /// True if its failure holds the plan: the plan stays active until a user retries or skips the task, or the plan is
-    /// ended. If false, the plan fails with the task.
-    fn holds(&self) -> bool {
-        false
+    /// Its failure holds the plan: the plan stays active until a user retries or skips the task, or the plan is ended.
+    /// Otherwise the plan fails with the task.
+    pub fn holding(self) -> Self {
+        Self { holds: true, ..self }
     }
 
-    /// True if an event may run it again right after a run that changed its progress. If not, it rests first: for its
+    /// An event may run it again right after a run that changed its progress. Otherwise it rests first: for its
     /// `recheck_after`, but for two seconds at most. The write of the progress is such an event, so that a task whose
     /// progress changes with each run would run without a pause. Only for a task whose progress changes because something
     /// else did.
-    fn runs_on_any_event(&self) -> bool {
-        false
+    pub fn unpaced(self) -> Self {
+        Self { is_unpaced: true, ..self }
     }
 
     /// When it is expected to be done.
-    fn due(&self, _cx: &TaskContext<'_>) -> Due {
-        self.deadline_seconds().map_or(Due::Default, Due::After)
+    pub fn due(self, due: Due) -> Self {
+        Self { due, ..self }
     }
 }
 
 /// When a task is expected to be done, counted from its first run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Due {
     /// After the plan's default deadline.
+    #[default]
     Default,
     /// After this many seconds.
     After(i64),
@@ -127,7 +147,7 @@ pub enum Outcome {
         recheck_after: Option<Duration>,
     },
     /// As [`Outcome::Waiting`], with state that is kept until the next run. If it differs from what was kept before, the
-    /// task [rests](Task::runs_on_any_event) for a moment, whatever events arrive.
+    /// task [rests](Policy::unpaced) for a moment, whatever events arrive.
     Progress {
         /// "waiting for …", a sentence for the user.
         message: String,
@@ -139,11 +159,6 @@ pub enum Outcome {
     /// It does not apply here.
     Skipped {
         /// Why, in a sentence.
-        message: String,
-    },
-    /// It has failed. If the task [holds](Task::holds), its plan holds, otherwise the plan fails.
-    Failed {
-        /// What was found, in a sentence.
         message: String,
     },
     /// The result of an earlier, completed task no longer holds: the plan ends as Superseded.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
-use windlass_engine::{Due, Outcome, TaskContext};
+use windlass_engine::{Due, Env, Outcome, TaskContext};
 
 use crate::api::Reason;
 use crate::children::Children;
@@ -66,8 +66,8 @@ impl WorkerScope {
 /// The deadline of a task. While the rollout is paused there is none: the task's time starts again when it is
 /// resumed.
 #[must_use]
-pub fn due_unless_paused(cx: &TaskContext<'_>, otherwise: Due) -> Due {
-    let is_paused = cx.env.find::<WorkerScope>().is_some_and(|scope| scope.facts.spec.paused);
+pub fn due_unless_paused(env: &Env, otherwise: Due) -> Due {
+    let is_paused = env.find::<WorkerScope>().is_some_and(|scope| scope.facts.spec.paused);
     if is_paused { Due::Never } else { otherwise }
 }
 

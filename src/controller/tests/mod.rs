@@ -236,7 +236,7 @@ impl Stage {
             view,
             cluster: port.clone(),
             memory,
-            registry: Arc::new(Registry::builtin_recipes().unwrap()),
+            registry: Arc::new(Registry::builtin_recipes()),
             env: Env::new(),
             options: Arc::new(RenderOptions::default()),
             sidecars,

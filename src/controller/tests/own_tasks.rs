@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fleet::{fleet_spec, template};
 use super::*;
-use crate::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
+use crate::engine::{Env, Outcome, Policy, Recipe, Task, TaskContext, TaskError};
 
 /// Counts its runs in its progress, and never ends.
 #[derive(Debug, Deserialize, Serialize)]
@@ -42,7 +42,7 @@ impl Task for Soak {
 
 fn with_recipe(recipe: &str) -> Stage {
     let mut stage = Stage::new();
-    let registry = Registry::builtin_recipes().unwrap().with_recipe(Recipe::parse(recipe).unwrap());
+    let registry = Registry::builtin_recipes().with_recipe(Recipe::parse(recipe).unwrap());
     stage.cx.registry = Arc::new(registry);
     stage
 }
@@ -168,11 +168,11 @@ struct CheckBackup {}
 #[async_trait]
 impl Task for CheckBackup {
     async fn run(&self, _: &TaskContext<'_>) -> Result<Outcome, TaskError> {
-        Ok(Outcome::Failed { message: "there is no backup".to_owned() })
+        Err(TaskError::terminal("there is no backup"))
     }
 
-    fn holds(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().holding()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::turn::{Turn, hook_task};
+use super::turn::{Answer, Turn, hook_task};
 use crate::api::names::ANNOTATION_APPROVE;
 use crate::engine::Outcome;
 
@@ -11,18 +11,18 @@ const AGAIN: Duration = Duration::from_mins(5);
 
 hook_task! {
     /// Waits until a person approves.
-    AwaitApproval = "await-approval", |turn| Ok(approved(&turn))
+    AwaitApproval = "await-approval", |turn| approved(&turn)
 }
 
-fn approved(turn: &Turn<'_>) -> Outcome {
+fn approved(turn: &Turn<'_>) -> Answer {
     let id = &turn.cx.record.id;
     if turn.scope.approved.iter().any(|approved| approved == id) {
-        return Outcome::Done;
+        return Ok(Outcome::Done);
     }
     if turn.is_overdue() {
         return turn.is_late("nobody approved");
     }
-    turn.waits(
+    Ok(turn.waits(
         format!(
             "waiting for a person to approve hook {} of {}: windlass approve {}, or the annotation \
              {ANNOTATION_APPROVE}={id}",
@@ -31,5 +31,5 @@ fn approved(turn: &Turn<'_>) -> Outcome {
             turn.scope.owner.asked_as()
         ),
         AGAIN,
-    )
+    ))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::turn::{Turn, hook_task, seconds};
+use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
 use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict};
@@ -17,39 +17,39 @@ const NOBODY_YET: Duration = Duration::from_secs(5);
 
 hook_task! {
     /// Sends a request at each interval until its answer is a success.
-    CallHttp = "call-http", |turn| Ok(call(&turn))
+    CallHttp = "call-http", |turn| call(&turn)
 }
 
-fn call(turn: &Turn<'_>) -> Outcome {
-    let Some(HookAction::Http(http)) = turn.hook.action() else { return Outcome::Done };
+fn call(turn: &Turn<'_>) -> Answer {
+    let Some(HookAction::Http(http)) = turn.hook.action() else { return Ok(Outcome::Done) };
     let name = &turn.hook.name;
     let question = match question(turn, http) {
         Ok(question) => question,
         Err(why) if turn.is_overdue() => return turn.is_late(&why),
-        Err(why) => return turn.waits(format!("waiting for hook {name}: {why}"), NOBODY_YET),
+        Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOBODY_YET)),
     };
     let asked = format!("{} {}", method(http), shown(&question));
     let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
     if let Some(why) = &turn.scope.hold {
         return match askers.last(&owner, &question) {
             // A request that was sent before may still be answered.
-            Some(last) if last.verdict == Verdict::Success => Outcome::Done,
+            Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
             // Nothing is asked now, so no answer is to come.
             _ if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
-            _ => turn.waits(why.clone(), NOBODY_YET),
+            _ => Ok(turn.waits(why.clone(), NOBODY_YET)),
         };
     }
     let heard = askers.ask(&owner, question, Duration::ZERO);
     let again = heard.again;
     match heard.last {
-        Some(last) if last.verdict == Verdict::Success => Outcome::Done,
+        Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
         Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
-        Some(last) => turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again),
+        Some(last) => Ok(turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again)),
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by
         // then, the peer may have succeeded while no operator was there to hear of it, so its answer decides. One
         // always comes: a request that fails or times out is answered with that.
-        None => turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again),
+        None => Ok(turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again)),
     }
 }
 

@@ -60,13 +60,13 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
             return Ok(Outcome::Done);
         }
         if turn.is_overdue() {
-            return Ok(turn.is_late(&turn.said_before(format!("Job {name} was not made"))));
+            return turn.is_late(&turn.said_before(format!("Job {name} was not made")));
         }
         if is_gone {
             // Nobody knows how far the Job got: only a person may decide to run it again.
-            return Ok(turn.fails(&format!(
+            return turn.fails(&format!(
                 "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
-            )));
+            ));
         }
         if let Some(why) = &turn.scope.hold {
             return Ok(turn.waits(why.clone(), LOOK));
@@ -75,9 +75,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     };
     let meta = Meta::read(&found);
     if !is_ours(&meta, owner, attempt.task_id) {
-        return Ok(turn.fails(&format!(
+        return turn.fails(&format!(
             "Job {name} exists and does not belong to this task; Windlass does not touch it: rename or remove it"
-        )));
+        ));
     }
     let end = end(&found);
     if let Some(End::Complete) = end {
@@ -91,7 +91,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
-        return Ok(turn.fails(&trouble.after(&format!("Job {name} failed: {words}"))));
+        return turn.fails(&trouble.after(&format!("Job {name} failed: {words}")));
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
     let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
@@ -104,7 +104,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         }
         // A Job that timed out must not run in parallel to what follows.
         delete(cluster.as_ref(), &meta).await?;
-        return Ok(turn.is_late(&so_far));
+        return turn.is_late(&so_far);
     }
     let known = Made { uid: meta.uid, trouble, contested_until };
     if known == made {
@@ -162,7 +162,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
             Ok(turn.waits(error.to_string(), AT_ONCE))
         }
         Err(ClusterError::Refused { message, .. }) => {
-            Ok(turn.fails(&format!("the API server refuses its Job: {message}")))
+            turn.fails(&format!("the API server refuses its Job: {message}"))
         }
         Err(error) => Err(allowed(error).into()),
     }

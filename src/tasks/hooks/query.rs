@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::turn::{Turn, hook_task, seconds};
+use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::QueryHook;
 use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdict};
@@ -22,7 +22,7 @@ const NOT_NOW: Duration = Duration::from_secs(5);
 
 hook_task! {
     /// Queries Prometheus at each interval until there are enough successes in a row.
-    CheckQuery = "check-query", |turn| Ok(check(&turn))
+    CheckQuery = "check-query", |turn| check(&turn)
 }
 
 /// The counts so far. They are persisted, so that an operator continues with them after a restart.
@@ -51,14 +51,14 @@ impl Counts {
     }
 }
 
-fn check(turn: &Turn<'_>) -> Outcome {
-    let Some(HookAction::Query(query)) = turn.hook.action() else { return Outcome::Done };
+fn check(turn: &Turn<'_>) -> Answer {
+    let Some(HookAction::Query(query)) = turn.hook.action() else { return Ok(Outcome::Done) };
     let name = &turn.hook.name;
     let (count, limit) = (query.count.unwrap_or(1).max(1), query.failure_limit.unwrap_or(0));
     let question = match question(turn, query) {
         Ok(question) => question,
         Err(why) if turn.is_overdue() => return turn.is_late(&why),
-        Err(why) => return turn.waits(format!("waiting for hook {name}: {why}"), NOT_NOW),
+        Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOT_NOW)),
     };
     let mut counts: Counts = Counts::deserialize(&turn.cx.record.progress).unwrap_or_default();
     let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
@@ -75,20 +75,20 @@ fn check(turn: &Turn<'_>) -> Outcome {
             return turn.fails(&so_far);
         }
         if counts.successes >= count {
-            return Outcome::Done;
+            return Ok(Outcome::Done);
         }
         if turn.is_overdue() {
             return turn.is_late(&so_far);
         }
         let message = format!("waiting for hook {name}: {so_far}");
         if (counts.successes, counts.failures) != before {
-            return turn.keeps(message, interval, json!(counts));
+            return Ok(turn.keeps(message, interval, json!(counts)));
         }
         // This answer changes no count, so it is not persisted: to record its time would be a write at each interval.
         if let Some(why) = &turn.scope.hold {
-            return turn.waits(why.clone(), NOT_NOW);
+            return Ok(turn.waits(why.clone(), NOT_NOW));
         }
-        return turn.waits(message, askers.ask(&owner, question, Duration::ZERO).again);
+        return Ok(turn.waits(message, askers.ask(&owner, question, Duration::ZERO).again));
     }
     // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
     // once.
@@ -101,10 +101,10 @@ fn check(turn: &Turn<'_>) -> Outcome {
         return turn.is_late(&turn.said_before("the query was not answered".to_owned()));
     }
     if let Some(why) = &turn.scope.hold {
-        return turn.waits(why.clone(), NOT_NOW);
+        return Ok(turn.waits(why.clone(), NOT_NOW));
     }
     let heard = askers.ask(&owner, question, first);
-    turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again)
+    Ok(turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again))
 }
 
 /// The query. An error is a sentence: the query cannot be sent.

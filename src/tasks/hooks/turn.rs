@@ -6,11 +6,14 @@ use chrono::TimeDelta;
 
 use super::{About, HookList, HookParams, HookScope};
 use crate::api::{Hook, HookAction};
-use crate::engine::{Due, Outcome, TaskContext};
+use crate::engine::{Due, Env, Outcome, TaskContext, TaskError};
 use crate::hooks::Values;
 
 /// The requeue delay of a task that was reached in the middle of a reconcile.
 const AT_ONCE: Duration = Duration::from_millis(10);
+
+/// What the run of a hook's task returns.
+pub(super) type Answer = Result<Outcome, TaskError>;
 
 /// One run of a hook's task.
 pub(super) struct Turn<'a> {
@@ -25,7 +28,7 @@ impl<'a> Turn<'a> {
     pub(super) fn of(cx: &'a TaskContext<'a>, params: &HookParams) -> Result<Self, Outcome> {
         let nothing = |why: String| Err(Outcome::Skipped { message: why });
         let name = &params.hook;
-        let Some((scope, hook)) = find(cx, params) else {
+        let Some((scope, hook)) = find(cx.env, params) else {
             // The hooks are not known, which does not mean that there are none.
             let unknown = cx.env.find::<HookScope>().filter(|scope| matches!(scope.hooks, HookList::Nobodys));
             if let Some(why) = unknown.and_then(|scope| scope.hold.clone()) {
@@ -87,7 +90,8 @@ impl<'a> Turn<'a> {
         again: Duration,
         progress: serde_json::Value,
     ) -> Outcome {
-        Outcome::Progress { message: message.into(), recheck_after: Some(self.in_time(again)), progress }
+        let recheck_after = Some(self.in_time(again));
+        Outcome::Progress { message: message.into(), recheck_after, progress }
     }
 
     fn in_time(&self, again: Duration) -> Duration {
@@ -98,12 +102,12 @@ impl<'a> Turn<'a> {
     }
 
     /// The hook has failed. The message begins with the hook's name and the owner's.
-    pub(super) fn fails(&self, what: &str) -> Outcome {
-        Outcome::Failed { message: format!("hook {} of {}: {what}", self.hook.name, self.scope.owner.name) }
+    pub(super) fn fails(&self, what: &str) -> Answer {
+        Err(TaskError::terminal(format!("hook {} of {}: {what}", self.hook.name, self.scope.owner.name)))
     }
 
     /// The hook has failed because its timeout has passed.
-    pub(super) fn is_late(&self, what: &str) -> Outcome {
+    pub(super) fn is_late(&self, what: &str) -> Answer {
         let seconds = self.hook.timeout_seconds().unwrap_or_default();
         self.fails(&format!("no success within {seconds} s; {what}"))
     }
@@ -121,13 +125,13 @@ pub(super) fn seconds(seconds: i64) -> Duration {
 }
 
 /// When a hook's task times out. The timeout does not run while the hook is on hold, and starts again after that.
-pub(super) fn due(cx: &TaskContext<'_>, params: &HookParams) -> Due {
-    let found = find(cx, params).filter(|(scope, _)| scope.hold.is_none());
+pub(super) fn due(env: &Env, params: &HookParams) -> Due {
+    let found = find(env, params).filter(|(scope, _)| scope.hold.is_none());
     found.and_then(|(_, hook)| hook.timeout_seconds()).map_or(Due::Never, Due::After)
 }
 
-fn find<'a>(cx: &'a TaskContext<'a>, params: &HookParams) -> Option<(&'a HookScope, &'a Hook)> {
-    let scope = cx.env.find::<HookScope>()?;
+fn find<'a>(env: &'a Env, params: &HookParams) -> Option<(&'a HookScope, &'a Hook)> {
+    let scope = env.find::<HookScope>()?;
     Some((scope, scope.hook(&params.hook)?))
 }
 
@@ -159,21 +163,9 @@ macro_rules! hook_task {
                 }
             }
 
-            fn skippable(&self) -> bool {
-                true
-            }
-
-            fn holds(&self) -> bool {
-                true
-            }
-
-            // The answer of a peer is such an event, and nothing is asked twice in between.
-            fn runs_on_any_event(&self) -> bool {
-                true
-            }
-
-            fn due(&self, cx: &crate::engine::TaskContext<'_>) -> crate::engine::Due {
-                super::turn::due(cx, &self.0)
+            fn policy(&self, env: &crate::engine::Env) -> crate::engine::Policy {
+                // The answer of a peer is an event, and nothing is asked twice in between.
+                crate::engine::Policy::default().skippable().holding().unpaced().due(super::turn::due(env, &self.0))
             }
         }
     };

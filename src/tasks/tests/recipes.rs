@@ -35,7 +35,7 @@ fn recipe(tasks: Vec<Step>) -> Recipe {
 }
 
 fn builtin() -> Registry {
-    Registry::builtin_recipes().unwrap()
+    Registry::builtin_recipes()
 }
 
 #[test]

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
+use windlass::engine::{Env, Outcome, Policy, Recipe, Task, TaskContext, TaskError};
 use windlass::operator::Operator;
 use windlass::tasks::FleetScope;
 
@@ -38,8 +38,8 @@ impl Task for AwaitConsent {
         Ok(Outcome::recheck(format!("waiting for {} to agree", self.of), Duration::from_millis(200)))
     }
 
-    fn skippable(&self) -> bool {
-        true
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().skippable()
     }
 }
 

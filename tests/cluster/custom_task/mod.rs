@@ -81,8 +81,8 @@ impl Drop for Scene {
 async fn operator(world: &World, port: u16) -> JoinHandle<()> {
     let token = world.cp.service_account_token(&world.ns, "windlass").await.expect("a token");
     let client = world.cp.client_for_token(&token).await;
-    let recipes = drain_broker::RECIPES.map(|yaml| yaml.replace("8080", &port.to_string()));
-    let operator = drain_broker::operator(client, recipes.each_ref().map(String::as_str)).expect("recipes");
+    let drain = drain_broker::DrainBroker { container: "broker".to_owned(), port };
+    let operator = drain_broker::operator(client, &drain).expect("recipes");
     let operator = operator.namespaces([world.ns.to_string()]);
     tokio::spawn(async { operator.run(std::future::pending()).await.expect("it runs") })
 }

@@ -6,9 +6,9 @@ use chrono::TimeDelta;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::tasks::{at, nothing, plan_of, put_key, recipe, seed, step};
+use super::tasks::{Put, Say, at, nothing, plan_of, put_key, recipe, seed, step};
 use crate::recipe::MAX_TASKS;
-use crate::{PlanId, PlanSeed, Recipe, RecipeError, Registry, ResolveError, TaskRecord};
+use crate::{Builtin, PlanId, PlanSeed, Recipe, RecipeError, Registry, ResolveError, Step, TaskRecord};
 
 fn record(type_: &str, params: Value) -> TaskRecord {
     let mut record = plan_of(vec![step(type_, json!({}))]).tasks.remove(0);
@@ -113,7 +113,7 @@ fn a_recipe_that_is_of_no_use_is_refused_with_a_sentence() {
 
 #[test]
 fn the_recipes_that_come_with_windlass_can_be_read() {
-    let registry = Registry::builtin_recipes().unwrap();
+    let registry = Registry::builtin_recipes();
     let shapes: Vec<_> = registry
         .recipes()
         .map(|recipe| {
@@ -192,5 +192,34 @@ proptest! {
             let id = id.as_str();
             prop_assert!(id.len() == 10 && id.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f')));
         }
+    }
+}
+
+#[test]
+fn a_step_is_inserted_beside_one_of_a_builtin_recipe() {
+    let types = |recipe: Recipe| -> Vec<String> { recipe.tasks.into_iter().map(|step| step.type_).collect() };
+    let put = Put { key: "k".to_owned(), value: 1, ..Put::default() };
+    let step = Step::of(&put).unwrap();
+    assert_eq!((step.type_.as_str(), &step.params["key"]), ("test-put", &json!("k")));
+    let recipe = Recipe::builtin(Builtin::NodeUpdate);
+    let before = types(recipe.clone().insert_before("replace-pod", step.clone()).unwrap());
+    let after = types(recipe.clone().insert_after("replace-pod", step.clone()).unwrap());
+    assert_eq!(before[2..4], ["test-put", "replace-pod"]);
+    assert_eq!(after[2..4], ["replace-pod", "test-put"]);
+    let error = recipe.insert_before("replace-pods", step).unwrap_err();
+    assert!(error.to_string().starts_with("recipe NodeUpdate has no task replace-pods"), "{error}");
+}
+
+#[test]
+fn a_registered_type_is_read_and_its_name_belongs_to_it_alone() {
+    let registry =
+        Registry::builtin_recipes().with_task::<Put>("test-put").with_task::<Say>("test-other-say");
+    for (type_, params) in [("test-put", json!({"key": "k"})), ("test-other-say", json!({"answer": "Wait"}))]
+    {
+        assert!(registry.resolve(&record(type_, params)).is_ok(), "{type_}");
+    }
+    for name in ["test-put", "replace-pod"] {
+        let error = registry.clone().with_task::<Put>(name).check_all().unwrap_err();
+        assert_eq!(error, RecipeError::SameName(name.to_owned()));
     }
 }

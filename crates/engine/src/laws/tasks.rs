@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{Due, Env, Outcome, Plan, PlanSeed, Recipe, Step, Task, TaskContext, TaskError, TaskState};
+use crate::{
+    Due, Env, Outcome, Plan, PlanSeed, Policy, Recipe, Step, Task, TaskContext, TaskError, TaskState,
+};
 
 /// What tasks change. It outlives the process that runs them.
 #[derive(Debug, Default)]
@@ -93,12 +95,8 @@ impl Task for Put {
         Ok(Outcome::Done)
     }
 
-    fn replayable(&self) -> bool {
-        self.replayable
-    }
-
-    fn skippable(&self) -> bool {
-        self.skippable
+    fn policy(&self, _: &Env) -> Policy {
+        Policy { is_replayable: self.replayable, is_skippable: self.skippable, ..Policy::default() }
     }
 }
 
@@ -140,8 +138,8 @@ impl Task for Say {
         }
     }
 
-    fn deadline_seconds(&self) -> Option<i64> {
-        Some(7)
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().due(Due::After(7))
     }
 }
 
@@ -175,7 +173,7 @@ impl Task for Try {
         let answer = &self.answers[attempt as usize - 1 + runs as usize];
         let message = format!("try {attempt}: {answer}");
         Ok(match answer.as_str() {
-            "Failed" => Outcome::Failed { message },
+            "Failed" => return Err(TaskError::terminal(message)),
             "Skipped" => Outcome::Skipped { message },
             "Progress" | "Same" => {
                 let recheck_after = u64::try_from(self.recheck).ok().map(Duration::from_secs);
@@ -187,24 +185,13 @@ impl Task for Try {
         })
     }
 
-    fn skippable(&self) -> bool {
-        true
-    }
-
-    fn holds(&self) -> bool {
-        self.holds
-    }
-
-    fn runs_on_any_event(&self) -> bool {
-        self.any_event
-    }
-
-    fn due(&self, _: &TaskContext<'_>) -> Due {
-        match self.due {
+    fn policy(&self, _: &Env) -> Policy {
+        let due = match self.due {
             None => Due::Default,
             Some(seconds) if seconds < 0 => Due::Never,
             Some(seconds) => Due::After(seconds),
-        }
+        };
+        Policy { holds: self.holds, is_unpaced: self.any_event, ..Policy::default().skippable().due(due) }
     }
 }
 

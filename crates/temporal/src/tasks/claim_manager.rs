@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::events::Event;
@@ -18,12 +18,8 @@ pub struct ClaimManager {}
 #[typetag::serde(name = "claim-manager")]
 #[async_trait]
 impl Task for ClaimManager {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due_unless_paused(cx, Due::Default)
+    fn policy(&self, env: &Env) -> Policy {
+        Policy::default().unpaced().due(due_unless_paused(env, Due::Default))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::events::Event;
@@ -34,13 +34,11 @@ pub struct Ramp {
 #[typetag::serde(name = "ramp")]
 #[async_trait]
 impl Task for Ramp {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        let patience = cx.env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
-        due_unless_paused(cx, Due::After(i64::from(self.pause_seconds) + i64::from(patience)))
+    fn policy(&self, env: &Env) -> Policy {
+        let patience = env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
+        Policy::default()
+            .unpaced()
+            .due(due_unless_paused(env, Due::After(i64::from(self.pause_seconds) + i64::from(patience))))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError, TaskRecord};
+use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 
 use crate::api::Reason;
 use crate::events::Event;
@@ -49,20 +49,12 @@ pub fn workflow_id(record: &TaskRecord, index: usize) -> String {
 #[typetag::serde(name = "run-gate")]
 #[async_trait]
 impl Task for RunGate {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due_unless_paused(cx, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS))
-    }
-
-    fn holds(&self) -> bool {
-        true
-    }
-
-    fn skippable(&self) -> bool {
-        true
+    fn policy(&self, env: &Env) -> Policy {
+        Policy::default()
+            .unpaced()
+            .skippable()
+            .holding()
+            .due(due_unless_paused(env, Due::After(i64::from(self.timeout_seconds) + GRACE_SECONDS)))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -102,7 +94,7 @@ impl Task for RunGate {
                 Ok(GateStatus::Failed(message)) => {
                     let message = format!("gate {} failed on {queue} ({id}): {message}", self.workflow_type);
                     scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
-                    return Ok(Outcome::Failed { message });
+                    return Err(TaskError::terminal(message));
                 }
                 Ok(GateStatus::Paused) => {
                     // The time of a pause does not count.
@@ -113,10 +105,10 @@ impl Task for RunGate {
                 }
                 Ok(GateStatus::Refused(error)) => {
                     let outcome = self.not_started(cx, queue, &error);
-                    if let Outcome::Failed { message } = &outcome {
+                    if let Err(TaskError::Terminal { message }) = &outcome {
                         scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
                     }
-                    return Ok(outcome);
+                    return outcome;
                 }
                 Err(error) => return Ok(wait_out(cx, &error)),
             }
@@ -167,7 +159,12 @@ fn assigned_queues(record: &TaskRecord) -> Vec<String> {
 impl RunGate {
     /// Waits for a workflow that Temporal refuses to start, ever longer, and gives up after the gate's time-out: a task
     /// queue may be misspelt, and a workflow that does not start has no time-out of its own.
-    fn not_started(&self, cx: &TaskContext<'_>, queue: &str, error: &TemporalError) -> Outcome {
+    fn not_started(
+        &self,
+        cx: &TaskContext<'_>,
+        queue: &str,
+        error: &TemporalError,
+    ) -> Result<Outcome, TaskError> {
         // A time in the future was written before the clock was set back.
         let before = Some(&cx.record.progress[REFUSED]).filter(|refused| refused["queue"] == queue);
         let since = before.and_then(|refused| recorded_time(refused, "since"));
@@ -179,7 +176,7 @@ impl RunGate {
                 "gate {} could not be started on {queue} for {} s: {error}",
                 self.workflow_type, self.timeout_seconds
             );
-            return Outcome::Failed { message };
+            return Err(TaskError::terminal(message));
         }
         let reason = match reason_of(error) {
             Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
@@ -187,7 +184,7 @@ impl RunGate {
         };
         let message = format!("gate {} does not start on {queue}: {error}", self.workflow_type);
         let after = (waited / 4).clamp(SOON, BETWEEN_TRIES).min(patience.saturating_sub(waited));
-        wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))])
+        Ok(wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))]))
     }
 
     async fn queues(

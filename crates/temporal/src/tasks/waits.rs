@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use windlass_engine::{Due, Outcome, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 use crate::planner::verdicts;
 use crate::scope::{WorkerScope, due_unless_paused, outcome};
@@ -15,12 +15,8 @@ pub struct AwaitAvailable {}
 #[typetag::serde(name = "await-available")]
 #[async_trait]
 impl Task for AwaitAvailable {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due_unless_paused(cx, Due::Default)
+    fn policy(&self, env: &Env) -> Policy {
+        Policy::default().unpaced().due(due_unless_paused(env, Due::Default))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -36,12 +32,8 @@ pub struct AwaitRegistered {}
 #[typetag::serde(name = "await-registered")]
 #[async_trait]
 impl Task for AwaitRegistered {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, cx: &TaskContext<'_>) -> Due {
-        due_unless_paused(cx, Due::Default)
+    fn policy(&self, env: &Env) -> Policy {
+        Policy::default().unpaced().due(due_unless_paused(env, Due::Default))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -59,12 +51,8 @@ pub struct AwaitPromote {}
 #[typetag::serde(name = "await-promote")]
 #[async_trait]
 impl Task for AwaitPromote {
-    fn runs_on_any_event(&self) -> bool {
-        true
-    }
-
-    fn due(&self, _cx: &TaskContext<'_>) -> Due {
-        Due::Never
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().unpaced().due(Due::Never)
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {

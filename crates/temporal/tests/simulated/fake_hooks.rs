@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use serde::{Deserialize, Serialize};
 use windlass_core::api::Hook;
-use windlass_engine::{Due, Env, Outcome, Plan, Task, TaskContext, TaskError};
+use windlass_engine::{Due, Env, Outcome, Plan, Policy, Task, TaskContext, TaskError};
 use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use crate::stage::{NAME, NAMESPACE};
@@ -138,16 +138,8 @@ macro_rules! fake {
         #[typetag::serde(name = $name)]
         #[async_trait]
         impl Task for $task {
-            fn holds(&self) -> bool {
-                true
-            }
-
-            fn skippable(&self) -> bool {
-                true
-            }
-
-            fn due(&self, _: &TaskContext<'_>) -> Due {
-                Due::Never
+            fn policy(&self, _: &Env) -> Policy {
+                Policy::default().skippable().holding().due(Due::Never)
             }
 
             async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
@@ -178,7 +170,7 @@ fn run(cx: &TaskContext<'_>, hook: &str) -> Result<Outcome, TaskError> {
         _ if cx.record.type_ == "await-approval" && is_approved => Outcome::Done,
         Some(HookResult::Done) => Outcome::Done,
         Some(HookResult::Fails(words)) => {
-            Outcome::Failed { message: format!("hook {hook} of {NAME}: {words}") }
+            return Err(TaskError::terminal(format!("hook {hook} of {NAME}: {words}")));
         }
         None => Outcome::waiting(format!("waiting for hook {hook}: it was asked")),
     })

@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn update() -> Plan {
-        let recipe = Registry::builtin_recipes().unwrap();
+        let recipe = Registry::builtin_recipes();
         let seed = PlanSeed {
             uid: "node",
             target_hash: "v1:a",
