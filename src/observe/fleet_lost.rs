@@ -55,13 +55,13 @@ impl FleetScope {
         let strategy = Strategy::of_recipe(&plan.recipe);
         let (strategy, target) = (strategy?, RolloutHash::recorded(plan.target_hash.as_str())?);
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS);
-        let cause = said.and_then(|said| Cause::of(&said.reason));
+        let cause = said.and_then(|said| said.reason.parse().ok());
         let rollout = Rollout {
             strategy: strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
             target_revision: revision_name(&meta.name, &meta.uid, &target).into(),
             target_hash: plan.target_hash.clone(),
-            cause: cause.unwrap_or(Cause::TemplateChanged).as_str().to_owned(),
+            cause: cause.unwrap_or(Cause::TemplateChanged).to_string(),
             started_at: plan.started_at,
             ..Rollout::begun(self.now)
         };
@@ -134,7 +134,7 @@ impl FleetScope {
             strategy: or(&rollout.strategy, strategy.api_name()),
             recipe: or(&rollout.recipe, &plan.recipe),
             target_revision: or(&rollout.target_revision, name.as_str()),
-            cause: or(&rollout.cause, Cause::TemplateChanged.as_str()),
+            cause: or(&rollout.cause, Cause::TemplateChanged.as_ref()),
             target_hash: target,
             ..rollout.clone()
         };
@@ -176,14 +176,19 @@ impl FleetScope {
         {
             return None;
         }
-        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False)?;
-        let outcome = match Reason::of(&said.reason)? {
+        let said =
+            conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False.as_ref())?;
+        let outcome = match said.reason.parse().ok()? {
             Reason::Aborted => Ending::Aborted,
             Reason::RolledBack => Ending::RolledBack,
             Reason::PlanFailed => Ending::Failed,
             _ => return None,
         };
-        let ended = status.history.iter().rev().find(|h| h.outcome == outcome && h.target_hash == *requested);
+        let ended = status
+            .history
+            .iter()
+            .rev()
+            .find(|h| h.outcome == outcome.as_ref() && h.target_hash == *requested);
         let of_plan = plan.filter(|p| matches!(p.state, PlanState::Aborted | PlanState::Failed));
         let of_plan = of_plan.filter(|p| p.target_hash == *requested).map(|p| p.id.to_string());
         let plan_id = ended.map(|h| h.plan_id.clone()).or(of_plan)?;
@@ -191,7 +196,7 @@ impl FleetScope {
             hash: requested.clone(),
             build_id: status.build_id.clone(),
             plan_id,
-            outcome: outcome.into(),
+            outcome: outcome.to_string(),
             message: String::new(),
         })
     }

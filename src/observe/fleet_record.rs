@@ -105,13 +105,13 @@ impl FleetScope {
         let incumbent = named.or_else(|| self.serving().ok())?;
         let promotion = promotion(&plan, &self.traces(&plan, Some(incumbent)))?;
         let said = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS).map(|c| c.reason.as_str());
-        let cause = said.and_then(Cause::of).unwrap_or(Cause::TemplateChanged);
+        let cause = said.and_then(|cause| cause.parse().ok()).unwrap_or(Cause::TemplateChanged);
         Some(Rollout {
             strategy: promotion.strategy.api_name().to_owned(),
             recipe: plan.recipe.clone(),
             target_revision: revision_name(&meta.name, &meta.uid, &promotion.target).into(),
             target_hash: promotion.target.into(),
-            cause: cause.as_str().to_owned(),
+            cause: cause.to_string(),
             stage: promotion.stage,
             incumbent_set: promotion.incumbent.map(String::from).unwrap_or_default(),
             entrant_set: promotion.entrant.into(),
@@ -158,7 +158,7 @@ impl FleetScope {
 
     fn says_promoting(&self) -> bool {
         let says = conditions::find(&self.fleet.status.conditions, UP_TO_DATE);
-        says.is_some_and(|c| c.reason == Reason::Promoting)
+        says.is_some_and(|c| c.reason == Reason::Promoting.as_ref())
     }
 
     pub(super) fn traces(&self, plan: &Plan, incumbent: Option<SetName>) -> Traces {

@@ -227,7 +227,7 @@ pub fn add_plan(line: &mut Line, plan: &PlanReport) {
 pub fn hook_line(target: &str, hook: &HookStatus) -> Line {
     let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
     let name = format!("hook {}{of}", hook.hook);
-    if hook.state == HookState::AwaitingApproval {
+    if hook.state == HookState::AwaitingApproval.as_ref() {
         let mut line = Line::of(Style::Yellow, format!("{name} waits for a person: "));
         line.add(Style::Plain, format!("windlass approve {target} --task {}", hook.task_id));
         return line;

@@ -246,7 +246,7 @@ impl ChildFacts {
     /// served, and nothing that is granted to it changes that.
     #[must_use]
     pub fn never_began(&self) -> bool {
-        let is_held = self.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
+        let is_held = self.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
         let ran = self.ever_ready || self.ready || self.pod_runs || self.running.is_some();
         is_held && !ran && !self.rolling && !self.status_outdated && !self.terminating
     }
