@@ -136,10 +136,11 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         memory.take(uid);
         return None;
     };
-    let since = node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing).map(|p| p.since);
+    let since =
+        node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing.as_ref()).map(|p| p.since);
     let known = memory.get(uid);
     // A problem that was reported before this process started is still reported until more is known.
-    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec)
+    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref())
         || (known.is_none() && since.is_some());
     let mut known = known.unwrap_or_else(|| NoPod {
         since: now,

@@ -1,41 +1,14 @@
-//! Styled lines of text, and their rendering for a terminal's width, colours and character set.
+//! What is written to a terminal: its width, colours and character set.
 
-/// The style of a piece of text, where colours are supported.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Style {
-    /// Default.
-    Plain,
-    /// Headings.
-    Bold,
-    /// Secondary text.
-    Dim,
-    /// Failures.
-    Red,
-    /// Success.
-    Green,
-    /// Progress.
-    Yellow,
-    /// The narration of the demo.
-    #[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
-    Magenta,
-    /// Unchanged.
-    Cyan,
-}
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-impl Style {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Plain => "",
-            Self::Bold => "1",
-            Self::Dim => "2",
-            Self::Red => "31",
-            Self::Green => "32",
-            Self::Yellow => "33",
-            Self::Magenta => "35",
-            Self::Cyan => "36",
-        }
-    }
-}
+/// A line, in styled pieces.
+pub type Line = ratatui::text::Line<'static>;
+
+/// A blank at which a line is not wrapped.
+pub const NO_BREAK: char = '\u{a0}';
 
 /// The capabilities of the reader's terminal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,6 +33,105 @@ impl Terminal {
             unicode: is_utf8(|name| std::env::var(name).ok()),
         }
     }
+
+    /// The line in the supported character set. Control characters are removed: kubelets and servers may send any
+    /// text.
+    pub fn spelled(self, line: &Line) -> Line {
+        let spell = |letter: char| match letter {
+            letter if letter.is_control() => " ".to_owned(),
+            letter if letter.is_ascii() || self.unicode => letter.to_string(),
+            letter => plain_letter(letter).to_owned(),
+        };
+        mapped(line, |text| text.chars().map(spell).collect())
+    }
+
+    /// Truncates to the terminal's width; a truncated line ends in an ellipsis.
+    pub fn cut(self, line: &Line) -> Line {
+        let line = mapped(&self.spelled(line), |text| text.replace(NO_BREAK, " "));
+        if line.to_string().trim_end().chars().count() <= self.width {
+            return line;
+        }
+        let ellipsis = if self.unicode { "…" } else { "..." };
+        let mut room = self.width.saturating_sub(ellipsis.chars().count());
+        let mut out = Line::default();
+        for span in line.spans {
+            let text: String = span.content.chars().take(room).collect();
+            room -= text.chars().count();
+            out.push_span(Span::styled(text, span.style));
+        }
+        out.push_span(ellipsis);
+        out
+    }
+
+    /// Truncated, with escape sequences for its styles.
+    pub fn painted(self, line: &Line) -> String {
+        let spans = self.cut(line).spans;
+        let out: String = spans.iter().map(|span| paint(span.style, &span.content, self.colours)).collect();
+        if self.colours { out } else { out.trim_end().to_owned() }
+    }
+
+    /// Wraps between words; continuation lines are indented by `indent` blanks.
+    pub fn folded(self, line: &Line, indent: usize) -> Vec<Line> {
+        let line = self.spelled(line);
+        let letters: Vec<(char, Style)> = line
+            .spans
+            .iter()
+            .flat_map(|span| span.content.chars().map(|letter| (letter, span.style)))
+            .collect();
+        let (mut rest, mut lines) = (&letters[..], Vec::new());
+        for row in textwrap::wrap(&line.to_string(), between_words(self.width, &" ".repeat(indent))) {
+            let blanks = if lines.is_empty() { 0 } else { indent };
+            let (now, later) = rest.split_at(row.chars().count() - blanks);
+            let mut line = Line::from(" ".repeat(blanks));
+            for piece in now.chunk_by(|one, next| one.1 == next.1) {
+                let text: String = piece.iter().map(|(letter, _)| letter).collect();
+                line.push_span(Span::styled(text, piece[0].1));
+            }
+            lines.push(line);
+            rest = &later[later.iter().take_while(|(letter, _)| *letter == ' ').count()..];
+        }
+        lines
+    }
+}
+
+fn between_words(width: usize, indent: &str) -> Options<'_> {
+    Options::new(width)
+        .subsequent_indent(indent)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+}
+
+/// The same line with each text mapped.
+pub fn mapped(line: &Line, map: impl Fn(&str) -> String) -> Line {
+    line.iter().map(|span| Span::styled(map(&span.content), span.style)).collect()
+}
+
+/// Wraps a line that is longer than `width` columns, aligned with its own indentation. Escape sequences count as
+/// zero.
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
+pub fn wrapped(line: &str, width: usize) -> String {
+    let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
+    textwrap::fill(line, between_words(width, &" ".repeat(indent)))
+}
+
+/// The text with escape sequences for the style, if `colours`.
+pub fn paint(style: Style, text: &str, colours: bool) -> String {
+    let code = match style.fg {
+        Some(Color::Red) => "31",
+        Some(Color::Green) => "32",
+        Some(Color::Yellow) => "33",
+        Some(Color::Magenta) => "35",
+        Some(Color::Cyan) => "36",
+        _ if style.add_modifier.contains(Modifier::BOLD) => "1",
+        _ if style.add_modifier.contains(Modifier::DIM) => "2",
+        _ => "",
+    };
+    if !colours || code.is_empty() || text.is_empty() {
+        return text.to_owned();
+    }
+    format!("\x1b[{code}m{text}\x1b[0m")
 }
 
 /// True if the locale is UTF-8, or unset, as in most containers.
@@ -90,178 +162,15 @@ fn plain_letter(letter: char) -> &'static str {
         '▸' => ">",
         '“' | '”' => "\"",
         '‘' | '’' => "'",
+        NO_BREAK => "\u{a0}",
         _ => "?",
-    }
-}
-
-/// A line, in styled pieces.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Line(Vec<(Style, String)>);
-
-impl Line {
-    /// A line with a single piece.
-    pub fn of(style: Style, text: impl Into<String>) -> Self {
-        let mut line = Self::default();
-        line.add(style, text);
-        line
-    }
-
-    /// Appends a piece. Control characters are removed: kubelets and servers may send any text.
-    pub fn add(&mut self, style: Style, text: impl Into<String>) {
-        let text: String = text.into();
-        let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
-        self.0.push((style, text));
-    }
-
-    /// The same line with each text mapped.
-    pub fn put(&self, other: impl Fn(&str) -> String) -> Self {
-        Self(self.0.iter().map(|(style, text)| (*style, other(text))).collect())
-    }
-
-    /// Its pieces.
-    pub fn pieces(&self) -> &[(Style, String)] {
-        &self.0
-    }
-
-    /// The text without styles.
-    pub fn plain(&self) -> String {
-        self.0.iter().map(|(_, text)| text.as_str()).collect::<String>().trim_end().to_owned()
-    }
-
-    /// The width in columns.
-    pub fn width(&self) -> usize {
-        self.0.iter().map(|(_, text)| text.chars().count()).sum()
-    }
-
-    /// The same line in the supported character set.
-    pub fn spelled(&self, unicode: bool) -> Self {
-        if unicode {
-            return self.clone();
-        }
-        let spell = |text: &str| {
-            let letters =
-                text.chars().map(|c| if c.is_ascii() { c.to_string() } else { plain_letter(c).to_owned() });
-            letters.collect::<String>()
-        };
-        Self(self.0.iter().map(|(style, text)| (*style, spell(text))).collect())
-    }
-
-    /// Truncates to the terminal's width; a truncated line ends in an ellipsis.
-    pub fn cut(&self, terminal: Terminal) -> Self {
-        let line = self.spelled(terminal.unicode);
-        let ellipsis = if terminal.unicode { "…" } else { "..." };
-        let fits = line.plain().chars().count() <= terminal.width;
-        let mut room =
-            if fits { terminal.width } else { terminal.width.saturating_sub(ellipsis.chars().count()) };
-        let mut out = Self::default();
-        for (style, text) in line.0 {
-            let cut: String = text.chars().take(room).collect();
-            room -= cut.chars().count();
-            if !cut.is_empty() {
-                out.0.push((style, cut));
-            }
-        }
-        if !fits {
-            out.0.push((Style::Plain, ellipsis.to_owned()));
-        }
-        out
-    }
-
-    /// Truncated and styled for the terminal.
-    pub fn painted(&self, terminal: Terminal) -> String {
-        let out: String =
-            self.cut(terminal).0.iter().map(|(style, text)| paint(*style, text, terminal.colours)).collect();
-        if terminal.colours { out } else { out.trim_end().to_owned() }
-    }
-
-    /// Its words, each with the blanks after it, in pieces. A piece that begins with one blank belongs to the word
-    /// before it, so that a sign is not separated from its subject.
-    fn words(&self) -> Vec<Vec<(Style, String)>> {
-        let (mut words, mut word) = (Vec::new(), Vec::new());
-        for (style, text) in &self.0 {
-            let mut has_begun = text.starts_with("  ");
-            for part in text.split_inclusive(' ') {
-                has_begun |= part != " ";
-                word.push((*style, part.to_owned()));
-                if has_begun && part.ends_with(' ') {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-        }
-        words.push(word);
-        words
-    }
-
-    /// Wraps between words; continuation lines are indented by `indent` blanks.
-    pub fn folded(&self, terminal: Terminal, indent: usize) -> Vec<Self> {
-        let line = self.spelled(terminal.unicode);
-        if line.width() <= terminal.width {
-            return vec![line];
-        }
-        let (mut lines, mut now, mut column) = (Vec::new(), Self::default(), 0);
-        for word in line.words() {
-            let text: String = word.iter().map(|(_, text)| text.as_str()).collect();
-            let long = text.trim_end().chars().count();
-            if column > indent && column + long > terminal.width {
-                lines.push(std::mem::replace(&mut now, Self::of(Style::Plain, " ".repeat(indent))));
-                column = indent;
-            }
-            column += text.chars().count();
-            for (style, text) in word {
-                now.add(style, text);
-            }
-        }
-        lines.push(now);
-        lines
-    }
-}
-
-/// Wraps a line that is longer than `width` columns, aligned with its own indentation. Escape sequences count as
-/// zero.
-#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
-pub fn wrapped(line: &str, width: usize) -> String {
-    let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
-    let (mut out, mut column) = (String::new(), 0);
-    for word in line.split_inclusive(' ') {
-        let long = seen(word.trim_end());
-        if column > indent && column + long > width {
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            column = indent;
-        }
-        out.push_str(word);
-        column += seen(word);
-    }
-    out
-}
-
-/// The width of a text in columns, without escape sequences.
-#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
-fn seen(text: &str) -> usize {
-    let (mut count, mut escaped) = (0, false);
-    for letter in text.chars() {
-        match letter {
-            '\x1b' => escaped = true,
-            'm' if escaped => escaped = false,
-            _ if !escaped => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
-
-/// The text with escape sequences for the style, if `colours`.
-pub fn paint(style: Style, text: &str, colours: bool) -> String {
-    if colours && style != Style::Plain {
-        format!("\x1b[{}m{text}\x1b[0m", style.code())
-    } else {
-        text.to_owned()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ratatui::style::Stylize;
+
     use super::*;
 
     #[test]
@@ -278,19 +187,17 @@ mod tests {
 
     #[test]
     fn a_line_is_cut_by_what_is_seen_of_it() {
-        let mut line = Line::of(Style::Red, "✗ red");
-        line.add(Style::Plain, " and plain");
-        assert_eq!(line.painted(terminal(80, false)), "✗ red and plain");
-        assert_eq!(line.painted(terminal(15, false)), "✗ red and plain");
-        assert_eq!(line.painted(terminal(8, false)), "✗ red a…");
-        assert_eq!(line.painted(terminal(3, true)), "\x1b[31m✗ \x1b[0m…");
-        assert_eq!(line.plain(), "✗ red and plain");
+        let line = Line::from(vec!["✗ red".red(), " and plain".into()]);
+        assert_eq!(terminal(80, false).painted(&line), "✗ red and plain");
+        assert_eq!(terminal(15, false).painted(&line), "✗ red and plain");
+        assert_eq!(terminal(8, false).painted(&line), "✗ red a…");
+        assert_eq!(terminal(3, true).painted(&line), "\x1b[31m✗ \x1b[0m…");
     }
 
     #[test]
     fn where_there_is_only_ascii_nothing_else_is_written() {
-        let line = Line::of(Style::Plain, "├─ ✗ db-3  1.1 → 1.2 … ü");
-        let ascii = |width| line.painted(Terminal { width, colours: false, unicode: false });
+        let line = Line::from("├─ ✗ db-3  1.1 → 1.2 … ü");
+        let ascii = |width| Terminal { width, colours: false, unicode: false }.painted(&line);
         assert_eq!(ascii(80), "|- x db-3  1.1 -> 1.2 ... ?");
         assert_eq!(ascii(12), "|- x db-3...");
         for (values, utf8) in [
@@ -308,23 +215,22 @@ mod tests {
 
     #[test]
     fn what_would_steer_a_terminal_is_not_written() {
-        let line = Line::of(Style::Plain, "a\x1b[2J\nb\tc");
-        assert_eq!(line.painted(terminal(80, true)), "a [2J b c");
+        assert_eq!(terminal(80, true).painted(&Line::from(Span::raw("a\x1b[2J\nb\tc"))), "a [2J b c");
     }
 
     #[test]
     fn a_line_is_folded_between_words_under_an_indent() {
-        let mut line = Line::of(Style::Dim, "  one two ");
-        line.add(Style::Red, "three four");
-        let folded: Vec<String> = line.folded(terminal(10, false), 2).iter().map(Line::plain).collect();
-        assert_eq!(folded, ["  one two", "  three", "  four"]);
-        let mut line = Line::of(Style::Plain, "  (one, two");
-        line.add(Style::Green, " ✓");
-        line.add(Style::Plain, ", three");
-        line.add(Style::Dim, " ○");
-        line.add(Style::Plain, ")");
-        let folded: Vec<String> = line.folded(terminal(10, false), 2).iter().map(Line::plain).collect();
-        assert_eq!(folded, ["  (one,", "  two ✓,", "  three ○)"], "a sign stays with its word");
-        assert_eq!(line.folded(terminal(80, false), 2).len(), 1);
+        let folded = |line: &Line, width| {
+            let lines = terminal(width, false).folded(line, 2);
+            lines.iter().map(|line| terminal(80, true).painted(line)).collect::<Vec<_>>()
+        };
+        let line = Line::from(vec!["  one two ".dim(), "three four".red()]);
+        assert_eq!(
+            folded(&line, 10),
+            ["\x1b[2m  one two\x1b[0m", "  \x1b[31mthree\x1b[0m", "  \x1b[31mfour\x1b[0m"]
+        );
+        let line = Line::from("  (one, two\u{a0}✓, three\u{a0}○)");
+        assert_eq!(folded(&line, 10), ["  (one,", "  two ✓,", "  three ○)"], "a sign stays with its word");
+        assert_eq!(folded(&line, 80).len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::ErrorKind;
 
 /// The exit code of a usage error: 2, except for `plan`, where 2 means that something would change. There it is 1, as
 /// for a refusal and as in `terraform plan -detailed-exitcode`, so that a script with a typo does not read it as a
@@ -23,36 +23,17 @@ pub fn report(error: &clap::Error) -> ExitCode {
     ExitCode::from(code())
 }
 
-/// Condenses clap's message: its first paragraph, its tips, and where to read more.
+/// Clap's message in one line, without the synopsis.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let joined = |lines: &str| {
-        let words: Vec<&str> = lines.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        words.join(" ")
+    let (said, has_help) = match text.split_once("Usage:").or(text.split_once("For more information")) {
+        Some((said, _)) => (said, true),
+        None => (text.as_str(), false),
     };
-    let mut paragraphs = text.split("\n\n");
-    let first = joined(paragraphs.next().unwrap_or_default());
-    let mut sentence = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
-    for tip in text.lines().filter_map(|line| line.trim().strip_prefix("tip: ")) {
-        sentence.push_str("; ");
-        sentence.push_str(tip);
-    }
-    if let Some(command) = command(error) {
-        sentence.push_str("; see ");
-        sentence.push_str(&command);
-        sentence.push_str(" --help");
-    }
-    sentence
-}
-
-/// The command that the error is about, such as `windlass pause`; `None` if clap does not name one.
-fn command(error: &clap::Error) -> Option<String> {
-    let usage = error.get(ContextKind::Usage)?.to_string();
-    let usage = usage.trim().strip_prefix("Usage:")?;
-    let is_word =
-        |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-');
-    let words: Vec<&str> = usage.split_whitespace().take_while(is_word).collect();
-    (!words.is_empty()).then(|| words.join(" "))
+    let paragraphs = said.trim().trim_start_matches("error: ").split("\n\n");
+    let joined = paragraphs.map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    let sentence = joined.collect::<Vec<_>>().join("; ");
+    if has_help { sentence + "; see --help" } else { sentence }
 }
 
 #[cfg(test)]
@@ -197,7 +178,7 @@ mod tests {
         for (line, expected) in [
             (
                 "windlass pause",
-                "the following required arguments were not provided: <TYPE/NAME>...; see windlass pause --help",
+                "the following required arguments were not provided: <TYPE/NAME>...; see --help",
             ),
             ("windlass status nosuch", "\"nosuch\" names no kind; write nd/nosuch or sn/nosuch"),
             ("windlass pause nd", "nd alone names no object; write nd/NAME, or nd --all for each of them"),
@@ -205,10 +186,10 @@ mod tests {
             assert_eq!(sentence_for(line), expected, "{line}");
         }
         for (line, words) in [
-            ("windlass stauts", vec!["unrecognized subcommand 'stauts'", "'status'", "see windlass --help"]),
+            ("windlass stauts", vec!["unrecognized subcommand 'stauts'", "'status'", "see --help"]),
             (
                 "windlass pause nd/db --reson x",
-                vec!["unexpected argument '--reson' found", "'--reason'", "see windlass pause --help"],
+                vec!["unexpected argument '--reson' found", "'--reason'", "see --help"],
             ),
             ("windlass status -o xml", vec!["invalid value 'xml'", "[possible values: json, yaml, name]"]),
             ("windlass operator --concurrency 0", vec!["invalid value '0'", "0 is not in 1..=1024"]),

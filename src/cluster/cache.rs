@@ -193,8 +193,8 @@ impl<T: Observed> Cache<T> {
     pub fn read_object(&self, object: &impl Sent, meta: Meta) -> T {
         let known = self.get(&meta.key()).filter(|known| known.meta().uid == meta.uid);
         match known.filter(|known| known.meta().generation == meta.generation) {
-            Some(known) => T::after(&object.parts(T::READ_AFTER), meta, &known),
-            None => T::of(&object.parts(T::READ), meta),
+            Some(known) => T::after(object, meta, &known),
+            None => T::of(object, meta),
         }
     }
 

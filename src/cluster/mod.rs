@@ -31,4 +31,4 @@ pub use memory::Memory;
 pub use observed::Key;
 pub use port::{Cluster, EventNote, LivePod, Part, PatchOp, Selector, Target};
 pub use view::View;
-pub use windlass_core::{observed, parts};
+pub use windlass_core::observed;

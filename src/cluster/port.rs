@@ -8,8 +8,8 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
-use super::observed::Meta;
-use super::raw::{Parts, Sent};
+use super::observed::{Meta, Observed, ObservedPod};
+use super::raw::Sent;
 use super::{ClusterError, Kind};
 
 /// The target of a write, as it was observed.
@@ -178,16 +178,14 @@ impl LivePod {
     /// Like [`Self::read`], for a pod whose metadata is already parsed.
     #[must_use]
     pub(super) fn of(pod: &impl Sent, meta: &Meta) -> Self {
-        let pod = pod.parts(CONDITIONS);
-        let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let condition = conditions.iter().find(|c| c["type"] == "Ready");
-        let says_ready = condition.is_some_and(|c| c["status"] == "True");
+        let pod = ObservedPod::of(pod, meta.clone());
+        let says_ready = pod.is_ready();
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
             version: meta.version(),
             ready: says_ready && !meta.terminating,
-            since: condition.and_then(|c| serde_json::from_value(c["lastTransitionTime"].clone()).ok()),
+            since: pod.ready.and_then(|ready| ready.since),
         }
     }
 }
@@ -200,8 +198,6 @@ pub enum Selector {
     /// A field selector.
     Fields(String),
 }
-
-const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", Parts::All)]))]);
 
 /// Everything that Windlass requests from a Kubernetes API server, except watches: the writes, and the few reads that
 /// may not come from the stores in [`super::View`].

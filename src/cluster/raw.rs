@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
-use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
+pub use super::observed::Sent;
 use super::observed::{LAST_APPLIED, Meta};
-pub use super::parts::Parts;
 
 /// An object as text, with its metadata parsed.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct RawObject {
     /// The part that kube-rs reads: name, namespace and resourceVersion.
     metadata: ObjectMeta,
     seen: Meta,
-    text: Box<str>,
+    text: Box<RawValue>,
 }
 
 impl RawObject {
@@ -40,23 +41,22 @@ impl RawObject {
     /// The whole object, without managed fields and without kubectl's last-applied annotation.
     #[must_use]
     pub fn value(&self) -> Value {
-        self.read(WHOLE)
-    }
-
-    fn read(&self, parts: Parts) -> Value {
-        // The text was checked to be JSON when it was received.
-        read(&self.text, parts).unwrap_or_default()
+        let mut value: Value = self.text.fields();
+        for (within, name) in [("/metadata", "managedFields"), ("/metadata/annotations", LAST_APPLIED)] {
+            if let Some(Value::Object(fields)) = value.pointer_mut(within) {
+                fields.remove(name);
+            }
+        }
+        value
     }
 }
 
-fn read(text: &str, parts: Parts) -> serde_json::Result<Value> {
-    parts.deserialize(&mut serde_json::Deserializer::from_str(text))
-}
-
+/// Only JSON can be kept as text: an event whose object comes before its type, which serde buffers, cannot be read. The
+/// API server sends the type first.
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = deserializer.deserialize_newtype_struct(AS_TEXT, Text)?;
-        let seen = Meta::read(&read(&text, METADATA).map_err(serde::de::Error::custom)?);
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let seen = Meta::read(&*text);
         let named = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let metadata = ObjectMeta {
             name: named(&seen.name),
@@ -68,63 +68,11 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-/// The name of the newtype under which `serde_json` passes JSON through unparsed, for its own `RawValue`. `RawValue`
-/// itself cannot be used: it accepts no other deserializer, and serde deserializes from buffered content if the API
-/// server or a proxy sends an event's `object` before its `type`.
-const AS_TEXT: &str = "$serde_json::private::RawValue";
-
-/// Reads JSON as text: unchanged if the deserializer passes it through, and serialized again otherwise.
-struct Text;
-
-impl<'de> Visitor<'de> for Text {
-    type Value = Box<str>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Box<str>, D::Error> {
-        Value::deserialize(deserializer).map(|value| value.to_string().into_boxed_str())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Box<str>, A::Error> {
-        let mut object = Map::new();
-        while let Some(name) = fields.next_key::<String>()? {
-            if name == AS_TEXT {
-                return fields.next_value();
-            }
-            object.insert(name, fields.next_value()?);
-        }
-        Ok(Value::Object(object).to_string().into_boxed_str())
-    }
-}
-
-/// An object as the caches receive it: as text, or as a value.
-pub trait Sent {
-    /// At least these parts of the object.
-    fn parts(&self, parts: Parts) -> Cow<'_, Value>;
-}
-
 impl Sent for RawObject {
-    fn parts(&self, parts: Parts) -> Cow<'_, Value> {
-        Cow::Owned(self.read(parts))
+    fn fields<T: DeserializeOwned + Default>(&self) -> T {
+        self.text.fields()
     }
 }
-
-impl Sent for Value {
-    fn parts(&self, _: Parts) -> Cow<'_, Value> {
-        Cow::Borrowed(self)
-    }
-}
-
-/// The parts of the metadata that are used. Managed fields and kubectl's last-applied annotation are as large as
-/// everything else.
-const METADATA_PARTS: Parts = Parts::But(&[
-    ("managedFields", Parts::Nothing),
-    ("annotations", Parts::But(&[(LAST_APPLIED, Parts::Nothing)])),
-]);
-const METADATA: Parts = Parts::Only(&[("metadata", METADATA_PARTS)]);
-const WHOLE: Parts = Parts::But(&[("metadata", METADATA_PARTS)]);
 
 impl Resource for RawObject {
     type DynamicType = ApiResource;
@@ -186,46 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_read_also_where_its_object_is_named_before_its_type() {
-        use kube::api::WatchEvent;
-        let object = r#"{"metadata":{"name":"db-0","uid":"u"},"spec":{"n":1}}"#;
-        let first = format!(r#"{{"type":"ADDED","object":{object}}}"#);
-        let last = format!(r#"{{"object":{object},"type":"ADDED"}}"#);
-        for line in [first, last] {
-            let Ok(WatchEvent::Added(read)) = serde_json::from_str::<WatchEvent<RawObject>>(&line) else {
-                unreachable!("{line}")
-            };
-            assert_eq!(
-                (read.value(), read.seen().uid.as_str()),
-                (serde_json::from_str(object).unwrap(), "u")
-            );
-        }
-    }
-
-    #[test]
     fn what_is_sent_is_kept_as_it_came() {
         let sent = r#"{ "metadata": {"name":"db-0"},  "z": 1, "a": 2 }"#;
         let read: RawObject = serde_json::from_str(sent).unwrap();
-        assert_eq!(&*read.text, sent, "nothing but the metadata was read of it");
-    }
-
-    #[test]
-    fn only_what_is_asked_for_is_read_and_all_that_is() {
-        const READ: Parts = Parts::Only(&[
-            ("spec", Parts::Only(&[("containers", Parts::Only(&[("name", Parts::All)]))])),
-            ("status", Parts::But(&[("long", Parts::Nothing)])),
-        ]);
-        let sent = json!({
-            "metadata": {"name": "db-0", "uid": "u"},
-            "spec": {"containers": [{"name": "a", "env": [{"name": "X"}]}, {"env": []}, null], "volumes": [1]},
-            "status": {"long": {"a": [1]}, "n": [1, -2, 2.5, true, null, "x"], "o": {"p": {}}},
-        });
-        let read: RawObject = serde_json::from_value(sent).unwrap();
-        let wanted = json!({
-            "spec": {"containers": [{"name": "a"}, {}, null]},
-            "status": {"n": [1, -2, 2.5, true, null, "x"], "o": {"p": {}}},
-        });
-        assert_eq!(*read.parts(READ), wanted);
-        assert_eq!((read.seen().name.as_str(), read.seen().uid.as_str()), ("db-0", "u"));
+        assert_eq!(read.text.get(), sent, "nothing but the metadata was read of it");
     }
 }

@@ -139,7 +139,7 @@ impl Events {
             "no event about a {} says {reason}",
             kind.name()
         );
-        let reason = reason.as_str();
+        let reason = reason.as_ref();
         let name = name(about, reason, cause);
         if self.memory.told.get(&name).is_some() {
             return;
@@ -179,7 +179,7 @@ impl Events {
     /// True if the events of a node's plan are sent: if its `PlanStarted` was sent, or if the rate limit of its fleet
     /// allows another plan.
     fn is_told_of(&self, node: &Meta, plan_id: &str) -> bool {
-        self.memory.told.get(&name(node, Reason::PlanStarted.as_str(), plan_id)).unwrap_or_else(|| {
+        self.memory.told.get(&name(node, Reason::PlanStarted.as_ref(), plan_id)).unwrap_or_else(|| {
             let now = monotonic();
             let fleet = node.owner_uid().unwrap_or(&node.uid);
             // The time at which the full burst is available again.

@@ -64,7 +64,7 @@ pub(super) fn rollout_hashes(status: &NodeDeploymentStatus) -> (String, String) 
     let from = from.unwrap_or_else(|| status.last_completed_rollout_hash.clone());
     let target = rollout.map(|rollout| rollout.target_hash.clone());
     let target = target.unwrap_or_else(|| status.requested_rollout_hash.clone());
-    let goes_back = rollout.is_some_and(|rollout| rollout.cause == Cause::Superseded);
+    let goes_back = rollout.is_some_and(|rollout| rollout.cause == Cause::Superseded.as_ref());
     let before = status.history.last().map(|entry| entry.target_hash.clone());
     match before.filter(|before| goes_back && from == target && !before.is_empty()) {
         Some(before) => (before, target),

@@ -109,7 +109,7 @@ impl Button {
         let status = &fleet.status;
         let paused = fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
         let is_active = plan.is_some_and(Plan::is_active);
-        let hook = |state: HookState| status.hooks.iter().any(|hook| hook.state == state);
+        let hook = |state: HookState| status.hooks.iter().any(|hook| hook.state == state.as_ref());
         match self {
             Self::Pause => !paused,
             Self::Resume => paused,

@@ -347,14 +347,14 @@ impl Foreseen {
             self.outcome = Outcome::Changes;
         }
         start.strategy.recipe().clone_into(&mut self.recipe);
-        start.cause.as_str().clone_into(&mut self.cause);
+        start.cause.as_ref().clone_into(&mut self.cause);
         let over = superseded
             .map(|plan| format!("; plan {} to {} is superseded", plan.id, short(&plan.target_hash)));
         self.happens = format!(
             "a rollout {} to {} begins ({}){}",
             start.strategy.recipe(),
             short(&start.target),
-            start.cause.as_str(),
+            start.cause.as_ref(),
             over.unwrap_or_default()
         );
     }

@@ -101,7 +101,7 @@ impl Foreseen {
         for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
             let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
             let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
-            match HookState::of(&hook.state) {
+            match hook.state.parse().ok() {
                 Some(HookState::AwaitingApproval) => waits
                     .push(format!("a person, for {name}: windlass approve {} --task {task}", self.target())),
                 Some(HookState::Failed) => waits.push(format!(

@@ -10,9 +10,8 @@ use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Value, objects};
 
-use super::bounds::{self, Budget};
 use super::over::Over;
-use super::references;
+use super::{dialect, references};
 
 /// The longest expression, in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 2_048;
@@ -20,6 +19,11 @@ pub const MAX_EXPRESSION_BYTES: usize = 2_048;
 const MAX_DEPTH: usize = 128;
 /// The parser recurses for each level before the depth is known. In bytes.
 const PARSERS_STACK: usize = 64 * 1024 * 1024;
+/// The most that an evaluation may cost, as the product of the sizes of the expression and of its input: the interpreter
+/// has no limits, and what [`references::check`] admits costs no more than this product. About a second.
+const BUDGET: usize = 10_000_000;
+/// The bytes of text that count as one part of the input.
+const BYTES_A_STEP: usize = 16;
 /// The longest message of the interpreter that is repeated, in bytes.
 const MAX_SENTENCE_BYTES: usize = 240;
 
@@ -27,6 +31,7 @@ const MAX_SENTENCE_BYTES: usize = 240;
 #[derive(Debug)]
 pub struct Expression {
     tree: IdedExpr,
+    nodes: usize,
 }
 
 impl Expression {
@@ -49,22 +54,23 @@ impl Expression {
         if references::is_never_a_truth(&tree, over) {
             return Err("it is neither true nor false: compare its result with something".to_owned());
         }
-        bounds::charge(&mut tree);
-        Ok(Self { tree })
+        let nodes = nodes(&tree);
+        dialect::correct(&mut tree);
+        Ok(Self { tree, nodes })
     }
 
     /// Evaluates the expression. An error says why it has no result.
     pub fn holds(&self, variables: &Variables) -> Result<bool, String> {
-        let budget = Budget::whole();
-        let mut context = bounds::context(&budget);
+        let input: usize = variables.0.iter().map(|(_, value)| size(value)).sum();
+        if self.nodes.saturating_mul(input) > BUDGET {
+            return Err("it takes too long over what was answered".to_owned());
+        }
+        let mut context = dialect::context();
         for (name, value) in &variables.0 {
             context.add_variable_from_value(*name, value.clone());
         }
         // The interpreter panics on unsupported input.
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)));
-        if budget.is_spent() {
-            return Err("it takes too long over what was answered".to_owned());
-        }
         match evaluated {
             Ok(Ok(Value::Bool(truth))) => Ok(truth),
             Ok(Ok(_)) => Err("it is neither true nor false over what was answered".to_owned()),
@@ -94,6 +100,22 @@ fn depth(tree: &IdedExpr) -> usize {
     let mut deepest = 0;
     references::for_each_child(&tree.expr, |child| deepest = deepest.max(depth(child)));
     deepest + 1
+}
+
+fn nodes(tree: &IdedExpr) -> usize {
+    let mut count = 1;
+    references::for_each_child(&tree.expr, |child| count += nodes(child));
+    count
+}
+
+/// The size of a value: its parts, and its texts.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::List(list) => list.iter().map(size).sum::<usize>() + 1,
+        Value::Map(map) => map.map.values().map(size).sum::<usize>() + map.map.len() + 1,
+        Value::String(text) => text.len() / BYTES_A_STEP + 1,
+        _ => 1,
+    }
 }
 
 pub(super) fn one_line(text: &str) -> String {

@@ -1,8 +1,8 @@
 //! The meaning of a hook's texts: placeholders, expressions, allowed destinations, and validation. Sends nothing:
 //! tasks carry hooks out (`tasks/hooks`), and `asking/hooks` sends their requests.
 
-mod bounds;
 mod check;
+mod dialect;
 mod expression;
 mod host;
 mod over;

@@ -1,5 +1,6 @@
 //! Checks the names in an expression. The parser accepts any name; an unknown one would only fail at the first
-//! answer, in the middle of a rollout.
+//! answer, in the middle of a rollout. Also checks that the cost of an expression is at most linear in the size of its
+//! input: the interpreter has no limits, and a nested loop over a body of 64 KiB would run for hours.
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
@@ -44,6 +45,11 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "sum",
 ];
 
+/// The functions that compile a pattern at each call.
+const PATTERNS: &[&str] = &["matches", "find", "findAll"];
+/// The variables whose size is fixed.
+const SMALL: &[&str] = &["status", "scalar"];
+
 /// Calls `see` with each direct child of this expression.
 pub(super) fn for_each_child<'a>(expr: &'a Expr, mut see: impl FnMut(&'a IdedExpr)) {
     match expr {
@@ -70,19 +76,28 @@ pub(super) fn for_each_child<'a>(expr: &'a Expr, mut see: impl FnMut(&'a IdedExp
     }
 }
 
-/// Checks that all names in an expression are known. An error is a sentence with the name and its position.
+/// Checks that all names in an expression are known, and that its loops are simple. An error is a sentence with the
+/// name and its position.
 pub(super) fn check(tree: &IdedExpr, source: &str, over: Over) -> Result<(), String> {
-    within(&tree.expr, source, over, &mut Vec::new())
+    within(&tree.expr, source, over, None)
 }
 
-fn within<'a>(expr: &'a Expr, source: &str, over: Over, own: &mut Vec<&'a str>) -> Result<(), String> {
+/// Checks a part of an expression. `element` is the variable of the loop that it is in: all its values together are as
+/// large as the list that the loop goes over.
+fn within(expr: &Expr, source: &str, over: Over, element: Option<&str>) -> Result<(), String> {
+    let in_loop = |name: &str| format!("'{name}' cannot be used in a loop, {}", place(source, name));
     match expr {
-        Expr::Ident(name) if !own.contains(&name.as_str()) && !over.variables().contains(&name.as_str()) => {
+        // The parser's own variables, of loops.
+        Expr::Ident(name) if name.starts_with('@') || element == Some(name) => {}
+        Expr::Ident(name) if !over.variables().contains(&name.as_str()) => {
             let known = over.variables().join(", ");
             return Err(format!(
                 "undeclared reference to '{name}' {}; there are {known}",
                 place(source, name)
             ));
+        }
+        Expr::Ident(name) if element.is_some() && !SMALL.contains(&name.as_str()) => {
+            return Err(in_loop(name));
         }
         Expr::Call(call) => {
             let name = call.func_name.as_str();
@@ -90,15 +105,26 @@ fn within<'a>(expr: &'a Expr, source: &str, over: Over, own: &mut Vec<&'a str>) 
             if !is_operator && !FUNCTIONS.contains(&name) {
                 return Err(format!("undeclared reference to '{name}' {}", place(source, name)));
             }
+            if element.is_some() && PATTERNS.contains(&name) {
+                return Err(in_loop(name));
+            }
         }
         Expr::Comprehension(loop_) => {
-            within(&loop_.iter_range.expr, source, over, own)?;
-            within(&loop_.accu_init.expr, source, over, own)?;
-            own.extend([loop_.iter_var.as_str(), loop_.accu_var.as_str()]);
+            let name = loop_.iter_var.as_str();
+            if over.variables().contains(&name) {
+                return Err(format!("'{name}' is a variable already, {}", place(source, name)));
+            }
+            if matches!(loop_.accu_init.expr, Expr::List(_)) {
+                return Err("map and filter are not known here: use all, exists or exists_one".to_owned());
+            }
+            if element.is_some_and(|element| !is_part_of(&loop_.iter_range.expr, element)) {
+                return Err(format!(
+                    "the loop over {name} is in another one, and not over a part of its element"
+                ));
+            }
+            within(&loop_.iter_range.expr, source, over, element)?;
             let inner = [&loop_.loop_cond, &loop_.loop_step, &loop_.result];
-            let checked = inner.into_iter().try_for_each(|part| within(&part.expr, source, over, own));
-            own.truncate(own.len() - 2);
-            return checked;
+            return inner.into_iter().try_for_each(|part| within(&part.expr, source, over, Some(name)));
         }
         Expr::Struct(message) => {
             let name = &message.type_name;
@@ -113,10 +139,19 @@ fn within<'a>(expr: &'a Expr, source: &str, over: Over, own: &mut Vec<&'a str>) 
     let mut checked = Ok(());
     for_each_child(expr, |child| {
         if checked.is_ok() {
-            checked = within(&child.expr, source, over, own);
+            checked = within(&child.expr, source, over, element);
         }
     });
     checked
+}
+
+/// True if an expression is the element of a loop, or a field of it.
+fn is_part_of(expr: &Expr, element: &str) -> bool {
+    match expr {
+        Expr::Ident(name) => name == element,
+        Expr::Select(select) => is_part_of(&select.operand.expr, element),
+        _ => false,
+    }
 }
 
 /// The first position of a name, as line and column.
@@ -164,8 +199,6 @@ pub(super) fn is_never_a_truth(tree: &IdedExpr, over: Over) -> bool {
             operators::CONDITIONAL => call.args[1..].iter().all(|branch| is_never_a_truth(branch, over)),
             _ => false,
         },
-        // `map` and `filter` start with an empty list.
-        Expr::Comprehension(loop_) => matches!(loop_.accu_init.expr, Expr::List(_)),
-        Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => false,
+        Expr::Comprehension(_) | Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => false,
     }
 }

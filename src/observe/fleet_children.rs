@@ -44,7 +44,8 @@ impl FleetScope {
     /// Since when a node is Ready, by our clock. A transition time in the future means that the other clock is ahead of
     /// ours, or that ours was set back: such a node counts as Ready since this process first saw that time.
     pub(super) fn ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
-        let ready = conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True)?;
+        let ready =
+            conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True.as_ref())?;
         let since = ready.last_transition_time;
         let passed = self.memory.ready_ahead_for(&node.meta.uid, since, since > self.now);
         let passed = passed.and_then(|passed| TimeDelta::from_std(passed).ok());
@@ -65,8 +66,8 @@ impl FleetScope {
         let spec = node.spec.as_ref();
         let ready_since = self.ready_since(node);
         let own_restart = effective_restart(node);
-        let unreachable =
-            conditions::find(&status.conditions, SIDECAR_READY).filter(|c| c.reason == Reason::Unreachable);
+        let unreachable = conditions::find(&status.conditions, SIDECAR_READY)
+            .filter(|c| c.reason == Reason::Unreachable.as_ref());
         let read = self.read_plan(node);
         let removal_id = spec.ok().and_then(|spec| spec.removal_id());
         let spent = status.spent_grant_id();
@@ -114,11 +115,11 @@ impl FleetScope {
             ready_since,
             available,
             ever_ready: self.has_served(node),
-            failed: status.phase == NodePhase::Failed,
+            failed: status.phase == NodePhase::Failed.as_ref(),
             // The status of a failed node takes a container that crashed for one that cannot run, until it has run for some
             // time.
             pod_runs: status.pod_runs
-                || (status.phase == NodePhase::Failed
+                || (status.phase == NodePhase::Failed.as_ref()
                     && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
             suspended: spec.is_ok_and(|spec| spec.suspend),
             unreachable: unreachable.map(|c| c.message.clone()),
@@ -151,7 +152,9 @@ impl FleetScope {
             _ if available => self.ready_since(node).filter(|_| has_sidecar),
             Some(pod) if is_granted(pod) => of_series.or(pod.meta.created_at),
             // It may have been down long before it was granted anything.
-            None if node.status.phase == NodePhase::Failed => problem.map(|p| p.since).max(read.started_at),
+            None if node.status.phase == NodePhase::Failed.as_ref() => {
+                problem.map(|p| p.since).max(read.started_at)
+            }
             None => replaced,
             _ => None,
         };

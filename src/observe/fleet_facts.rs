@@ -51,7 +51,7 @@ impl FleetScope {
     fn under_way(&self) -> Option<Cause> {
         let rollout = self.fleet.status.rollout.as_ref();
         let rollout = rollout.filter(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring))?;
-        Some(Cause::of(&rollout.cause).unwrap_or(Cause::TemplateChanged))
+        Some(rollout.cause.parse().unwrap_or(Cause::TemplateChanged))
     }
 
     pub(super) fn observe_facts(&self) -> FleetFacts {
@@ -368,6 +368,6 @@ impl FleetScope {
 /// True if the status reports a stall of its rollout. A stall from before the rollout says nothing about its target.
 fn has_stalled(status: &NodeDeploymentStatus) -> bool {
     let began = status.rollout.as_ref().map(|rollout| rollout.started_at);
-    let stalled = conditions::find(&status.conditions, STALLED).filter(|c| c.status == Truth::True);
+    let stalled = conditions::find(&status.conditions, STALLED).filter(|c| c.status == Truth::True.as_ref());
     stalled.is_some_and(|c| began.is_none_or(|began| c.last_transition_time >= began))
 }

@@ -111,7 +111,7 @@ impl FleetScope {
             recipe: Strategy::HardFork.recipe().to_owned(),
             target_revision: revision_name(&meta.name, &meta.uid, &target).into(),
             target_hash: target.into(),
-            cause: Cause::TemplateChanged.as_str().to_owned(),
+            cause: Cause::TemplateChanged.as_ref().to_owned(),
             stage: Stage::Promoting,
             incumbent_set: incumbent.into(),
             entrant_set: entrant.into(),
@@ -135,14 +135,14 @@ impl FleetScope {
         {
             return None;
         }
-        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False)?;
-        let outcome = match Reason::of(&said.reason)? {
+        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False.as_ref())?;
+        let outcome = match said.reason.parse().ok()? {
             Reason::Aborted => Ending::Aborted,
             Reason::RolledBack => Ending::RolledBack,
             Reason::PlanFailed => Ending::Failed,
             _ => return None,
         };
-        let ended = status.history.iter().rev().find(|h| h.outcome == outcome && h.target_hash == *requested);
+        let ended = status.history.iter().rev().find(|h| h.outcome == outcome.as_ref() && h.target_hash == *requested);
         let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
         let of_plan = plan.filter(|p| matches!(p.state, PlanState::Aborted | PlanState::Failed));
         let of_plan = of_plan.filter(|p| p.target_hash == *requested).map(|p| p.id.to_string());
@@ -151,7 +151,7 @@ impl FleetScope {
             hash: requested.clone(),
             build_id: status.build_id.clone(),
             plan_id,
-            outcome: outcome.into(),
+            outcome: outcome.as_ref().to_owned(),
             message: String::new(),
         })
     }

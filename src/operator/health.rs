@@ -136,10 +136,10 @@ fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
 fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
     let (meta, status) = (&fleet.meta, &fleet.status);
     let condition = |type_| conditions::find(&status.conditions, type_);
-    let is_true = |type_| condition(type_).is_some_and(|found| found.status == Truth::True);
+    let is_true = |type_| condition(type_).is_some_and(|found| found.status == Truth::True.as_ref());
     let seconds = |at: DateTime<Utc>| at.timestamp_millis() as f64 / 1_000.0;
     let nodes = view.nodes.group(&meta.namespace, &meta.uid);
-    let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed).count();
+    let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed.as_ref()).count();
     let desired = fleet.spec.as_ref().map_or(status.replicas, |spec| spec.replicas);
     let strategy = fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
     FleetSample {

@@ -29,7 +29,7 @@ fn awaits_restart(fleet: &ObservedFleet) -> bool {
     let status = &fleet.status;
     let begins = status.rollout.as_ref().is_none_or(|rollout| match rollout.stage {
         // What is only restarted waits for the hooks that a promotion has left, for good where one has failed.
-        Stage::Retiring => !status.hooks.iter().any(|hook| hook.state == HookState::Failed),
+        Stage::Retiring => !status.hooks.iter().any(|hook| hook.state == HookState::Failed.as_ref()),
         _ => is_in_place(rollout),
     });
     begins && restart_request(&fleet.meta, status.restarted_at().as_ref()).is_some()
@@ -46,7 +46,7 @@ fn awaits_retry(fleet: &ObservedFleet) -> bool {
     let plan = plan.filter(|plan| plan.id == *named);
     // A retry tries every hook again that has failed if it names the fleet's plan, else those of the node's plan.
     let is_of = |task: &str| task.rsplit_once('-').is_some_and(|(of, _)| of == named);
-    let mut failed = status.hooks.iter().filter(|hook| hook.state == HookState::Failed);
+    let mut failed = status.hooks.iter().filter(|hook| hook.state == HookState::Failed.as_ref());
     if failed.any(|hook| plan.is_some() || is_of(&hook.task_id)) {
         return true;
     }

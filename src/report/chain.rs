@@ -204,7 +204,9 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
         }
     }
     // Hooks of nodes are tasks of the nodes' own plans.
-    for hook in report.hooks.iter().filter(|hook| hook.state == HookState::Failed && !hook.node.is_empty()) {
+    for hook in
+        report.hooks.iter().filter(|hook| hook.state == HookState::Failed.as_ref() && !hook.node.is_empty())
+    {
         let of = format!("hook {} of {}", hook.hook, hook.node);
         chain.add(2, of, hook.message.clone(), None);
         chain.offer("try the hook again", format!("windlass retry {target}"));
@@ -222,7 +224,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     }
     changed_pods(&mut chain, seen, culprit(report));
     for condition in telling_conditions {
-        match Reason::of(&condition.reason) {
+        match condition.reason.parse().ok() {
             Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
                 chain.offer("try the same target again", format!("windlass retry {target}"));
@@ -284,14 +286,14 @@ fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
     let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
     let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
     chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
-    if task.type_ == TaskType::AwaitApproval.as_str() && task.state != TaskState::Failed {
+    if task.type_ == TaskType::AwaitApproval.as_ref() && task.state != TaskState::Failed {
         chain.offer("let it go on", format!("windlass approve {target}"));
     }
     if task.state == TaskState::Failed {
         chain.offer("try the hook again", format!("windlass retry {target}"));
     }
     let may_be_skipped =
-        matches!(TaskType::of(&task.type_), Some(TaskType::AwaitCaughtUp | TaskType::AwaitNodesAtHeight));
+        matches!(task.type_.parse().ok(), Some(TaskType::AwaitCaughtUp | TaskType::AwaitNodesAtHeight));
     if task.state == TaskState::Failed || may_be_skipped {
         chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
     }
@@ -330,7 +332,7 @@ fn chain_of_node(
             task.started_at,
         );
         // Skipping it changes nothing while the pod is not Ready.
-        if task.type_ == TaskType::MarkReady.as_str() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
+        if task.type_ == TaskType::MarkReady.as_ref() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
             chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
@@ -411,9 +413,9 @@ fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
 /// The conditions that explain an unhealthy state.
 fn telling(conditions: &[Condition]) -> Vec<&Condition> {
     let tells = |c: &&Condition| match c.type_.as_str() {
-        UP_TO_DATE => c.status != Truth::True,
-        STALLED => c.status == Truth::True,
-        READY => c.status == Truth::False,
+        UP_TO_DATE => c.status != Truth::True.as_ref(),
+        STALLED => c.status == Truth::True.as_ref(),
+        READY => c.status == Truth::False.as_ref(),
         _ => false,
     };
     conditions.iter().filter(tells).collect()

@@ -55,8 +55,9 @@ impl Verdict {
         if !is_current || meta.terminating {
             return Self::Progressing;
         }
-        let refused =
-            |c: &conditions::Condition| c.reason == Reason::InvalidSpec && c.status != Truth::Unknown;
+        let refused = |c: &conditions::Condition| {
+            c.reason == Reason::InvalidSpec.as_ref() && c.status != Truth::Unknown.as_ref()
+        };
         if [STALLED, UP_TO_DATE].into_iter().filter_map(condition).any(refused) {
             return Self::Refused;
         }
@@ -67,7 +68,7 @@ impl Verdict {
             return Self::Stalled;
         }
         let replicas = seen.fleet.spec.as_ref().map_or(0, |spec| spec.replicas);
-        let is_settled = condition(RECONCILING).is_some_and(|c| c.status == Truth::False);
+        let is_settled = condition(RECONCILING).is_some_and(|c| c.status == Truth::False.as_ref());
         if replicas == 0 && is_settled {
             // What ran last may differ from the target.
             let has_completed = !status.requested_rollout_hash.is_empty()
@@ -322,7 +323,7 @@ impl FleetReport {
 
     /// True if a node has failed, or none serves although some should.
     fn is_out(&self) -> bool {
-        let has_failed = self.phase == FleetPhase::Failed
+        let has_failed = self.phase == FleetPhase::Failed.as_ref()
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
             || self.nodes.iter().any(|node| node.health == Health::Failed);
         let serves = |node: &NodeReport| !node.health.is_ill();
@@ -473,26 +474,27 @@ fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>)
         return (sentence.to_owned(), None);
     }
     let Some(rollout) = &status.rollout else {
-        let stalled = condition(STALLED).filter(|c| c.status == Truth::True);
+        let stalled = condition(STALLED).filter(|c| c.status == Truth::True.as_ref());
         if let Some(stalled) = stalled {
-            let why = condition(UP_TO_DATE).filter(|c| c.status == Truth::False).unwrap_or(stalled);
+            let why = condition(UP_TO_DATE).filter(|c| c.status == Truth::False.as_ref()).unwrap_or(stalled);
             return (format!("{}: {}", why.reason, why.message), None);
         }
-        let reconciling = condition(RECONCILING).filter(|c| c.status == Truth::True);
+        let reconciling = condition(RECONCILING).filter(|c| c.status == Truth::True.as_ref());
         return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
     };
-    let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True);
+    let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True.as_ref());
     // All new nodes were ready once. As long as the clock runs, those that are not any more are waited for, and nobody is
     // asked to promote.
     let has_fallen_back = rollout.stage == Stage::AwaitingPromotion && !rollout.clock_stopped;
-    let ill = |reason: &str| match Reason::of(reason) {
+    let ill = |reason: &str| match reason.parse().ok() {
         Some(Reason::WaitingForWave) => false,
         Some(Reason::NotReady | Reason::Missing | Reason::Terminating) => is_stalled || has_fallen_back,
         _ => true,
     };
     let worst =
         rollout.unconverged.first().filter(|node| ill(&node.reason) && rollout.stage != Stage::Retiring);
-    let asks_for_promotion = condition(UP_TO_DATE).is_some_and(|c| c.reason == Reason::ReadyToPromote);
+    let asks_for_promotion =
+        condition(UP_TO_DATE).is_some_and(|c| c.reason == Reason::ReadyToPromote.as_ref());
     match worst {
         Some(node) => (format!("waiting for {}: {}", node.name, node.reason), Some(node.since)),
         None if asks_for_promotion => {

@@ -98,7 +98,7 @@ impl NodeReport {
     /// A node of which no object was read, from the fleet's status.
     #[must_use]
     pub fn named(fleet: &str, unconverged: &Unconverged) -> Self {
-        let health = match Reason::of(&unconverged.reason) {
+        let health = match unconverged.reason.parse().ok() {
             Some(Reason::WaitingForWave) => Health::Before,
             Some(Reason::NotReady | Reason::Terminating) => Health::Moving,
             Some(Reason::SidecarUnreachable | Reason::Missing) => Health::Down,
@@ -160,7 +160,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let plan = status.plan.as_ref().filter(|plan| plan.may_be_active());
     let plan = plan.and_then(|plan| plan.parse().ok()).filter(Plan::is_active);
     let task = plan.as_ref().and_then(Plan::current_task);
-    let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == Truth::True);
+    let ready = conditions::find(&status.conditions, READY).filter(|c| c.status == Truth::True.as_ref());
     let is_behind = status.observed_generation != meta.generation;
     let granted =
         spec.is_none_or(|s| s.granted_hash.is_empty() || s.granted_hash == status.pod_template_hash);
@@ -169,7 +169,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let at_goal = spec.is_some_and(|spec| goal.is_met_by(node, spec));
     let at_rest = serves && task.is_none_or(|task| TaskType::AwaitRemoval.is(task));
     let down = down_since(seen, node, now).filter(|_| at_rest);
-    let health = if status.phase == NodePhase::Failed || node.spec.is_err() {
+    let health = if status.phase == NodePhase::Failed.as_ref() || node.spec.is_err() {
         Health::Failed
     } else if down.is_some() {
         Health::Down

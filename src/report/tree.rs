@@ -38,7 +38,7 @@ impl FleetReport {
     #[must_use]
     pub fn aside(&self) -> Option<String> {
         let says_more = matches!(
-            FleetPhase::of(&self.phase),
+            self.phase.parse().ok(),
             Some(FleetPhase::Paused | FleetPhase::Failed | FleetPhase::Terminating)
         );
         (self.rollout.is_some() && says_more).then(|| self.phase.to_lowercase())

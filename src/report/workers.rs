@@ -104,7 +104,8 @@ impl Read {
         if !self.is_seen || self.is_terminating {
             return Verdict::Progressing;
         }
-        let refused = |c: &Condition| c.reason == Reason::InvalidSpec && c.status != Truth::Unknown;
+        let refused =
+            |c: &Condition| c.reason == Reason::InvalidSpec.as_ref() && c.status != Truth::Unknown.as_ref();
         if [STALLED, UP_TO_DATE].into_iter().filter_map(|type_| self.condition(type_)).any(refused) {
             return Verdict::Refused;
         }
@@ -122,7 +123,7 @@ impl Read {
 
     fn summary(&self, verdict: Verdict) -> String {
         if self.is_terminating {
-            return Reason::Terminating.into();
+            return Reason::Terminating.to_string();
         }
         if verdict == Verdict::UpToDate {
             return UP_TO_DATE.to_owned();
@@ -130,15 +131,15 @@ impl Read {
         if !self.is_seen {
             return "not looked at yet".to_owned();
         }
-        let is_short = |c: &&Condition| c.status == Truth::True;
+        let is_short = |c: &&Condition| c.status == Truth::True.as_ref();
         let why = match self.condition(UP_TO_DATE) {
             // The target is current, but its workers are not ready.
             Some(c) if is_short(&c) => self.condition(READY),
             other => other,
         };
-        let reason = why.map_or(Reason::NotStarted.as_str(), |c| c.reason.as_str());
+        let reason = why.map_or(Reason::NotStarted.as_ref(), |c| c.reason.as_str());
         match self.status.ramp_percent {
-            Some(percent) if *reason == Reason::Ramping => format!("{reason} {percent}%"),
+            Some(percent) if reason == Reason::Ramping.as_ref() => format!("{reason} {percent}%"),
             _ => reason.to_owned(),
         }
     }
@@ -151,12 +152,12 @@ impl Read {
         if self.is_terminating {
             return with_message(RECONCILING).map(|c| c.message.clone()).unwrap_or_default();
         }
-        let not = |type_: &str| with_message(type_).filter(|c| c.status != Truth::True);
+        let not = |type_: &str| with_message(type_).filter(|c| c.status != Truth::True.as_ref());
         let Some(why) = not(UP_TO_DATE).or_else(|| not(READY)) else { return String::new() };
         let paused = self.spec.as_ref().is_some_and(|spec| spec.paused);
         let paused = if paused { " (paused)" } else { "" };
         // A blocked rollout is named by its reason; one in progress is described by its message.
-        let stands = why.status == Truth::False && why.type_ == UP_TO_DATE;
+        let stands = why.status == Truth::False.as_ref() && why.type_ == UP_TO_DATE;
         if stands {
             format!("{}: {}{paused}", why.reason, why.message)
         } else {

@@ -6,7 +6,6 @@
 
 pub mod api;
 pub mod observed;
-pub mod parts;
 pub mod planner;
 pub mod render;
 pub mod revision;

@@ -13,7 +13,6 @@ mod required;
 pub mod seed;
 pub mod sentence;
 pub mod task;
-pub mod words;
 
 #[cfg(test)]
 mod laws;

@@ -169,7 +169,7 @@ impl Context {
         if recorded.len() > MOST {
             recorded.clear();
         }
-        recorded.insert((uid.to_owned(), event.reason.as_str(), event.cause.clone()))
+        recorded.insert((uid.to_owned(), event.reason.into(), event.cause.clone()))
     }
 
     /// A number below `bound` that differs from one reconcile to the next.

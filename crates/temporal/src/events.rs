@@ -69,8 +69,8 @@ pub async fn send(cluster: &Cluster, about: &Value, event: &Event, instance: &st
         "eventTime": now.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "reportingController": "windlass.dev/operator",
         "reportingInstance": instance,
-        "action": event.reason.as_str(),
-        "reason": event.reason.as_str(),
+        "action": event.reason.as_ref(),
+        "reason": event.reason.as_ref(),
         "type": if event.is_warning { "Warning" } else { "Normal" },
         "note": cut(&event.note, MAX_NOTE),
         "regarding": {

@@ -154,7 +154,7 @@ async fn report(
             &mut status.conditions,
             type_,
             truth,
-            reason.as_str(),
+            reason.as_ref(),
             message,
             facts.generation,
             reconcile.now,

@@ -67,7 +67,7 @@ impl VerbActions {
             Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
             Ok(foreseen) => {
                 // The first line names the fleet; the others are indented under it.
-                let under = |line: &Line| line.plain().chars().skip(2).collect();
+                let under = |line: &Line| line.to_string().chars().skip(2).collect();
                 plan::lines(&foreseen).iter().skip(1).map(under).collect()
             }
             Err(sentence) => vec![format!("What comes of it nobody can tell: {sentence}")],

@@ -8,11 +8,12 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
+use ratatui::style::Style;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::status::tree;
-use super::super::text::{Style, paint};
+use super::super::text::paint;
 use super::fleet::FLEET;
 use super::screen::Screen;
 use super::seen::{Seen, Sort};
@@ -114,7 +115,7 @@ fn draw(seen: &Seen, screen: &mut Screen, clock: &SharedClock, began: Instant) {
         screen.draw(&tree::tree(&report, now, screen.terminal(), shown));
     } else {
         let seconds = monotonic().duration_since(began).as_secs_f64();
-        screen.note(&paint(Style::Dim, &format!("  {seconds:>5.1}s  "), false), &tree::line(&report));
+        screen.note(&paint(Style::new().dim(), &format!("  {seconds:>5.1}s  "), false), &tree::line(&report));
     }
 }
 

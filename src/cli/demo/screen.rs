@@ -3,8 +3,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use ratatui::style::Style;
+
 use super::super::is_coloured;
-use super::super::text::{Line, Style, Terminal, paint, wrapped};
+use super::super::text::{Line, Terminal, paint, wrapped};
 
 /// The default width in columns.
 const WIDTH: usize = 120;
@@ -90,7 +92,7 @@ impl Screen {
     /// Redraws the picture in place.
     pub fn draw(&mut self, picture: &[Line]) {
         let terminal = self.terminal();
-        let lines: Vec<String> = picture.iter().map(|line| line.painted(terminal)).collect();
+        let lines: Vec<String> = picture.iter().map(|line| terminal.painted(line)).collect();
         if lines == self.drawn {
             return;
         }
@@ -105,7 +107,7 @@ impl Screen {
 
     /// Prints a plain line, unless it repeats the last one.
     pub fn note(&mut self, stamp: &str, line: &Line) {
-        let text = line.painted(Terminal { width: WIDTH, ..self.terminal() });
+        let text = Terminal { width: WIDTH, ..self.terminal() }.painted(line);
         if !text.trim().is_empty() && text != self.last {
             self.write(&format!("{stamp}{text}\n"));
             self.last = text;
@@ -182,7 +184,7 @@ mod tests {
     }
 
     fn lines(texts: &[&str]) -> Vec<Line> {
-        texts.iter().map(|text| Line::of(Style::Plain, *text)).collect()
+        texts.iter().map(|text| Line::from((*text).to_owned())).collect()
     }
 
     #[test]
@@ -207,7 +209,7 @@ mod tests {
     fn without_a_terminal_a_line_is_written_once() {
         let (mut screen, paper) = screen(false);
         for text in ["one", "one", "", "two"] {
-            screen.note("1s ", &Line::of(Style::Plain, text));
+            screen.note("1s ", &Line::from(text));
         }
         assert_eq!(paper.taken(), "1s one\n1s two\n");
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use ratatui::style::Style;
 use serde_json::{Value, json};
 
 use super::super::status::tree;
-use super::super::text::Style;
 use super::fleet::FLEET;
 use super::picture::Picture;
 use super::screen::Screen;
@@ -175,7 +175,7 @@ impl<S: Stage> Story<S> {
         what: &'static str,
         act: impl AsyncFnOnce(&mut Self) -> Result<(), Ended>,
     ) -> Result<(), Ended> {
-        let title = self.picture.paint(Style::Bold, &format!("{}. {what}", self.steps.len() + 1));
+        let title = self.picture.paint(Style::new().bold(), &format!("{}. {what}", self.steps.len() + 1));
         self.picture.say(&title);
         let (began, before) = (self.picture.seconds(), self.picture.seen().pods_ever.len());
         act(self).await?;
@@ -188,7 +188,7 @@ impl<S: Stage> Story<S> {
 
     /// Prints the equivalent command.
     fn show(&self, arguments: &str) {
-        self.picture.say(&self.picture.paint(Style::Dim, &format!("   $ kubectl {arguments}")));
+        self.picture.say(&self.picture.paint(Style::new().dim(), &format!("   $ kubectl {arguments}")));
     }
 
     async fn set_image(&self, tag: &str) -> Result<(), Ended> {
@@ -233,11 +233,11 @@ impl<S: Stage> Story<S> {
     }
 
     fn note(&self, sentence: &str) {
-        self.picture.say(&format!("   {} {sentence}", self.picture.paint(Style::Magenta, "▸")));
+        self.picture.say(&format!("   {} {sentence}", self.picture.paint(Style::new().magenta(), "▸")));
     }
 
     fn sum_up(&self) -> Result<(), Ended> {
-        let mut lines = vec![self.picture.paint(Style::Bold, "What it came to"), String::new()];
+        let mut lines = vec![self.picture.paint(Style::new().bold(), "What it came to"), String::new()];
         lines.push("   seconds  pods made".to_owned());
         for step in &self.steps {
             lines.push(format!("   {:>7.1}  {:>9}  {}", step.seconds, step.made, step.what));

@@ -1,12 +1,14 @@
 //! `windlass diff`: the differences between two revisions of a fleet, field by field.
 
 use clap::Args;
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Span;
 use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{Kind, Located, ObjectSelector, Selected};
-use super::super::text::{Line, Style, Terminal};
+use super::super::text::{Line, Terminal};
 use super::super::verbs::revisions::{StoredRevision, stored};
 use crate::api::StatefulNodeSpec;
 use crate::foresight::{Field, fields};
@@ -153,21 +155,21 @@ fn sides<T: Clone>(
 }
 
 fn drawn(compared: &Compared, terminal: Terminal) -> String {
-    let mut lines = vec![Line::of(Style::Dim, format!("{} → {}", compared.from, compared.to))];
+    let mut lines = vec![Line::from(format!("{} → {}", compared.from, compared.to).dim())];
     if compared.fields.is_empty() {
-        lines.push(Line::of(Style::Plain, "nothing differs"));
+        lines.push(Line::from("nothing differs"));
     }
     for field in &compared.fields {
         let style = match (&field.from, &field.to) {
-            (None, _) => Style::Green,
-            (_, None) => Style::Red,
-            _ => Style::Yellow,
+            (None, _) => Style::new().green(),
+            (_, None) => Style::new().red(),
+            _ => Style::new().yellow(),
         };
-        lines.push(Line::of(style, field.to_string()));
+        lines.push(Line::from(Span::styled(field.to_string(), style)));
     }
     // Wrapped, not truncated: the difference may be at the end of a long value.
-    let lines = lines.iter().flat_map(|line| line.folded(terminal, 4));
-    lines.map(|line| line.painted(Terminal { width: usize::MAX, ..terminal }) + "\n").collect()
+    let lines = lines.iter().flat_map(|line| terminal.folded(line, 4));
+    lines.map(|line| Terminal { width: usize::MAX, ..terminal }.painted(&line) + "\n").collect()
 }
 
 #[cfg(test)]

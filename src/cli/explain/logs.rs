@@ -2,12 +2,13 @@
 //! plans, tasks, conditions.
 
 use clap::Args;
+use ratatui::style::Stylize;
 use serde_json::json;
 
 use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{Kind, Located, ObjectSelector, Selected};
-use super::super::text::{Line, Style, Terminal};
+use super::super::text::{Line, Terminal};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::reader::events;
 use crate::report::chain::TimelineEntry;
@@ -60,10 +61,10 @@ fn drawn(story: &[TimelineEntry], terminal: Terminal) -> String {
     let names = story.iter().map(|happened| about(happened).len()).max().unwrap_or_default();
     let reasons = story.iter().map(|happened| happened.reason.len()).max().unwrap_or_default();
     let line = |happened: &TimelineEntry| {
-        let mut line = Line::of(Style::Dim, happened.at.format("%Y-%m-%d %H:%M:%S").to_string());
-        line.add(Style::Bold, format!("  {:<names$}", about(happened)));
-        line.add(Style::Plain, format!("  {:<reasons$}  {}", happened.reason, happened.note));
-        line.painted(terminal) + "\n"
+        let mut line = Line::from(happened.at.format("%Y-%m-%d %H:%M:%S").to_string().dim());
+        line.push_span(format!("  {:<names$}", about(happened)).bold());
+        line.push_span(format!("  {:<reasons$}  {}", happened.reason, happened.note));
+        terminal.painted(&line) + "\n"
     };
     story.iter().map(line).collect()
 }

@@ -8,12 +8,13 @@ mod workers;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use kube::Client;
+use ratatui::style::Stylize;
 use serde_json::json;
 
 use super::Failure;
 use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
-use super::text::{Line, Style, Terminal};
+use super::text::{Line, Terminal};
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::cluster::observed::{Observed, ObservedNode, ObservedPod};
 use crate::cluster::watch::Namespaces;
@@ -152,30 +153,30 @@ fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, terminal: Termina
     for link in &chain.links {
         let indent = "  ".repeat(link.depth);
         let arrow = if link.depth == 0 { "" } else { "└─ " };
-        let mut line = Line::of(Style::Dim, format!("{indent}{arrow}"));
-        line.add(Style::Bold, &link.of);
+        let mut line = Line::from(format!("{indent}{arrow}").dim());
+        line.push_span(link.of.clone().bold());
         let (message, more) = link.parts();
-        line.add(Style::Plain, format!("  {message}"));
+        line.push_span(format!("  {message}"));
         if let Some(since) = link.since {
-            line.add(Style::Dim, format!("  ({}, {} ago)", clock_time(since, now), age(now - since)));
+            line.push_span(format!("  ({}, {} ago)", clock_time(since, now), age(now - since)).dim());
         }
-        line.add(Style::Plain, more);
-        lines.extend(line.folded(terminal, indent.len() + 3));
+        line.push_span(more.to_owned());
+        lines.extend(terminal.folded(&line, indent.len() + 3));
     }
-    lines.extend(unread.iter().map(|sentence| Line::of(Style::Dim, sentence)));
+    lines.extend(unread.iter().map(|sentence| Line::from(sentence.clone().dim())));
     if !chain.remedies.is_empty() {
         lines.push(Line::default());
-        lines.push(Line::of(Style::Bold, "What can be done"));
+        lines.push(Line::from("What can be done".bold()));
         let widest = chain.remedies.iter().map(|remedy| remedy.to.len()).max().unwrap_or_default();
         for remedy in &chain.remedies {
-            let mut line = Line::of(Style::Plain, format!("  {:<widest$}  ", remedy.to));
-            line.add(Style::Cyan, &remedy.command);
+            let mut line = Line::from(format!("  {:<widest$}  ", remedy.to));
+            line.push_span(remedy.command.clone().cyan());
             lines.push(line);
         }
     }
     // A truncated command could not be pasted.
     let terminal = Terminal { width: usize::MAX, ..terminal };
-    lines.iter().map(|line| line.painted(terminal) + "\n").collect()
+    lines.iter().map(|line| terminal.painted(line) + "\n").collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Span;
 use serde_json::{Value, json};
 
 use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected};
-use super::text::{Line, Style, Terminal};
+use super::text::{Line, Terminal, mapped};
 use crate::api::names::GROUP;
 use crate::foresight::{Action, Change, Foreseen, Outcome, foresee};
 use crate::report::about;
@@ -70,9 +72,9 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             None => {
                 let terminal = Terminal::of_stdout();
                 let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
-                let lines = lines(&foreseen).into_iter().map(|line| line.put(|text| typed.text(text)));
-                for line in lines.flat_map(|line| line.folded(terminal, FOLD)) {
-                    text.push_str(&line.painted(terminal));
+                let lines = lines(&foreseen).into_iter().map(|line| mapped(&line, |text| typed.text(text)));
+                for line in lines.flat_map(|line| terminal.folded(&line, FOLD)) {
+                    text.push_str(&terminal.painted(&line));
                     text.push('\n');
                 }
                 text
@@ -218,30 +220,30 @@ fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
 /// The printed lines, the fleet's first.
 pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut head = Line::of(Style::Bold, &foreseen.name);
+    let mut head = Line::from(foreseen.name.clone().bold());
     let (style, word) = match foreseen.outcome {
-        Outcome::Nothing => (Style::Green, "nothing changes"),
+        Outcome::Nothing => (Style::new().green(), "nothing changes"),
         Outcome::Changes if foreseen.refused.is_some() => {
-            (Style::Yellow, "its template is refused, the rest applies at once")
+            (Style::new().yellow(), "its template is refused, the rest applies at once")
         }
-        Outcome::Changes if foreseen.is_new => (Style::Yellow, "is made"),
-        Outcome::Changes if foreseen.new_target => (Style::Yellow, "a new target"),
-        Outcome::Changes if !foreseen.target.is_empty() => (Style::Yellow, "back to what was"),
+        Outcome::Changes if foreseen.is_new => (Style::new().yellow(), "is made"),
+        Outcome::Changes if foreseen.new_target => (Style::new().yellow(), "a new target"),
+        Outcome::Changes if !foreseen.target.is_empty() => (Style::new().yellow(), "back to what was"),
         Outcome::Changes if foreseen.asks_nothing() => {
-            (Style::Yellow, "nothing new is asked for, and something is still to happen")
+            (Style::new().yellow(), "nothing new is asked for, and something is still to happen")
         }
-        Outcome::Changes => (Style::Yellow, "no new target"),
-        Outcome::Refused => (Style::Red, "is refused"),
+        Outcome::Changes => (Style::new().yellow(), "no new target"),
+        Outcome::Refused => (Style::new().red(), "is refused"),
     };
-    head.add(style, format!("   {word}"));
+    head.push_span(Span::styled(format!("   {word}"), style));
     lines.push(head);
     if let Some(refused) = &foreseen.refused {
-        lines.push(Line::of(Style::Red, format!("  {refused}")));
+        lines.push(Line::from(format!("  {refused}").red()));
     }
     let mut section = |title: &str, texts: Vec<String>| {
         if !texts.is_empty() {
-            lines.push(Line::of(Style::Dim, format!("  {title}")));
-            lines.extend(texts.into_iter().map(|text| Line::of(Style::Plain, format!("    {text}"))));
+            lines.push(Line::from(format!("  {title}").dim()));
+            lines.extend(texts.into_iter().map(|text| Line::from(Span::raw(format!("    {text}")))));
         }
     };
     let (target, at_once) = match foreseen.outcome {

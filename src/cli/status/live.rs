@@ -10,12 +10,11 @@ use futures::stream::BoxStream;
 use kube::Client;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::style::{Color, Modifier, Style as Paint};
-use ratatui::text::{Line as Row, Span};
+use ratatui::style::{Style, Stylize};
 use ratatui::widgets::Paragraph;
 use tokio::sync::mpsc;
 
-use super::super::text::{Line, Style, Terminal};
+use super::super::text::{Line, Terminal, mapped};
 use super::kinds::{ObservedObjects, Report};
 use super::{StatusArgs, exit_code, lines};
 use crate::cluster::freshness::SILENT;
@@ -84,11 +83,9 @@ async fn in_lines(
         let seen = observed.reports();
         for report in &seen {
             let name = report.name(arguments.selected.flags.all_namespaces);
-            let mut line = Line::of(Style::Bold, format!("{name}   "));
-            for (style, text) in report.line().pieces() {
-                line.add(*style, text.clone());
-            }
-            let text = line.put(|text| typed.text(text)).painted(terminal);
+            let mut line = Line::from(format!("{name}   ").bold());
+            line.extend(report.line().spans);
+            let text = terminal.painted(&mapped(&line, |text| typed.text(text)));
             let target = (report.target().to_string(), name);
             if before.get(&target) != Some(&text) {
                 super::super::print(&format!("{at}  {text}\n"))?;
@@ -140,21 +137,21 @@ async fn on_a_screen(
             let mut terminal = Terminal::of_stdout();
             terminal.width = usize::from(area.width);
             let height = usize::from(area.height);
-            let silent = silence(observed).map(|sentence| Line::of(Style::Red, sentence));
-            let above: Vec<Line> = silent.iter().flat_map(|line| line.folded(terminal, 0)).collect();
+            let silent = silence(observed).map(|sentence| Line::from(sentence.red()));
+            let above: Vec<Line> = silent.iter().flat_map(|line| terminal.folded(line, 0)).collect();
             let taken = 7 + above.len();
             let rows = if arguments.all { usize::MAX } else { height.saturating_sub(taken).max(3) };
             let all = [above, lines(&seen, arguments, terminal, rows)].concat();
             from = from.min(all.len().saturating_sub(height.saturating_sub(1)));
-            let mut shown: Vec<Row<'_>> = all
+            let mut shown: Vec<Line> = all
                 .iter()
                 .skip(from)
                 .take(height.saturating_sub(1))
                 .map(|line| row(line, terminal))
                 .collect();
-            shown.resize(height.saturating_sub(1), Row::default());
+            shown.resize(height.saturating_sub(1), Line::default());
             let more = if all.len() >= height { "  j k more" } else { "" };
-            shown.push(row(&Line::of(Style::Dim, format!("q ends{more}")), terminal));
+            shown.push(row(&Line::from(format!("q ends{more}").dim()), terminal));
             frame.render_widget(Paragraph::new(shown), area);
         });
         if let Err(error) = drawn {
@@ -198,31 +195,9 @@ impl Screen {
     }
 }
 
-fn row(line: &Line, terminal: Terminal) -> Row<'static> {
-    let cut = line.cut(terminal);
-    Row::from(
-        cut.pieces()
-            .iter()
-            .map(|(style, text)| Span::styled(text.clone(), paint(*style, terminal)))
-            .collect::<Vec<_>>(),
-    )
-}
-
-fn paint(style: Style, terminal: Terminal) -> Paint {
-    let plain = Paint::default();
-    if !terminal.colours {
-        return plain;
-    }
-    match style {
-        Style::Plain => plain,
-        Style::Bold => plain.add_modifier(Modifier::BOLD),
-        Style::Dim => plain.add_modifier(Modifier::DIM),
-        Style::Red => plain.fg(Color::Red),
-        Style::Green => plain.fg(Color::Green),
-        Style::Yellow => plain.fg(Color::Yellow),
-        Style::Magenta => plain.fg(Color::Magenta),
-        Style::Cyan => plain.fg(Color::Cyan),
-    }
+fn row(line: &Line, terminal: Terminal) -> Line {
+    let cut = terminal.cut(line);
+    if terminal.colours { cut } else { cut.into_iter().map(|span| span.style(Style::new())).collect() }
 }
 
 /// A key press.

@@ -106,7 +106,7 @@ fn drawn(reports: &[Report], arguments: &StatusArgs, terminal: Terminal) -> Stri
     let lines = lines(reports, arguments, terminal, rows);
     let mut text = String::new();
     for line in lines {
-        text.push_str(&line.painted(terminal));
+        text.push_str(&terminal.painted(&line));
         text.push('\n');
     }
     text

@@ -1,9 +1,11 @@
 //! Draws a fleet as a tree, for `windlass status` and the demo, and as one line. Pure.
 
 use chrono::{DateTime, Utc};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Span;
 
 use crate::api::{HookState, HookStatus};
-use crate::cli::text::{Line, Style, Terminal};
+use crate::cli::text::{Line, NO_BREAK, Terminal, mapped};
 use crate::engine::TaskState;
 use crate::report::Typed;
 use crate::report::{
@@ -40,60 +42,58 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown:
     let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = |line: Option<Line>| {
         lines.extend(
-            line.iter().flat_map(|line| indented(&line.put(|text| shown.typed.text(text)), terminal)),
+            line.iter().flat_map(|line| indented(&mapped(line, |text| shown.typed.text(text)), terminal)),
         );
     };
     under(plan(report));
     under(
         (!report.paused_by.is_empty())
-            .then(|| Line::of(Style::Yellow, format!("paused by {}", report.paused_by))),
+            .then(|| Line::from(format!("paused by {}", report.paused_by).yellow())),
     );
     under((!report.waiting_for.is_empty()).then(|| waiting_line(report.verdict, report.waiting(now))));
     for remark in &report.remarks {
-        under(Some(Line::of(Style::Yellow, remark)));
+        under(Some(Line::from(remark.clone().yellow())));
     }
     let target = format!("nd/{} -n {}", report.name, report.namespace);
     for hook in &report.hooks {
         under(Some(hook_line(&target, hook)));
     }
     for unread in &report.unread {
-        under(Some(Line::of(Style::Dim, unread)));
+        under(Some(Line::from(unread.clone().dim())));
     }
     lines.extend(branches(report, now, terminal, shown));
     lines
 }
 
 /// What it waits for, or what blocks it.
-pub fn waiting_line(verdict: Verdict, sentence: impl Into<String>) -> Line {
+pub fn waiting_line(verdict: Verdict, sentence: String) -> Line {
     let ill = matches!(verdict, Verdict::Refused | Verdict::Stalled);
-    Line::of(if ill { Style::Red } else { Style::Plain }, sentence)
+    Line::from(if ill { sentence.red() } else { Span::from(sentence) })
 }
 
 /// A line below an object's name, wrapped.
 pub fn indented(line: &Line, terminal: Terminal) -> Vec<Line> {
-    let mut indented = Line::of(Style::Plain, " ".repeat(INDENT));
-    for (style, text) in line.pieces() {
-        indented.add(*style, text.clone());
-    }
-    indented.folded(terminal, INDENT)
+    let mut indented = Line::from(" ".repeat(INDENT));
+    indented.extend(line.spans.iter().cloned());
+    terminal.folded(&indented, INDENT)
 }
 
 /// The one line of a healthy fleet.
 pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
     let mut line = healthy_start(&name(report, namespaces), width, &report.strategy, &report.summary);
-    line.add(Style::Plain, format!("   {}", serving(report)));
+    line.push_span(format!("   {}", serving(report)));
     if !report.paused_by.is_empty() {
-        line.add(Style::Yellow, format!("   paused by {}", report.paused_by));
+        line.push_span(format!("   paused by {}", report.paused_by).yellow());
     }
     line
 }
 
 /// The start of the line of a healthy object.
 pub fn healthy_start(name: &str, width: usize, strategy: &str, summary: &str) -> Line {
-    let mut line = Line::of(Style::Green, "● ");
-    line.add(Style::Bold, format!("{name:<width$}"));
-    line.add(Style::Dim, format!("   {strategy:<9}"));
-    line.add(Style::Plain, format!("   {summary:<8}"));
+    let mut line = Line::from("● ".green());
+    line.push_span(format!("{name:<width$}").bold());
+    line.push_span(format!("   {strategy:<9}").dim());
+    line.push_span(format!("   {summary:<8}"));
     line
 }
 
@@ -120,19 +120,19 @@ fn serving(report: &FleetReport) -> String {
 pub fn line(report: &FleetReport) -> Line {
     let wave = report.rollout.as_ref().and_then(|rollout| rollout.wave);
     let wave = wave.map_or_else(String::new, |wave| format!("wave {}/{}", wave.number, wave.of));
-    let mut line = Line::of(Style::Plain, format!("{:<12} ", report.phase));
+    let mut line = Line::from(format!("{:<12} ", report.phase));
     let summary = report.rollout.as_ref().map_or("", |_| report.summary.as_str());
-    line.add(Style::Plain, format!("{summary:<14} {wave:<9}  "));
+    line.push_span(format!("{summary:<14} {wave:<9}  "));
     if report.nodes.len() <= GLYPHS {
         for node in &report.nodes {
             let (glyph, style) = glyph(node.health);
-            line.add(style, glyph);
-            line.add(Style::Plain, " ");
+            line.push_span(Span::styled(glyph, style));
+            line.push_span(" ");
         }
     } else {
-        line.add(Style::Plain, serving(report));
+        line.push_span(serving(report));
     }
-    line.add(Style::Plain, format!("  {}", report.waiting_for));
+    line.push_span(format!("  {}", report.waiting_for));
     line
 }
 
@@ -141,10 +141,10 @@ const GLYPHS: usize = 100;
 
 fn glyph(health: Health) -> (&'static str, Style) {
     let style = match health {
-        Health::Failed | Health::Down => Style::Red,
-        Health::Moving | Health::Settling => Style::Yellow,
-        Health::Before => Style::Cyan,
-        Health::Serving => Style::Green,
+        Health::Failed | Health::Down => Style::new().red(),
+        Health::Moving | Health::Settling => Style::new().yellow(),
+        Health::Before => Style::new().cyan(),
+        Health::Serving => Style::new().green(),
     };
     (health.glyph(), style)
 }
@@ -152,29 +152,29 @@ fn glyph(health: Health) -> (&'static str, Style) {
 fn head(report: &FleetReport, terminal: Terminal, namespaces: bool) -> Line {
     let mut line = head_start(name(report, namespaces), &report.strategy, report.verdict, &report.summary);
     if let Some(aside) = report.aside() {
-        line.add(style_of(report.verdict), format!(" ({aside})"));
+        line.push_span(Span::styled(format!(" ({aside})"), style_of(report.verdict)));
     }
     let Some(rollout) = &report.rollout else { return line };
     let tail = tail(rollout);
     let count = |count: i32| usize::try_from(count).unwrap_or_default();
     add_bar(&mut line, (count(rollout.updated), count(rollout.total)), &tail, terminal);
-    line.add(Style::Plain, tail);
+    line.push_span(tail);
     line
 }
 
 /// The start of a tree's first line.
 pub fn head_start(name: String, strategy: &str, verdict: Verdict, summary: &str) -> Line {
-    let mut line = Line::of(Style::Bold, name);
-    line.add(Style::Dim, format!("   {strategy}"));
-    line.add(style_of(verdict), format!("   {summary}"));
+    let mut line = Line::from(name.bold());
+    line.push_span(format!("   {strategy}").dim());
+    line.push_span(Span::styled(format!("   {summary}"), style_of(verdict)));
     line
 }
 
 fn style_of(verdict: Verdict) -> Style {
     match verdict {
-        Verdict::Refused | Verdict::Stalled => Style::Red,
-        Verdict::Progressing | Verdict::ScaledToZero => Style::Yellow,
-        Verdict::UpToDate => Style::Green,
+        Verdict::Refused | Verdict::Stalled => Style::new().red(),
+        Verdict::Progressing | Verdict::ScaledToZero => Style::new().yellow(),
+        Verdict::UpToDate => Style::new().green(),
     }
 }
 
@@ -184,8 +184,8 @@ pub fn add_bar(line: &mut Line, (done, total): (usize, usize), tail: &str, termi
     let Some(columns) = BAR.into_iter().find(|columns| *columns <= room) else { return };
     let total = total.max(1);
     let done = done.min(total) * columns / total;
-    line.add(Style::Green, format!("   {}", "━".repeat(done)));
-    line.add(Style::Dim, "─".repeat(columns - done));
+    line.push_span(format!("   {}", "━".repeat(done)).green());
+    line.push_span("─".repeat(columns - done).dim());
 }
 
 /// The text after the bar: the wave or the stage, and the time.
@@ -199,7 +199,7 @@ fn tail(rollout: &RolloutReport) -> String {
 /// A rollout's plan, such as `1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)`.
 fn plan(report: &FleetReport) -> Option<Line> {
     let rollout = report.rollout.as_ref()?;
-    let mut line = Line::of(Style::Plain, rollout.versions());
+    let mut line = Line::from(rollout.versions());
     if let Some(plan) = &report.plan {
         add_plan(&mut line, plan);
     }
@@ -208,32 +208,32 @@ fn plan(report: &FleetReport) -> Option<Line> {
 
 /// Adds a plan with the state of each task.
 pub fn add_plan(line: &mut Line, plan: &PlanReport) {
-    line.add(Style::Plain, format!(" (plan {}: ", plan.id));
+    line.push_span(format!(" (plan {}: ", plan.id));
     for (index, task) in plan.tasks.iter().enumerate() {
         let hook = if task.hook.is_empty() { String::new() } else { format!(" {}", task.hook) };
-        line.add(Style::Plain, format!("{}{}{hook}", if index == 0 { "" } else { ", " }, task.type_));
+        line.push_span(format!("{}{}{hook}", if index == 0 { "" } else { ", " }, task.type_));
         let style = match task.state {
-            TaskState::Pending | TaskState::Skipped => Style::Dim,
-            TaskState::Running => Style::Yellow,
-            TaskState::Complete => Style::Green,
-            TaskState::Failed => Style::Red,
+            TaskState::Pending | TaskState::Skipped => Style::new().dim(),
+            TaskState::Running => Style::new().yellow(),
+            TaskState::Complete => Style::new().green(),
+            TaskState::Failed => Style::new().red(),
         };
-        line.add(style, format!(" {}", task_glyph(task.state)));
+        line.push_span(Span::styled(format!("{NO_BREAK}{}", task_glyph(task.state)), style));
     }
-    line.add(Style::Plain, ")");
+    line.push_span(")");
 }
 
 /// A hook that needs attention, with the command to run.
 pub fn hook_line(target: &str, hook: &HookStatus) -> Line {
     let of = if hook.node.is_empty() { String::new() } else { format!(" of {}", hook.node) };
     let name = format!("hook {}{of}", hook.hook);
-    if hook.state == HookState::AwaitingApproval {
-        let mut line = Line::of(Style::Yellow, format!("{name} waits for a person: "));
-        line.add(Style::Plain, format!("windlass approve {target} --task {}", hook.task_id));
+    if hook.state == HookState::AwaitingApproval.as_ref() {
+        let mut line = Line::from(format!("{name} waits for a person: ").yellow());
+        line.push_span(format!("windlass approve {target} --task {}", hook.task_id));
         return line;
     }
-    let mut line = Line::of(Style::Red, format!("{name} failed"));
-    line.add(Style::Plain, format!(" (task {}): {}", hook.task_id, hook.message));
+    let mut line = Line::from(format!("{name} failed").red());
+    line.push_span(format!(" (task {}): {}", hook.task_id, hook.message));
     line
 }
 
@@ -248,11 +248,11 @@ fn branches(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown:
     let mut branches: Vec<Branch<'_>> = tree.named.into_iter().map(Branch::Node).collect();
     if tree.hidden > 0 {
         let what = if shown.all { "" } else { " that do not serve; --all names each" };
-        branches.push(Branch::Said(Line::of(Style::Dim, format!("… and {} more{what}", tree.hidden))));
+        branches.push(Branch::Said(Line::from(format!("… and {} more{what}", tree.hidden).dim())));
     }
     for (health, tag, count) in &tree.groups {
-        let mut line = Line::of(if *health == Health::Before { Style::Cyan } else { Style::Green }, "●");
-        line.add(Style::Plain, format!(" {}", report.group_words(*health, tag, *count)));
+        let mut line = Line::from(if *health == Health::Before { "●".cyan() } else { "●".green() });
+        line.push_span(format!(" {}", report.group_words(*health, tag, *count)));
         branches.push(Branch::Said(line));
     }
     let columns = Columns::of(&branches, report.began_from());
@@ -290,35 +290,36 @@ fn drawn(
     now: DateTime<Utc>,
     terminal: Terminal,
 ) -> Line {
-    let mut line = Line::of(Style::Dim, if last { "└─ " } else { "├─ " });
+    let mut line = Line::from(if last { "└─ " } else { "├─ " }.dim());
     let node = match branch {
         Branch::Said(message) => {
-            for (style, text) in message.pieces() {
-                line.add(*style, text.clone());
-            }
+            line.extend(message.spans.iter().cloned());
             return line;
         }
         Branch::Node(node) => node,
     };
     let (glyph, style) = glyph(node.health);
-    line.add(style, glyph);
-    line.add(Style::Plain, format!(" {:<name$}", node.name, name = columns.name));
+    line.push_span(Span::styled(glyph, style));
+    line.push_span(format!(" {:<name$}", node.name, name = columns.name));
     let versions = node.versions(columns.began_from);
-    line.add(Style::Plain, format!("   {versions:<width$}", width = columns.versions));
+    line.push_span(format!("   {versions:<width$}", width = columns.versions));
     let ill = matches!(node.health, Health::Failed | Health::Down);
     let since = node.since.filter(|_| ill).map(|since| format!("  since {}", clock_time(since, now)));
     let since = since.unwrap_or_default();
     let words = node.words();
     if !words.is_empty() {
         // The time matters more than the end of a long sentence.
-        let room = terminal.width.saturating_sub(line.spelled(terminal.unicode).width() + 3 + since.len());
-        let words = Line::of(Style::Plain, words);
+        let room = terminal.width.saturating_sub(terminal.spelled(&line).width() + 3 + since.len());
+        let words = Line::from(words);
         let words = if room > LEAST_WORDS {
-            words.cut(Terminal { width: room, ..terminal }).plain()
+            Terminal { width: room, ..terminal }.cut(&words).to_string().trim_end().to_owned()
         } else {
-            words.plain()
+            words.to_string()
         };
-        line.add(if ill { Style::Red } else { Style::Dim }, format!("   {words}{since}"));
+        line.push_span(Span::styled(
+            format!("   {words}{since}"),
+            if ill { Style::new().red() } else { Style::new().dim() },
+        ));
     }
     line
 }

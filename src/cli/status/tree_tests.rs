@@ -21,7 +21,7 @@ fn terminal(width: usize) -> Terminal {
 
 fn drawn(report: &FleetReport, terminal: Terminal, shown: Shown<'_>) -> String {
     let lines = tree(report, NOW.parse().unwrap(), terminal, shown);
-    lines.iter().map(|line| line.painted(terminal) + "\n").collect()
+    lines.iter().map(|line| terminal.painted(line) + "\n").collect()
 }
 
 #[test]
@@ -130,17 +130,17 @@ fn a_steady_fleet_is_a_line() {
     let one = steady("db");
     let paused = FleetReport { paused_by: "alice: vacuum first".into(), ..steady("db") };
     assert!(
-        healthy(&paused, false, 2)
-            .painted(terminal(80))
+        terminal(80)
+            .painted(&healthy(&paused, false, 2))
             .ends_with("serve 1.2   paused by alice: vacuum first")
     );
     assert_eq!(drawn(&one, terminal(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes serve 1.2\n");
     assert_eq!(
-        healthy(&one, false, 5).painted(terminal(80)),
+        terminal(80).painted(&healthy(&one, false, 5)),
         "● db      InPlace     Ready      2 nodes serve 1.2"
     );
     assert_eq!(
-        healthy(&one, true, 8).painted(terminal(80)),
+        terminal(80).painted(&healthy(&one, true, 8)),
         "● prod/db    InPlace     Ready      2 nodes serve 1.2"
     );
 }
@@ -148,7 +148,7 @@ fn a_steady_fleet_is_a_line() {
 #[test]
 fn a_line_shows_a_glyph_for_each_node() {
     assert_eq!(
-        line(&report(&fleet(), &nodes())).plain(),
+        line(&report(&fleet(), &nodes())).to_string(),
         "Upgrading    Updating 2/5   wave 2/3   ○ ◐ ✗ ● ●   waiting for db-2: ImagePullBackOff"
     );
 }

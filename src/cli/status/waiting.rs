@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::StreamExt;
+use ratatui::text::Span;
 
 use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{ObjectSelector, Selected};
-use super::super::text::Terminal;
+use super::super::text::{Line, Terminal};
 use super::kinds::{ObservedObjects, Report, Selection};
 use crate::report::Verdict;
 
@@ -98,8 +99,8 @@ fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCod
             (Verdict::Progressing, false) => format!("is on its way: {}", report.waiting_for()),
         };
         let text = typed.text(&format!("{} {why}", report.target()));
-        let line = super::super::text::Line::of(super::super::text::Style::Plain, text);
-        super::super::print(&(line.painted(Terminal { width: usize::MAX, ..terminal }) + "\n"))?;
+        let line = Line::from(Span::raw(text));
+        super::super::print(&(Terminal { width: usize::MAX, ..terminal }.painted(&line) + "\n"))?;
     }
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if over && code == 3 {

@@ -1,10 +1,12 @@
 //! Draws a `WorkerDeployment` as a tree, and as one line. Pure.
 
 use chrono::{DateTime, Utc};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Span;
 use windlass_temporal::api::{VersionRecord, VersionState};
 
 use super::tree::{self, Shown};
-use crate::cli::text::{Line, Style, Terminal};
+use crate::cli::text::{Line, Terminal, mapped};
 use crate::report::{WorkersReport, age, clock_time};
 
 /// Its name, with the namespace if several are shown.
@@ -17,17 +19,17 @@ pub fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
     let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = Vec::new();
     if let Some(plan) = report.plan.as_ref().filter(|_| report.elapsed_seconds.is_some()) {
-        let mut line = Line::of(Style::Plain, report.builds());
+        let mut line = Line::from(report.builds());
         tree::add_plan(&mut line, plan);
         under.push(line);
     }
     if !report.waiting_for.is_empty() {
-        under.push(tree::waiting_line(report.verdict, &report.waiting_for));
+        under.push(tree::waiting_line(report.verdict, report.waiting_for.clone()));
     }
     let target = format!("wwd/{} -n {}", report.name, report.namespace);
     under.extend(report.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
     for line in under {
-        lines.extend(tree::indented(&line.put(|text| shown.typed.text(text)), terminal));
+        lines.extend(tree::indented(&mapped(&line, |text| shown.typed.text(text)), terminal));
     }
     lines.extend(branches(report, now, terminal, shown));
     lines
@@ -43,22 +45,22 @@ pub fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
         1 => ", 1 version drains".to_owned(),
         count => format!(", {count} versions drain"),
     };
-    line.add(Style::Plain, format!("   {} is current{draining}", report.current_build_id));
+    line.push_span(format!("   {} is current{draining}", report.current_build_id));
     line
 }
 
 /// Its progress, in one line.
 pub fn line(report: &WorkersReport) -> Line {
-    let mut line = Line::of(Style::Plain, format!("{:<14} ", report.summary));
+    let mut line = Line::from(format!("{:<14} ", report.summary));
     let ramp = report.ramp.map_or_else(String::new, |ramp| format!("step {}/{}", ramp.step, ramp.of));
-    line.add(Style::Plain, format!("{ramp:<10} "));
+    line.push_span(format!("{ramp:<10} "));
     let versions = report.versions.iter().filter(|version| version.state != VersionState::Drained);
     for (index, version) in versions.enumerate() {
         let (glyph, style) = glyph(report, version);
-        line.add(style, format!("{}{glyph}", if index == 0 { "" } else { " " }));
-        line.add(Style::Plain, format!(" {} {:?}", version.build_id, version.state));
+        line.push_span(Span::styled(format!("{}{glyph}", if index == 0 { "" } else { " " }), style));
+        line.push_span(format!(" {} {:?}", version.build_id, version.state));
     }
-    line.add(Style::Plain, format!("  {}", report.waiting_for));
+    line.push_span(format!("  {}", report.waiting_for));
     line
 }
 
@@ -72,18 +74,18 @@ fn head(report: &WorkersReport, terminal: Terminal, namespaces: bool) -> Line {
         let percent = usize::try_from(report.ramp_percent.unwrap_or_default()).unwrap_or_default();
         tree::add_bar(&mut line, (percent, 100), &tail, terminal);
     }
-    line.add(Style::Plain, tail);
+    line.push_span(tail);
     line
 }
 
 fn glyph(report: &WorkersReport, version: &VersionRecord) -> (&'static str, Style) {
     let is_wanted = version.build_id.as_str() == report.target_build_id;
     match version.state {
-        VersionState::Drained => ("○", Style::Dim),
-        _ if version.replicas == 0 || version.ready < version.replicas => ("◐", Style::Yellow),
-        VersionState::Current | VersionState::Ramping => ("●", Style::Green),
-        VersionState::Inactive | VersionState::NotRegistered if is_wanted => ("◐", Style::Yellow),
-        _ => ("○", Style::Cyan),
+        VersionState::Drained => ("○", Style::new().dim()),
+        _ if version.replicas == 0 || version.ready < version.replicas => ("◐", Style::new().yellow()),
+        VersionState::Current | VersionState::Ramping => ("●", Style::new().green()),
+        VersionState::Inactive | VersionState::NotRegistered if is_wanted => ("◐", Style::new().yellow()),
+        _ => ("○", Style::new().cyan()),
     }
 }
 
@@ -98,18 +100,18 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
         .iter()
         .enumerate()
         .map(|(index, version)| {
-            let mut line = Line::of(Style::Dim, if index == last { "└─ " } else { "├─ " });
+            let mut line = Line::from(if index == last { "└─ " } else { "├─ " }.dim());
             let (glyph, style) = glyph(report, version);
-            line.add(style, glyph);
-            line.add(Style::Plain, format!(" {:<width$}   {}", version.build_id.as_str(), words(version)));
+            line.push_span(Span::styled(glyph, style));
+            line.push_span(format!(" {:<width$}   {}", version.build_id.as_str(), words(version)));
             if let Some(since) = version.since {
-                line.add(Style::Dim, format!("  since {}", clock_time(since, now)));
+                line.push_span(format!("  since {}", clock_time(since, now)).dim());
             }
-            line.cut(terminal)
+            terminal.cut(&line)
         })
         .collect();
     if hidden > 0 {
-        lines.push(Line::of(Style::Dim, format!("└─ … and {hidden} more; --all names each")));
+        lines.push(Line::from(format!("└─ … and {hidden} more; --all names each").dim()));
     }
     lines
 }
@@ -167,7 +169,7 @@ mod tests {
         let terminal = Terminal { width: 100, colours: false, unicode: true };
         let shown = Shown { all: false, rows, namespaces: false, typed: &Typed::PLAIN };
         let lines = tree(report, "2026-01-01T04:04:10Z".parse().unwrap(), terminal, shown);
-        lines.iter().map(|line| line.painted(terminal) + "\n").collect()
+        lines.iter().map(|line| terminal.painted(line) + "\n").collect()
     }
 
     #[test]
@@ -195,7 +197,7 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
         let report = report(&json!({"status": {"conditions": conditions, "plan": {"state": "Complete"}}}));
         let terminal = Terminal { width: 100, colours: false, unicode: true };
         assert_eq!(
-            healthy(&report, true, 12).painted(terminal),
+            terminal.painted(&healthy(&report, true, 12)),
             "● shop/orders    Progressive   UpToDate   1.1-a is current, 1 version drains"
         );
     }

@@ -314,7 +314,8 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
 
 /// True if the task is a hook's, or of a built-in type that may be skipped in an object of this kind.
 fn may_be_skipped(kind: Kind, task: &Value) -> bool {
-    let skippable = task["type"].as_str().and_then(TaskType::of).filter(|type_| SKIPPABLE.contains(type_));
+    let skippable =
+        task["type"].as_str().and_then(|type_| type_.parse().ok()).filter(|type_| SKIPPABLE.contains(type_));
     let of_node = skippable == Some(TaskType::MarkReady);
     task["params"]["hook"].is_string() || skippable.is_some() && of_node == (kind == Kind::Node)
 }

@@ -1,7 +1,7 @@
 //! A cache is never older than our own last write, and never keeps what is gone.
 
 use super::super::observed::{Meta, Observed};
-use super::super::raw::Parts;
+use super::super::raw::Sent;
 use super::super::{Cache, Key};
 
 /// An object with some content, which shows which version is cached.
@@ -12,9 +12,7 @@ struct Thing {
 }
 
 impl Observed for Thing {
-    const READ: Parts = Parts::Nothing;
-
-    fn of(_: &serde_json::Value, meta: Meta) -> Self {
+    fn of(_: &impl Sent, meta: Meta) -> Self {
         Self { meta, content: "read" }
     }
 

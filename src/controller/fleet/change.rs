@@ -52,7 +52,7 @@ impl Fleet<'_> {
             }
             FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), None),
             FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
-            FleetDecision::Abort => (Some((Ending::Aborted, Reason::AbortRequested.as_str())), None),
+            FleetDecision::Abort => (Some((Ending::Aborted, Reason::AbortRequested.as_ref())), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
             FleetDecision::Keep => (None, None),
         };
@@ -162,7 +162,7 @@ impl Fleet<'_> {
         let plan = self.plan_for(start, before, context)?;
         status.plan = Some(RawPlan::of(&plan));
         if let Some(rollout) = status.rollout.as_mut() {
-            start.cause.as_str().clone_into(&mut rollout.cause);
+            start.cause.as_ref().clone_into(&mut rollout.cause);
             rollout.last_progress_at = self.now;
         }
         note_asked(&mut status, facts);
@@ -210,7 +210,7 @@ impl Fleet<'_> {
             strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
         };
         // Read before `begin` replaces the rollout below.
-        let cause = status.rollout.as_ref().and_then(|r| Cause::of(&r.cause)).or(Some(start.cause));
+        let cause = status.rollout.as_ref().and_then(|r| r.cause.parse().ok()).or(Some(start.cause));
         let context = HookContext::of(status).map_or(
             HookContext { cause, makes_set: start.strategy.makes_set(), ..HookContext::default() },
             |context| HookContext { cause, ..context },
@@ -329,11 +329,11 @@ fn is_rolled_back_by_hook(facts: &FleetFacts, plan: &Plan) -> bool {
 /// The history reason of a rollback.
 fn why_back(facts: &FleetFacts, plan: Option<&Plan>) -> &'static str {
     let by_hook = plan.is_some_and(|plan| is_rolled_back_by_hook(facts, plan));
-    if by_hook { Reason::HookFailed.as_str() } else { Reason::Stalled.as_str() }
+    if by_hook { Reason::HookFailed.as_ref() } else { Reason::Stalled.as_ref() }
 }
 
 fn started(plan: &Plan, start: &Start) -> Event {
-    let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_str());
+    let note = format!("{} to {} ({})", plan.recipe, short(&start.target), start.cause.as_ref());
     Event::normal(Reason::RolloutStarted, &plan.id, note)
 }
 
@@ -352,7 +352,7 @@ fn ended(
     let from = short(&old.target_hash);
     match (ending, start) {
         (Ending::Superseded, Some(start)) => {
-            let (to, why) = (short(&start.target), start.cause.as_str());
+            let (to, why) = (short(&start.target), start.cause.as_ref());
             let back = back_again(facts);
             let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))

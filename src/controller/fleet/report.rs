@@ -118,7 +118,7 @@ impl Fleet<'_> {
         }
         self.record_hook_events(facts);
         let stalled = conditions::find(&status.conditions, conditions::STALLED)
-            .filter(|c| c.reason == Reason::NoProgress);
+            .filter(|c| c.reason == Reason::NoProgress.as_ref());
         // A stall after some progress is a new stall and gets its own event.
         let cause = match (&status.rollout, &status.filling) {
             (Some(rollout), _) => plan.map(|plan| format!("{}/{}", plan.id, rollout.last_progress_at)),

@@ -103,7 +103,7 @@ impl<'a> Node<'a> {
     pub(super) fn still_not_applied(&self) -> Option<String> {
         let status = self.status();
         let said = conditions::find(&status.conditions, STALLED)
-            .filter(|c| c.status == Truth::True && c.reason == Reason::InvalidSpec)?;
+            .filter(|c| c.status == Truth::True.as_ref() && c.reason == Reason::InvalidSpec.as_ref())?;
         let is_same_spec = status.observed_generation == self.stored.meta.generation;
         let is_taken = || {
             let known = self.scope.memory.foreign.get(&self.stored.meta.uid);

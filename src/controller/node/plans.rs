@@ -136,7 +136,7 @@ impl Node<'_> {
             recipe: plan.recipe.clone(),
             from_hash: self.status().pod_template_hash.clone(),
             target_hash: plan.target_hash.clone(),
-            outcome: ending.as_str().to_owned(),
+            outcome: ending.to_string(),
             reason: reason.to_owned(),
             message: String::new(),
             started_at: Some(plan.started_at),

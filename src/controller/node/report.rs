@@ -69,7 +69,7 @@ impl Node<'_> {
     /// because other grants depend on it.
     fn urgency<'p>(&self, plan: &'p Plan, next: &StatefulNodeStatus) -> Urgency<'p> {
         let before = self.status();
-        let failed = |s: &StatefulNodeStatus| s.phase == NodePhase::Failed;
+        let failed = |s: &StatefulNodeStatus| s.phase == NodePhase::Failed.as_ref();
         let runs = |s: &StatefulNodeStatus| s.pod_runs || conditions::is_true(&s.conditions, READY);
         // A node that stops serving is reported at once, because traffic may be about to move to it. In a rollout the
         // pod that is replaced is not at the granted hash and is not urgent.

@@ -32,7 +32,7 @@ fn an_answer_is_judged() {
         ("body.state == 'draining'", false),
         ("body.shards.all(s, s.n < 4)", true),
         ("body.shards.exists(s, s.n == 3) && size(body.shards) == 2", true),
-        ("body.shards.filter(s, s.n > 0).map(s, s.n * 2) == [6]", true),
+        ("[body].all(b, b.shards.exists(s, s.n == 3 && status == 200))", true),
         ("body.shards.exists_one(s, s.n == 0)", true),
         ("body.ratio <= 0.5", true),
         ("body.ratio < 1", true),
@@ -48,7 +48,7 @@ fn an_answer_is_judged() {
         ("body.state.upperAscii() == 'DRAINED'", true),
         ("body.state in ['drained', 'gone']", true),
         ("status == 200 ? body.ratio > 0.4 : false", true),
-        ("[1, 2].exists(i, [3, 4].exists(j, i + j == 6))", true),
+        ("[1, 2].exists(i, i + 4 == 6)", true),
     ];
     for (text, holds) in table {
         assert_eq!(answered(text, 200, body), Ok(holds), "{text}");
@@ -117,10 +117,15 @@ fn what_does_not_compile_is_said_in_the_parsers_words_and_where() {
         ("[1].all(x, y == 1)", "undeclared reference to 'y'", "column 12"),
         ("[1].all(x, x == 1) && x == 1", "undeclared reference to 'x'", "line 1"),
         ("[1].all(status.x, true)", "simple name", "line 1"),
+        ("[1].all(status, true)", "'status' is a variable already", "line 1, column 9"),
         ("status", "neither true nor false", ""),
         ("'yes'", "neither true nor false", ""),
         ("status + 1", "neither true nor false", ""),
-        ("body.a.map(x, x)", "neither true nor false", ""),
+        ("size(body.a.map(x, x)) == 1", "map and filter are not known here", ""),
+        ("[1].all(x, [2].all(y, x == y))", "the loop over y is in another one", ""),
+        ("body.all(x, x == text)", "'text' cannot be used in a loop", "line 1, column 18"),
+        ("body.all(x, x.a.all(y, x.b == y))", "undeclared reference to 'x'", ""),
+        ("body.all(x, x.matches('a'))", "'matches' cannot be used in a loop", "line 1, column 15"),
         ("true ? 1 : 2", "neither true nor false", ""),
         ("Foo{a: 1} == 1", "undeclared reference to 'Foo'", ""),
         ("", "empty", ""),
@@ -173,23 +178,28 @@ fn nothing_that_is_evaluated_takes_long_or_much() {
     assert!(body.len() < 64 * 1024);
     // A list as long as an answer can hold is within the budget.
     assert_eq!(answered("body.all(a, a == 1 || a > 3)", 200, &body), Ok(true));
+    let long = format!("body.all(a, {}true)", "a == 2 || ".repeat(190));
+    let doubled = format!("{}text{} == ''", "(".repeat(60), " + text)".repeat(60));
     for text in [
         "body.all(a, body.all(b, a == b))",
-        "body.all(a, body.all(b, a == b || true) || true) || true",
         "body.exists(a, body.exists(b, body.exists(c, c == 2)))",
         "size(body.map(a, text + text)) == 0",
-        "size(body.map(a, [text, text, text])) == 0",
         "body.all(a, body == body)",
         "body.all(a, 2 in body || true)",
         "body.all(a, text.matches('[0-9]{9}x$') || true)",
         "body.all(a, [body, body].all(b, true))",
-        "size(body.map(a, a)) == 0",
+        "size(body.filter(a, true)) == 0",
         "body.all(a, {'k': body}['k'] == body)",
+        "[body].all(a, a.all(b, a == b || true))",
+        "[body].all(body, body.all(b, b == body || true))",
+        "[text].all(a, [a + a].all(b, [b + b].all(c, c == '')))",
+        &long,
+        &doubled,
     ] {
         let began = on_the_wall();
         let said = answered(text, 200, &body);
         let took = began.elapsed();
-        assert_eq!(said, Err("it takes too long over what was answered".to_owned()), "{text}");
+        assert!(said.is_err() || text == doubled, "{text}: {said:?}");
         assert!(took < Duration::from_secs(10), "{text}: {took:?}");
     }
 }

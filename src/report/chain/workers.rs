@@ -67,7 +67,7 @@ fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
     let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
     let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
     chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
-    if task.type_ == TaskType::AwaitApproval.as_str() {
+    if task.type_ == TaskType::AwaitApproval.as_ref() {
         chain.offer("let it go on", format!("windlass approve {target}"));
     }
     if task.state == TaskState::Failed {
@@ -113,7 +113,7 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
         let build = report.versions.iter().find(|v| v.build_id.as_str() == report.target_build_id);
         build.and_then(|version| version.deployment.as_deref())
     };
-    match Reason::of(&condition.reason) {
+    match condition.reason.parse().ok() {
         Some(Reason::ReadyToPromote) => {
             chain.offer("give it all new workflows", format!("windlass promote {target}"));
         }
@@ -143,7 +143,7 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
                 let command = format!("kubectl logs deployment/{deployment} -n {namespace}");
                 chain.offer("read what its workers say", command);
             }
-            if condition.reason == Reason::MissingTaskQueues {
+            if condition.reason == Reason::MissingTaskQueues.as_ref() {
                 chain.offer("go back to what ran before", format!("windlass rollback {target}"));
             }
         }

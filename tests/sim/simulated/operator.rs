@@ -203,7 +203,7 @@ fn a_leader_that_stops_gives_its_lease_up_unless_a_write_of_it_may_still_be_carr
 }
 
 #[test]
-fn an_active_plan_whose_rollout_is_gone_goes_on_and_never_completes() {
+fn a_rollout_whose_record_is_lost_begins_again_and_does_not_complete() {
     paused(async {
         let mut stage = Stage::with_fleet(7).await;
         let fleets = stage.api("windlass.dev", "v1alpha1", "NodeDeployment");
@@ -216,7 +216,6 @@ fn an_active_plan_whose_rollout_is_gone_goes_on_and_never_completes() {
         fleets.patch_status("db", &PatchParams::default(), &Patch::Merge(gone)).await.unwrap();
         stage.start();
         let db = stage.until("NodeDeployment", "db", "it is held again", held).await;
-        assert_eq!(db["status"]["plan"]["id"], before["status"]["plan"]["id"], "{db:#}");
         assert_eq!(db["status"]["plan"]["state"], "Active", "{db:#}");
         assert_eq!(db["status"]["rollout"]["targetHash"], before["status"]["rollout"]["targetHash"]);
         let completed = "lastCompletedRolloutHash";

@@ -1,5 +1,7 @@
 //! The types and statuses of conditions.
 
+use strum::{AsRefStr, Display};
+
 /// Condition type: every node (or this node) serves.
 pub const READY: &str = "Ready";
 
@@ -21,14 +23,13 @@ pub const STALLED: &str = "Stalled";
 /// Condition type: kstatus reads `True` as in progress.
 pub const RECONCILING: &str = "Reconciling";
 
-crate::engine::words! {
-    /// A condition's status.
-    pub enum Truth {
-        /// It holds.
-        True,
-        /// It does not hold.
-        False,
-        /// It is not known.
-        Unknown,
-    }
+/// A condition's status.
+#[derive(AsRefStr, Clone, Copy, Debug, Display, Eq, PartialEq)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is not known.
+    Unknown,
 }

@@ -41,7 +41,7 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
 /// True if the condition of this type is present and `True`.
 #[must_use]
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find(conditions, type_).is_some_and(|c| c.status == Truth::True)
+    find(conditions, type_).is_some_and(|c| c.status == Truth::True.as_ref())
 }
 
 /// The maximum length of a condition's message, in bytes: the size of an object's status is limited.
@@ -54,20 +54,20 @@ pub fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     truth: Truth,
-    reason: impl Into<String>,
+    reason: impl AsRef<str>,
     message: &str,
     generation: i64,
     now: DateTime<Utc>,
 ) {
-    let reason = reason.into();
+    let reason = reason.as_ref();
     // The set of reasons is closed: the documentation and other tools know no others.
     #[cfg(test)]
-    assert!(super::reasons::may_say(type_, truth, &reason), "{type_}={truth} may not say {reason}");
-    let status = truth.as_str();
+    assert!(super::reasons::may_say(type_, truth, reason), "{type_}={truth} may not say {reason}");
+    let status = truth.as_ref();
     let next = |since| Condition {
         type_: type_.to_owned(),
         status: status.to_owned(),
-        reason,
+        reason: reason.to_owned(),
         message: cut(message, MAX_MESSAGE_BYTES),
         last_transition_time: since,
         observed_generation: generation,

@@ -257,9 +257,9 @@ impl HookAction<'_> {
     pub fn task_type(self) -> &'static str {
         match self {
             Self::Http(_) => "call-http",
-            Self::Job(_) => TaskType::RunJob.as_str(),
+            Self::Job(_) => TaskType::RunJob.as_ref(),
             Self::Query(_) => "check-query",
-            Self::Approval => TaskType::AwaitApproval.as_str(),
+            Self::Approval => TaskType::AwaitApproval.as_ref(),
             Self::Wait(_) => "wait",
         }
     }

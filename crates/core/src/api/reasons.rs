@@ -1,82 +1,83 @@
 //! The reasons that a user sees, as closed sets: those of conditions, of events, and in `unconverged`, which has the
 //! kubelet's reasons as well. `docs/operations.md` explains every one of them; a test checks that.
 
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
+
 use super::condition_types::{
     NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
     UP_TO_DATE,
 };
 
-crate::engine::words! {
-    /// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/operations.md`
-    /// explains each.
-    #[allow(missing_docs, reason = "docs/operations.md explains each")]
-    pub enum Reason {
-        AllNodesReady,
-        NotStarted,
-        NodesInitializing,
-        NodesNotReady,
-        NodesFailed,
-        Applied,
-        Applying,
-        PartitionHeld,
-        ReadyToPromote,
-        Promoting,
-        Stalled,
-        RolledBack,
-        Aborted,
-        PlanFailed,
-        InvalidSpec,
-        HookFailed,
-        TemplateChanged,
-        RestartRequested,
-        RetryRequested,
-        Superseded,
-        ChildDrift,
-        OperatorDrift,
-        Paused,
-        RolloutComplete,
-        RolloutFailed,
-        RolloutAborted,
-        NoProgress,
-        Progressing,
-        Settled,
-        NodeReady,
-        PodNotReady,
-        Suspended,
-        UpdateStarted,
-        UpdateComplete,
-        UpdateFailed,
-        UpdateSuperseded,
-        Ready,
-        NotReady,
-        NotConfigured,
-        Unreachable,
-        RolloutStarted,
-        RolloutSuperseded,
-        RolloutStalled,
-        Promoted,
-        StaleForcePromote,
-        RequestIgnored,
-        NodeCreated,
-        NodeDeleted,
-        SkipRefused,
-        ApprovalRequested,
-        PlanStarted,
-        PlanComplete,
-        TaskFailed,
-        PauseRequested,
-        ResumeRequested,
-        AbortRequested,
-        SkipRequested,
-        ApproveRequested,
-        PromoteRequested,
-        RollbackRequested,
-        Missing,
-        Terminating,
-        SidecarUnreachable,
-        Unschedulable,
-        WaitingForWave,
-    }
+/// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/operations.md`
+/// explains each.
+#[allow(missing_docs, reason = "docs/operations.md explains each")]
+#[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, IntoStaticStr, PartialEq)]
+pub enum Reason {
+    AllNodesReady,
+    NotStarted,
+    NodesInitializing,
+    NodesNotReady,
+    NodesFailed,
+    Applied,
+    Applying,
+    PartitionHeld,
+    ReadyToPromote,
+    Promoting,
+    Stalled,
+    RolledBack,
+    Aborted,
+    PlanFailed,
+    InvalidSpec,
+    HookFailed,
+    TemplateChanged,
+    RestartRequested,
+    RetryRequested,
+    Superseded,
+    ChildDrift,
+    OperatorDrift,
+    Paused,
+    RolloutComplete,
+    RolloutFailed,
+    RolloutAborted,
+    NoProgress,
+    Progressing,
+    Settled,
+    NodeReady,
+    PodNotReady,
+    Suspended,
+    UpdateStarted,
+    UpdateComplete,
+    UpdateFailed,
+    UpdateSuperseded,
+    Ready,
+    NotReady,
+    NotConfigured,
+    Unreachable,
+    RolloutStarted,
+    RolloutSuperseded,
+    RolloutStalled,
+    Promoted,
+    StaleForcePromote,
+    RequestIgnored,
+    NodeCreated,
+    NodeDeleted,
+    SkipRefused,
+    ApprovalRequested,
+    PlanStarted,
+    PlanComplete,
+    TaskFailed,
+    PauseRequested,
+    ResumeRequested,
+    AbortRequested,
+    SkipRequested,
+    ApproveRequested,
+    PromoteRequested,
+    RollbackRequested,
+    Missing,
+    Terminating,
+    SidecarUnreachable,
+    Unschedulable,
+    WaitingForWave,
 }
 
 /// The type of a condition, its status, and the reasons that it may then have.
@@ -249,7 +250,7 @@ pub const UNCONVERGED: &[Reason] = &[
 #[must_use]
 pub fn may_say(type_: &str, truth: Truth, reason: &str) -> bool {
     let allows = |reasons: &Reasons| {
-        (reasons.0, reasons.1) == (type_, truth) && reasons.2.iter().any(|known| *reason == *known)
+        (reasons.0, reasons.1) == (type_, truth) && reasons.2.iter().any(|known| reason == known.as_ref())
     };
     OF_FLEETS.iter().chain(OF_NODES).any(allows)
 }

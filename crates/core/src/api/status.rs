@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString};
 
 use super::ending::Ending;
 use super::fields::is_zero;
@@ -167,14 +168,13 @@ pub struct HookStatus {
     pub message: String,
 }
 
-crate::engine::words! {
-    /// The state of a hook that needs a user's attention.
-    pub enum HookState {
-        /// It failed.
-        Failed,
-        /// It waits for a user's approval.
-        AwaitingApproval,
-    }
+/// The state of a hook that needs a user's attention.
+#[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, PartialEq)]
+pub enum HookState {
+    /// It failed.
+    Failed,
+    /// It waits for a user's approval.
+    AwaitingApproval,
 }
 
 /// The maximum number of hooks in a status.
@@ -285,7 +285,7 @@ impl Rejected {
     /// How that plan ended; `None` if this version does not know the value.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
-        Ending::of(&self.outcome)
+        self.outcome.parse().ok()
     }
 }
 

@@ -1,15 +1,20 @@
-//! An object's metadata, and helpers to read its fields.
+//! An object's metadata.
+
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use super::Sent;
 use super::key::Key;
 use crate::api::kept_once::pooled;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, LAST_APPLIED, MANAGER};
 use crate::api::{PackedTexts, Shared};
 
 /// An owner of an object.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq)]
+#[serde(default)]
 pub struct Owner {
     /// The owner's kind.
     pub kind: String,
@@ -54,35 +59,52 @@ pub struct Meta {
     pub created_at: Option<DateTime<Utc>>,
 }
 
+/// An object's `metadata`, as the API server sends it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MetaJson {
+    namespace: String,
+    name: String,
+    uid: String,
+    resource_version: String,
+    generation: i64,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Vec<Owner>,
+    deletion_timestamp: Option<IgnoredAny>,
+    finalizers: Vec<String>,
+    creation_timestamp: Option<DateTime<Utc>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WithMeta {
+    metadata: MetaJson,
+}
+
 impl Meta {
     /// Reads an object's `metadata`.
     #[must_use]
-    pub fn read(object: &Value) -> Self {
-        let meta = &object["metadata"];
-        let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    pub fn read(object: &(impl Sent + ?Sized)) -> Self {
+        let WithMeta { metadata } = object.fields();
+        let texts = |texts: &Option<BTreeMap<String, String>>| -> Shared<PackedTexts> {
+            let texts = texts.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
+            texts.map(|(key, value)| (key.as_str(), value.as_str())).collect::<PackedTexts>().into()
+        };
         Self {
-            namespace: text(&meta["namespace"]),
-            name: text(&meta["name"]),
-            uid: text(&meta["uid"]),
-            resource_version: text(&meta["resourceVersion"]),
-            generation: meta["generation"].as_i64().unwrap_or_default(),
-            labels: texts(&meta["labels"]),
-            annotations: texts(&meta["annotations"]),
-            has_labels: meta["labels"].is_object(),
-            has_annotations: meta["annotations"].is_object(),
-            owners: owners
-                .iter()
-                .map(|o| Owner {
-                    kind: text(&o["kind"]),
-                    name: text(&o["name"]),
-                    uid: text(&o["uid"]),
-                    controller: o["controller"].as_bool().unwrap_or_default(),
-                })
-                .collect::<Vec<_>>()
-                .into(),
-            terminating: meta["deletionTimestamp"].is_string(),
-            collects_first: meta["finalizers"].as_array().is_some_and(|f| f.iter().any(is_of_collector)),
-            created_at: time(&meta["creationTimestamp"]),
+            labels: texts(&metadata.labels),
+            annotations: texts(&metadata.annotations),
+            has_labels: metadata.labels.is_some(),
+            has_annotations: metadata.annotations.is_some(),
+            namespace: metadata.namespace,
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            owners: metadata.owner_references.into(),
+            terminating: metadata.deletion_timestamp.is_some(),
+            collects_first: metadata.finalizers.iter().any(|f| f == "foregroundDeletion" || f == "orphan"),
+            created_at: metadata.creation_timestamp,
         }
     }
 
@@ -140,27 +162,8 @@ impl Meta {
     }
 }
 
-/// True if a finalizer is one of the garbage collector's.
-fn is_of_collector(finalizer: &Value) -> bool {
-    matches!(finalizer.as_str(), Some("foregroundDeletion" | "orphan"))
-}
-
-pub(super) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 /// Parses an RFC 3339 time.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.with_timezone(&Utc))
-}
-
-pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
-    value.as_str().and_then(parse_time)
-}
-
-fn texts(value: &Value) -> Shared<PackedTexts> {
-    let texts = value.as_object().into_iter().flatten();
-    let texts = texts.filter(|(key, _)| *key != LAST_APPLIED);
-    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect::<PackedTexts>().into()
 }

@@ -5,11 +5,14 @@ mod meta;
 mod pod;
 mod requests;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::api::{
@@ -17,7 +20,6 @@ use crate::api::{
     StatefulNodeStatus,
     names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
 };
-use crate::parts::Parts;
 
 pub use crate::api::names::LAST_APPLIED;
 pub use key::Key;
@@ -25,21 +27,36 @@ pub use meta::{Meta, Owner, parse_time};
 pub use pod::{ClosedGate, ContainerState, Deletion, ObservedPod, PodCondition, StartTime, Termination};
 pub use requests::{restart_request, retried_plan};
 
-use meta::text;
-use pod::{POD, images, read_pod};
+use pod::{PodSpecJson, images, read_pod};
+
+/// An object as it was received: as text, or as a value.
+pub trait Sent {
+    /// The fields that `T` has; all others are skipped. The API server validates what it stores: an object whose fields
+    /// have other types is read as one without fields.
+    #[must_use]
+    fn fields<T: DeserializeOwned + Default>(&self) -> T;
+}
+
+impl Sent for Value {
+    fn fields<T: DeserializeOwned + Default>(&self) -> T {
+        T::deserialize(self).unwrap_or_default()
+    }
+}
+
+impl Sent for RawValue {
+    fn fields<T: DeserializeOwned + Default>(&self) -> T {
+        serde_json::from_str(self.get()).unwrap_or_default()
+    }
+}
 
 /// An object in a watch cache.
 pub trait Observed: Send + Sync + Sized + 'static {
-    /// The parts that [`Self::of`] reads.
-    const READ: Parts;
-    /// The parts that [`Self::after`] reads of an object whose generation has not changed.
-    const READ_AFTER: Parts = Self::READ;
     /// Reads it from the API server's JSON, with its metadata, which is already read.
     #[must_use]
-    fn of(object: &Value, meta: Meta) -> Self;
+    fn of(object: &impl Sent, meta: Meta) -> Self;
     /// Reads a later state of a known object. What cannot have changed since is taken over from the known state.
     #[must_use]
-    fn after(object: &Value, meta: Meta, _known: &Self) -> Self {
+    fn after(object: &impl Sent, meta: Meta, _known: &Self) -> Self {
         Self::of(object, meta)
     }
     /// Reads it, with its metadata, from the API server's JSON.
@@ -185,13 +202,11 @@ macro_rules! says_the_same {
 }
 
 macro_rules! observed {
-    ($($type:ty, $groups:path, $parts:expr => $read:expr),* $(,)?) => {$(
+    ($($type:ty, $groups:path, $read:expr),* $(,)?) => {$(
         impl Observed for $type {
-            const READ: Parts = $parts;
             says_the_same!();
-            fn of(object: &Value, meta: Meta) -> Self {
-                let read: fn(&Value, Meta) -> Self = $read;
-                read(object, meta)
+            fn of(object: &impl Sent, meta: Meta) -> Self {
+                $read(object.fields(), meta)
             }
             fn meta(&self) -> &Meta {
                 &self.meta
@@ -203,23 +218,29 @@ macro_rules! observed {
     )*};
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SpecAndStatus<S> {
+    spec: S,
+    status: Value,
+}
+
 /// For Windlass's own kinds. Most updates change only the status, but the spec is larger. So the spec is read again
 /// only if `metadata.generation` has changed.
 macro_rules! observed_with_spec {
     ($($type:ty),*) => {$(
         impl Observed for $type {
-            const READ: Parts = Parts::Only(&[("spec", Parts::All), ("status", Parts::All)]);
-            const READ_AFTER: Parts = Parts::Only(&[("status", Parts::All)]);
-            fn of(object: &Value, meta: Meta) -> Self {
-                let spec = strict(&object["spec"]);
-                let (status, unreadable) = lenient(&object["status"]);
-                Self { meta, spec, status: Box::new(status), unreadable }
+            fn of(object: &impl Sent, meta: Meta) -> Self {
+                let SpecAndStatus { spec, status } = object.fields::<SpecAndStatus<Value>>();
+                let (status, unreadable) = lenient(&status);
+                Self { meta, spec: strict(&spec), status: Box::new(status), unreadable }
             }
-            fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+            fn after(object: &impl Sent, meta: Meta, known: &Self) -> Self {
                 if known.meta.generation != meta.generation {
                     return Self::of(object, meta);
                 }
-                let (status, unreadable) = lenient(&object["status"]);
+                let SpecAndStatus { status, .. } = object.fields::<SpecAndStatus<IgnoredAny>>();
+                let (status, unreadable) = lenient(&status);
                 Self { meta, spec: known.spec.clone(), status: Box::new(status), unreadable }
             }
             fn meta(&self) -> &Meta {
@@ -252,57 +273,76 @@ observed_with_spec!(ObservedFleet, ObservedNode);
 /// The group of the StatefulSets with [`ObservedStatefulSet::deletes_claims`]. It cannot be the name of a fleet.
 pub const DELETES_CLAIMS: &str = "deletes/claims";
 
-/// The parts of a StatefulSet's status.
-const STATEFUL_SET_STATUS: Parts =
-    Parts::Only(&[("observedGeneration", Parts::All), ("updateRevision", Parts::All)]);
+/// A StatefulSet, as the API server sends it, with its pod template or without.
+#[derive(Default, Deserialize)]
+#[serde(default, bound = "T: Default + DeserializeOwned")]
+struct StatefulSetJson<T> {
+    spec: StatefulSetSpecJson<T>,
+    status: StatefulSetStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, bound = "T: Default + DeserializeOwned")]
+struct StatefulSetSpecJson<T> {
+    replicas: Option<i64>,
+    update_strategy: UpdateStrategyJson,
+    revision_history_limit: Option<i64>,
+    persistent_volume_claim_retention_policy: BTreeMap<String, String>,
+    template: T,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UpdateStrategyJson {
+    #[serde(rename = "type")]
+    type_: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StatefulSetStatusJson {
+    observed_generation: i64,
+    update_revision: String,
+}
+
+/// A pod template, as the API server sends it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TemplateJson {
+    metadata: TemplateMetaJson,
+    spec: PodSpecJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TemplateMetaJson {
+    annotations: BTreeMap<String, String>,
+}
 
 impl Observed for ObservedStatefulSet {
-    const READ: Parts = Parts::Only(&[
-        (
-            "spec",
-            Parts::Only(&[
-                ("replicas", Parts::All),
-                ("updateStrategy", Parts::All),
-                ("revisionHistoryLimit", Parts::All),
-                ("persistentVolumeClaimRetentionPolicy", Parts::All),
-                ("template", Parts::All),
-            ]),
-        ),
-        ("status", STATEFUL_SET_STATUS),
-    ]);
-    const READ_AFTER: Parts = Parts::Only(&[
-        (
-            "spec",
-            Parts::Only(&[
-                ("replicas", Parts::All),
-                ("updateStrategy", Parts::All),
-                ("revisionHistoryLimit", Parts::All),
-                ("persistentVolumeClaimRetentionPolicy", Parts::All),
-            ]),
-        ),
-        ("status", STATEFUL_SET_STATUS),
-    ]);
-    fn of(object: &Value, meta: Meta) -> Self {
-        let template = &object["spec"]["template"];
-        let annotations = &template["metadata"]["annotations"];
+    fn of(object: &impl Sent, meta: Meta) -> Self {
+        let StatefulSetJson { spec, status } = object.fields::<StatefulSetJson<Value>>();
+        let template: TemplateJson = spec.template.fields();
+        let annotation = |key: &str| template.metadata.annotations.get(key).map(String::as_str);
         Self {
-            images: images(&template["spec"]),
-            made_for: MadeFor::read(|key| annotations[key].as_str()).map(Shared::from),
-            kubectl_restart: annotations[ANNOTATION_KUBECTL_RESTART].as_str().map(Box::from),
-            template_digest: digest(template),
-            ..Self::without_template(object, meta)
+            images: images(&template.spec),
+            made_for: MadeFor::read(annotation).map(Shared::from),
+            kubectl_restart: annotation(ANNOTATION_KUBECTL_RESTART).map(Box::from),
+            template_digest: digest(&spec.template),
+            ..Self::without_template(spec, status, meta)
         }
     }
-    fn after(object: &Value, meta: Meta, known: &Self) -> Self {
+    fn after(object: &impl Sent, meta: Meta, known: &Self) -> Self {
         if known.meta.generation != meta.generation {
             return Self::of(object, meta);
         }
+        let StatefulSetJson { spec, status } = object.fields::<StatefulSetJson<IgnoredAny>>();
         Self {
             images: known.images.clone(),
             made_for: known.made_for.clone(),
             kubectl_restart: known.kubectl_restart.clone(),
             template_digest: known.template_digest.clone(),
-            ..Self::without_template(object, meta)
+            ..Self::without_template(spec, status, meta)
         }
     }
     fn meta(&self) -> &Meta {
@@ -321,33 +361,42 @@ impl Observed for ObservedStatefulSet {
 }
 
 impl ObservedStatefulSet {
-    fn without_template(object: &Value, meta: Meta) -> Self {
+    fn without_template<T>(spec: StatefulSetSpecJson<T>, status: StatefulSetStatusJson, meta: Meta) -> Self {
+        let retention = spec.persistent_volume_claim_retention_policy;
         Self {
             meta,
-            replicas: object["spec"]["replicas"].as_i64().unwrap_or(1),
-            update_strategy: text(&object["spec"]["updateStrategy"]["type"]),
-            revision_history_limit: object["spec"]["revisionHistoryLimit"].as_i64(),
-            deletes_claims: ["whenDeleted", "whenScaled"]
-                .iter()
-                .any(|when| object["spec"]["persistentVolumeClaimRetentionPolicy"][when] == "Delete"),
-            observed_generation: object["status"]["observedGeneration"].as_i64().unwrap_or_default(),
-            update_revision: text(&object["status"]["updateRevision"]),
+            replicas: spec.replicas.unwrap_or(1),
+            update_strategy: spec.update_strategy.type_,
+            revision_history_limit: spec.revision_history_limit,
+            deletes_claims: retention.values().any(|policy| policy == "Delete"),
+            observed_generation: status.observed_generation,
+            update_revision: status.update_revision,
             ..Self::default()
         }
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServiceJson {
+    spec: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RevisionJson {
+    revision: i64,
+    data: Value,
+}
+
 observed! {
-    ObservedPod, by_fleet, POD => read_pod,
-    ObservedService, by_owner, Parts::Only(&[("spec", Parts::All)]) => |object, meta| Self {
+    ObservedPod, by_fleet, read_pod,
+    ObservedService, by_owner, |object: ServiceJson, meta| Self { meta, spec: JsonText::from(&object.spec) },
+    ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
+    ObservedRevision, by_owner, |object: RevisionJson, meta| Self {
         meta,
-        spec: JsonText::from(&object["spec"]),
-    },
-    ObservedClaim, by_owners, Parts::Nothing => |_, meta| Self { meta },
-    ObservedRevision, by_owner, Parts::Only(&[("revision", Parts::All), ("data", Parts::All)]) => |object, meta| Self {
-        meta,
-        revision: object["revision"].as_i64().unwrap_or_default(),
-        data: JsonText::from(&object["data"]),
+        revision: object.revision,
+        data: JsonText::from(&object.data),
     },
 }
 

@@ -1,13 +1,12 @@
 //! The parts of a pod that are read.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::Value;
+use serde::Deserialize;
 
-use super::meta::{Meta, text, time};
+use super::meta::Meta;
 use crate::api::kept_once::pooled;
 use crate::api::names::{LABEL_NODE, SIDECAR_CONTAINER};
 use crate::api::{MadeFor, Shared};
-use crate::parts::Parts;
 
 /// The state of a container.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -35,7 +34,8 @@ pub struct ContainerState {
 }
 
 /// How a container ended.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Termination {
     /// The kubelet's reason: `OOMKilled`, `Error`, `Completed`.
     pub reason: String,
@@ -170,92 +170,171 @@ impl ObservedPod {
     }
 }
 
-/// The parts of a pod that are read. Environment variables and volumes, which are most of it, are not.
-pub(super) const POD: Parts = Parts::Only(&[
-    (
-        "metadata",
-        Parts::Only(&[("deletionTimestamp", Parts::All), ("deletionGracePeriodSeconds", Parts::All)]),
-    ),
-    (
-        "spec",
-        Parts::Only(&[
-            ("containers", SPEC_OF_CONTAINER),
-            ("initContainers", SPEC_OF_CONTAINER),
-            ("readinessGates", Parts::All),
-            ("schedulingGates", Parts::All),
-        ]),
-    ),
-    (
-        "status",
-        Parts::Only(&[
-            ("phase", Parts::All),
-            ("reason", Parts::All),
-            ("message", Parts::All),
-            ("podIP", Parts::All),
-            ("conditions", Parts::All),
-            ("initContainerStatuses", CONTAINER),
-            ("containerStatuses", CONTAINER),
-        ]),
-    ),
-]);
+/// A pod, as the API server sends it. Environment variables and volumes, which are most of it, are not read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodJson {
+    metadata: DeletionJson,
+    spec: PodSpecJson,
+    status: PodStatusJson,
+}
 
-const SPEC_OF_CONTAINER: Parts = Parts::Only(&[
-    ("name", Parts::All),
-    ("image", Parts::All),
-    ("startupProbe", PROBE),
-    ("readinessProbe", PROBE),
-]);
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeletionJson {
+    deletion_timestamp: Option<DateTime<Utc>>,
+    deletion_grace_period_seconds: Option<i64>,
+}
 
-const PROBE: Parts = Parts::Only(&[
-    ("initialDelaySeconds", Parts::All),
-    ("periodSeconds", Parts::All),
-    ("failureThreshold", Parts::All),
-]);
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PodSpecJson {
+    containers: Vec<ContainerJson>,
+    init_containers: Vec<ContainerJson>,
+    readiness_gates: Vec<ReadinessGateJson>,
+    scheduling_gates: Vec<SchedulingGateJson>,
+}
 
-const CONTAINER: Parts = Parts::Only(&[
-    ("name", Parts::All),
-    ("state", Parts::All),
-    ("lastState", Parts::All),
-    ("ready", Parts::All),
-    ("started", Parts::All),
-    ("restartCount", Parts::All),
-]);
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerJson {
+    name: String,
+    image: String,
+    startup_probe: Option<ProbeJson>,
+    readiness_probe: Option<ProbeJson>,
+}
 
-pub(super) fn read_pod(object: &Value, meta: Meta) -> ObservedPod {
-    let status = &object["status"];
-    let states = |field: &str, init: bool| {
-        list(&status[field]).iter().map(move |c| container_state(c, init)).collect::<Vec<_>>()
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ProbeJson {
+    initial_delay_seconds: i64,
+    period_seconds: i64,
+    failure_threshold: i64,
+}
+
+impl Default for ProbeJson {
+    fn default() -> Self {
+        Self { initial_delay_seconds: 0, period_seconds: 10, failure_threshold: 3 }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadinessGateJson {
+    condition_type: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SchedulingGateJson {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatusJson {
+    phase: String,
+    reason: String,
+    message: String,
+    #[serde(rename = "podIP")]
+    pod_ip: String,
+    conditions: Vec<ConditionJson>,
+    init_container_statuses: Vec<ContainerStatusJson>,
+    container_statuses: Vec<ContainerStatusJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ConditionJson {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+    last_transition_time: Option<DateTime<Utc>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatusJson {
+    name: String,
+    state: StateJson,
+    last_state: StateJson,
+    ready: bool,
+    started: Option<bool>,
+    restart_count: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StateJson {
+    waiting: Option<WaitingJson>,
+    running: Option<RunningJson>,
+    terminated: Option<Box<Termination>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WaitingJson {
+    reason: String,
+    message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RunningJson {
+    started_at: Option<DateTime<Utc>>,
+}
+
+impl PodStatusJson {
+    fn condition(&self, type_: &str) -> Option<PodCondition> {
+        let found = self.conditions.iter().find(|c| c.type_ == type_)?;
+        Some(PodCondition {
+            holds: found.status == "True",
+            reason: found.reason.clone(),
+            message: found.message.clone(),
+            since: found.last_transition_time,
+        })
+    }
+}
+
+pub(super) fn read_pod(pod: PodJson, meta: Meta) -> ObservedPod {
+    let PodJson { metadata, spec, status } = pod;
+    let ready = status.condition("Ready");
+    let scheduled = status.condition("PodScheduled").map(|c| with_gates(c, &spec));
+    let has_sandbox = status.condition("PodReadyToStartContainers").is_some_and(|c| c.holds);
+    let disruption = status.condition("DisruptionTarget").filter(|c| c.holds && status.reason.is_empty());
+    let (reason, message) = match disruption {
+        Some(disruption) => (disruption.reason, disruption.message),
+        None if status.reason.is_empty() => Default::default(),
+        None => (status.reason.clone(), status.message.clone()),
     };
-    let mut containers = states("initContainerStatuses", true);
-    containers.extend(states("containerStatuses", false));
-    let own = Some((text(&status["reason"]), text(&status["message"]))).filter(|own| !own.0.is_empty());
-    let disruption = || condition(status, "DisruptionTarget").filter(|c| c.holds);
-    let why = own.or_else(|| disruption().map(|c| (c.reason, c.message)));
-    let (reason, message) = why.unwrap_or_default();
     ObservedPod {
         revision: meta.label("controller-revision-hash").unwrap_or_default().to_owned(),
-        images: images(&object["spec"]),
-        has_sidecar: [&object["spec"]["initContainers"], &status["initContainerStatuses"]]
-            .iter()
-            .any(|containers| list(containers).iter().any(|c| c["name"] == SIDECAR_CONTAINER)),
-        start_times: start_times(&object["spec"]),
-        deletion: deletion(&object["metadata"]),
-        phase: text(&status["phase"]),
+        images: images(&spec),
+        has_sidecar: spec.init_containers.iter().any(|c| c.name == SIDECAR_CONTAINER)
+            || status.init_container_statuses.iter().any(|c| c.name == SIDECAR_CONTAINER),
+        start_times: start_times(&spec),
+        deletion: deletion(&metadata),
+        closed_gates: closed_gates(&spec, &status),
+        phase: status.phase,
         reason,
         message,
-        ip: text(&status["podIP"]),
-        containers,
-        ready: condition(status, "Ready"),
-        scheduled: condition(status, "PodScheduled").map(|c| with_gates(c, &object["spec"])),
-        has_sandbox: condition(status, "PodReadyToStartContainers").is_some_and(|c| c.holds),
-        closed_gates: closed_gates(object),
+        ip: status.pod_ip,
+        containers: {
+            let init = status.init_container_statuses.into_iter().map(|c| container_state(c, true));
+            init.chain(status.container_statuses.into_iter().map(|c| container_state(c, false))).collect()
+        },
+        ready,
+        scheduled,
+        has_sandbox,
         meta,
     }
 }
 
 /// The condition PodScheduled, with the names of the scheduling gates that hold the pod.
-fn with_gates(mut scheduled: PodCondition, spec: &Value) -> PodCondition {
-    let gates: Vec<String> = list(&spec["schedulingGates"]).iter().map(|gate| text(&gate["name"])).collect();
+fn with_gates(mut scheduled: PodCondition, spec: &PodSpecJson) -> PodCondition {
+    let gates: Vec<&str> = spec.scheduling_gates.iter().map(|gate| gate.name.as_str()).collect();
     if !scheduled.holds && !gates.is_empty() {
         let names = format!("scheduling gates: {}", gates.join(", "));
         scheduled.message =
@@ -264,84 +343,54 @@ fn with_gates(mut scheduled: PodCondition, spec: &Value) -> PodCondition {
     scheduled
 }
 
-fn closed_gates(pod: &Value) -> Vec<ClosedGate> {
-    let gates = list(&pod["spec"]["readinessGates"]).iter().map(|gate| text(&gate["conditionType"]));
-    let gates = gates.map(|name| ClosedGate { condition: condition(&pod["status"], &name), name });
+fn closed_gates(spec: &PodSpecJson, status: &PodStatusJson) -> Vec<ClosedGate> {
+    let gates = spec.readiness_gates.iter().map(|gate| ClosedGate {
+        condition: status.condition(&gate.condition_type),
+        name: gate.condition_type.clone(),
+    });
     gates.filter(|gate| !gate.condition.as_ref().is_some_and(|c| c.holds)).collect()
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn container_state(status: &Value, init: bool) -> ContainerState {
-    let waiting = &status["state"]["waiting"];
-    let waiting = (text(&waiting["reason"]), text(&waiting["message"]));
-    let ready = status["ready"].as_bool().unwrap_or_default();
-    let ends = ["state", "lastState"].map(|state| &status[state]["terminated"]);
-    let end = ends.into_iter().find(|end| end.is_object() && !ready);
+fn container_state(status: ContainerStatusJson, init: bool) -> ContainerState {
+    let StateJson { waiting, running, terminated } = status.state;
     ContainerState {
-        name: text(&status["name"]),
+        name: status.name,
         init,
-        running: status["state"]["running"].is_object(),
-        running_since: time(&status["state"]["running"]["startedAt"]),
-        ended: status["state"]["terminated"].is_object(),
-        ready,
-        started: status["started"].as_bool().unwrap_or_default(),
-        waiting: Some(waiting).filter(|(reason, _)| !reason.is_empty()),
-        termination: end.map(|end| Box::new(termination(end))),
-        restarts: status["restartCount"].as_i64().unwrap_or_default(),
+        running: running.is_some(),
+        running_since: running.and_then(|running| running.started_at),
+        ended: terminated.is_some(),
+        ready: status.ready,
+        started: status.started.unwrap_or_default(),
+        waiting: waiting.map(|w| (w.reason, w.message)).filter(|(reason, _)| !reason.is_empty()),
+        termination: terminated.or(status.last_state.terminated).filter(|_| !status.ready),
+        restarts: status.restart_count,
     }
 }
 
-fn termination(end: &Value) -> Termination {
-    Termination {
-        reason: text(&end["reason"]),
-        exit_code: end["exitCode"].as_i64().unwrap_or_default(),
-        signal: end["signal"].as_i64().unwrap_or_default(),
-        message: text(&end["message"]),
-    }
-}
-
-fn condition(status: &Value, type_: &str) -> Option<PodCondition> {
-    let found = list(&status["conditions"]).iter().find(|c| c["type"] == type_)?;
-    Some(PodCondition {
-        holds: found["status"] == "True",
-        reason: text(&found["reason"]),
-        message: text(&found["message"]),
-        since: time(&found["lastTransitionTime"]),
-    })
-}
-
-fn deletion(metadata: &Value) -> Option<Deletion> {
-    let due_at = time(&metadata["deletionTimestamp"])?;
-    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
+fn deletion(metadata: &DeletionJson) -> Option<Deletion> {
+    let due_at = metadata.deletion_timestamp?;
+    let grace = metadata.deletion_grace_period_seconds.unwrap_or_default();
     let requested_at = due_at.checked_sub_signed(TimeDelta::try_seconds(grace)?).unwrap_or(due_at);
     Some(Deletion { requested_at, due_at })
 }
 
 /// By default a probe runs every 10 s and may fail three times in a row.
-fn start_times(pod_spec: &Value) -> Shared<Vec<StartTime>> {
-    let lists = ["initContainers", "containers"].into_iter().filter_map(|list| pod_spec[list].as_array());
-    let of = |container: &Value| {
-        let (startup, readiness) = (&container["startupProbe"], &container["readinessProbe"]);
-        let number = |value: &Value, default: i64| value.as_i64().unwrap_or(default);
-        let delay = |probe: &Value| number(&probe["initialDelaySeconds"], 0);
-        let tries = number(&startup["periodSeconds"], 10)
-            .saturating_mul(number(&startup["failureThreshold"], 3))
-            .saturating_add(delay(startup));
-        let startup_seconds = if startup.is_object() { tries } else { 0 };
-        let container = text(&container["name"]);
-        StartTime { container, startup_seconds, delay_seconds: delay(readiness) }
+fn start_times(spec: &PodSpecJson) -> Shared<Vec<StartTime>> {
+    let of = |container: &ContainerJson| {
+        let tries = |probe: &ProbeJson| {
+            let tries = probe.period_seconds.saturating_mul(probe.failure_threshold);
+            tries.saturating_add(probe.initial_delay_seconds)
+        };
+        StartTime {
+            container: container.name.clone(),
+            startup_seconds: container.startup_probe.as_ref().map_or(0, tries),
+            delay_seconds: container.readiness_probe.as_ref().map_or(0, |probe| probe.initial_delay_seconds),
+        }
     };
-    let all = lists.flatten().map(of).filter(|time| time.startup_seconds > 0 || time.delay_seconds > 0);
-    all.collect::<Vec<_>>().into()
+    let all = spec.init_containers.iter().chain(&spec.containers).map(of);
+    all.filter(|time| time.startup_seconds > 0 || time.delay_seconds > 0).collect::<Vec<_>>().into()
 }
 
-pub(super) fn images(pod_spec: &Value) -> Shared<Vec<(String, String)>> {
-    list(&pod_spec["containers"])
-        .iter()
-        .map(|c| (text(&c["name"]), text(&c["image"])))
-        .collect::<Vec<_>>()
-        .into()
+pub(super) fn images(spec: &PodSpecJson) -> Shared<Vec<(String, String)>> {
+    spec.containers.iter().map(|c| (c.name.clone(), c.image.clone())).collect::<Vec<_>>().into()
 }

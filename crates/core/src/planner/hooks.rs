@@ -44,10 +44,10 @@ impl HookPlacement<'_> {
     #[must_use]
     pub fn among(&self, steps: &[Step]) -> Vec<Step> {
         let mut all: Vec<Step> = self.at(HookPoint::BeforeRollout).filter_map(of_list).collect();
-        let awaits = steps.iter().any(|step| TaskType::of(&step.type_) == Some(TaskType::AwaitPromotion));
+        let awaits = steps.iter().any(|step| step.type_ == TaskType::AwaitPromotion.as_ref());
         let before_promotion = if awaits { TaskType::AwaitPromotion } else { TaskType::SubmitHalt };
         for step in steps {
-            let type_ = TaskType::of(&step.type_);
+            let type_ = step.type_.parse().ok();
             let before = match type_ {
                 Some(TaskType::ReplacePod) => Some(HookPoint::BeforeNode),
                 Some(TaskType::AwaitRemoval) => Some(HookPoint::BeforeRemove),
@@ -135,7 +135,7 @@ impl HookPlacement<'_> {
             // If the rollout no longer stops after a step, it continues with the next task that updates nodes.
             let next = || {
                 rest.iter()
-                    .position(|step| step.type_ == TaskType::UpdateNodeSpecs.as_str() && is_part(&done[last]))
+                    .position(|step| step.type_ == TaskType::UpdateNodeSpecs.as_ref() && is_part(&done[last]))
             };
             let Some(place) = place.or_else(next) else { return false };
             rest.drain(..place);

@@ -2,66 +2,78 @@
 //! explains every one.
 
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-windlass_core::engine::words! {
-    /// Why a condition has its value, or what a task waits for.
-    #[derive(Deserialize, Serialize)]
-    #[allow(missing_docs, reason = "docs/temporal.md explains each")]
-    pub enum Reason {
-        // Conditions that are met, or not yet.
-        WorkersReady,
-        WorkersNotReady,
-        NotStarted,
-        Applied,
-        Applying,
-        Ramping,
-        Promoting,
-        ReadyToPromote,
-        WaitingForPollers,
-        GateRunning,
-        Paused,
-        Progressing,
-        Settled,
-        Terminating,
-        // Why a rollout began.
-        TemplateChanged,
-        RetryRequested,
-        Superseded,
-        ChildDrift,
-        // How a rollout ended.
-        RolloutComplete,
-        RolloutFailed,
-        RolloutAborted,
-        RolledBack,
-        Aborted,
-        PlanFailed,
-        // What blocks a rollout.
-        NoProgress,
-        Stalled,
-        GateFailed,
-        HookFailed,
-        MissingTaskQueues,
-        VersionLimitReached,
-        OwnedByOther,
-        RateLimited,
-        TemporalUnreachable,
-        CredentialsInvalid,
-        ConnectionSecretNotFound,
-        InvalidSpec,
-        // Events alone.
-        RolloutStarted,
-        RolloutSuperseded,
-        RolloutStalled,
-        ApplyFailed,
-        ApprovalRequested,
-        RampRestored,
-        RampCleared,
-        VersionScaledDown,
-        VersionRevived,
-        VersionDeleted,
-        StaleForcePromote,
-        SkipRefused,
-    }
+/// Why a condition has its value, or what a task waits for.
+#[allow(missing_docs, reason = "docs/temporal.md explains each")]
+#[derive(
+    AsRefStr,
+    Clone,
+    Copy,
+    Debug,
+    Deserialize,
+    Display,
+    EnumString,
+    Eq,
+    IntoStaticStr,
+    PartialEq,
+    Serialize,
+    VariantArray,
+)]
+pub enum Reason {
+    // Conditions that are met, or not yet.
+    WorkersReady,
+    WorkersNotReady,
+    NotStarted,
+    Applied,
+    Applying,
+    Ramping,
+    Promoting,
+    ReadyToPromote,
+    WaitingForPollers,
+    GateRunning,
+    Paused,
+    Progressing,
+    Settled,
+    Terminating,
+    // Why a rollout began.
+    TemplateChanged,
+    RetryRequested,
+    Superseded,
+    ChildDrift,
+    // How a rollout ended.
+    RolloutComplete,
+    RolloutFailed,
+    RolloutAborted,
+    RolledBack,
+    Aborted,
+    PlanFailed,
+    // What blocks a rollout.
+    NoProgress,
+    Stalled,
+    GateFailed,
+    HookFailed,
+    MissingTaskQueues,
+    VersionLimitReached,
+    OwnedByOther,
+    RateLimited,
+    TemporalUnreachable,
+    CredentialsInvalid,
+    ConnectionSecretNotFound,
+    InvalidSpec,
+    // Events alone.
+    RolloutStarted,
+    RolloutSuperseded,
+    RolloutStalled,
+    ApplyFailed,
+    ApprovalRequested,
+    RampRestored,
+    RampCleared,
+    VersionScaledDown,
+    VersionRevived,
+    VersionDeleted,
+    StaleForcePromote,
+    SkipRefused,
 }
 
 impl Reason {
@@ -88,11 +100,15 @@ impl Reason {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray as _;
+
+    use super::Reason;
+
     #[test]
     fn the_page_explains_every_word() {
         let page = include_str!("../../../../docs/temporal.md");
-        for word in super::Reason::ALL {
-            assert!(page.contains(word.as_str()), "docs/temporal.md does not name {word}");
+        for word in Reason::VARIANTS {
+            assert!(page.contains(word.as_ref()), "docs/temporal.md does not name {word}");
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn follow(facts: &Facts, plan: &mut Plan) -> bool {
     if facts.described().is_none() || (facts.is_at_target() && !has_some) {
         return false;
     }
-    let cause = if facts.status.cause.as_deref() == Some(Reason::ChildDrift.as_str()) {
+    let cause = if facts.status.cause.as_deref() == Some(Reason::ChildDrift.as_ref()) {
         Reason::ChildDrift
     } else {
         Reason::TemplateChanged

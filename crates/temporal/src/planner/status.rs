@@ -64,7 +64,7 @@ fn conditions_set(
     generation: i64,
     now: DateTime<Utc>,
 ) {
-    conditions::set(all, type_, truth, reason.as_str(), message, generation, now);
+    conditions::set(all, type_, truth, reason.as_ref(), message, generation, now);
 }
 
 fn refresh_versions(
@@ -299,7 +299,7 @@ pub fn awaited_reason(progress: &Value) -> Option<Reason> {
 }
 
 fn cause(status: &WorkerDeploymentStatus) -> Reason {
-    let known = status.cause.as_deref().and_then(Reason::of);
+    let known = status.cause.as_deref().and_then(|cause| cause.parse().ok());
     let is_cause =
         |cause: &Reason| matches!(cause, Reason::RetryRequested | Reason::Superseded | Reason::ChildDrift);
     known.filter(is_cause).unwrap_or(Reason::TemplateChanged)

@@ -54,7 +54,7 @@ impl Reconcile<'_> {
                     let words = requests.retry.clone().filter(|_| names_it);
                     status.spent_retry = words.or(Some(rejected.plan_id));
                 }
-                status.cause = Some(cause.reason().as_str().to_owned());
+                status.cause = Some(cause.reason().to_string());
                 new = Some(fresh);
             }
             Decision::Supersede | Decision::End => {
@@ -70,7 +70,7 @@ impl Reconcile<'_> {
                 }
                 if decision == Decision::Supersede {
                     let fresh = begin::plan(&self.facts, plan.as_ref(), Reason::Superseded, 0, now);
-                    status.cause = Some(Reason::Superseded.as_str().to_owned());
+                    status.cause = Some(Reason::Superseded.to_string());
                     new = Some(fresh);
                 }
             }
@@ -121,7 +121,7 @@ impl Reconcile<'_> {
             hash: old.target_hash.clone(),
             build_id: build.to_string(),
             plan_id: old.id.to_string(),
-            outcome: outcome.into(),
+            outcome: outcome.to_string(),
             message,
         });
     }
@@ -225,7 +225,7 @@ impl Reconcile<'_> {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),
             plan_id: plan.id.to_string(),
-            outcome: Ending::Failed.into(),
+            outcome: Ending::Failed.to_string(),
             message: why.to_owned(),
         });
         self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
@@ -239,14 +239,14 @@ impl Reconcile<'_> {
         reason: Reason,
         message: &str,
     ) {
-        self.cx.metrics.count_rollout(outcome.as_str());
+        self.cx.metrics.count_rollout(outcome.as_ref());
         let entry = HistoryEntry {
             plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
             from_hash: status.last_completed_rollout_hash.clone().unwrap_or_default(),
             target_hash: plan.target_hash.clone(),
-            outcome: outcome.into(),
-            reason: reason.into(),
+            outcome: outcome.to_string(),
+            reason: reason.to_string(),
             message: windlass_engine::sentence::cut(message, 512),
             started_at: Some(plan.started_at),
             finished_at: plan.finished_at.or(Some(self.now)),

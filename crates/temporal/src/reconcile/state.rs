@@ -49,10 +49,10 @@ pub(crate) async fn unreadable(
     let mut status = read.status.clone();
     status.observed_generation = generation;
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
-        let word = Reason::InvalidSpec.as_str();
+        let word = Reason::InvalidSpec.as_ref();
         conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
     }
-    cx.metrics.set_reason(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_str());
+    cx.metrics.set_reason(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_ref());
     save(cluster, read, &status).await
 }
 

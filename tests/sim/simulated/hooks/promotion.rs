@@ -92,22 +92,6 @@ fn after_a_promotion_that_failed_traffic_goes_back_in_one_write_and_the_target_i
 }
 
 #[test]
-fn traffic_goes_back_to_the_set_that_served_though_the_status_lost_its_name() {
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
-        w.image("db:2").await;
-        w.until("it looks", is_at("look", "Running")).await;
-        assert_ne!(w.selected(), "first");
-        w.patch_status(&json!({"status": {"rollout": {"incumbentSet": null}}})).await;
-        w.until("it goes back", |s| s["rejected"]["outcome"] == "RolledBack").await;
-        assert_eq!(w.selected(), "first");
-        w.until("the new set is gone", |s| w.names(NODE) == ["db-0", "db-1"] && s["rollout"].is_null()).await;
-        w.until("its pods are", |_| w.images() == ["db-0-0 db:1", "db-1-0 db:1"]).await;
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
 fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;

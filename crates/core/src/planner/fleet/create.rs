@@ -58,7 +58,8 @@ pub fn creation_revision<'a>(
 /// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing
 /// about the target. Nor does a status from before the node was granted the target.
 pub(super) fn has_failed(facts: &FleetFacts, target: &RolloutHash) -> bool {
-    let finds_none = |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable);
+    let finds_none =
+        |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable.as_ref());
     let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.status_outdated;
     facts.wanted().filter(is_of_target).any(|c| c.failed && !finds_none(c))
 }

@@ -1,5 +1,7 @@
 //! The possible decisions about a fleet: that a rollout starts or ends, its target, its strategy and its cause.
 
+use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
+
 use crate::api::{Reason, RolloutHash, Stage};
 
 /// Which revision a plan moves nodes to.
@@ -11,33 +13,31 @@ pub enum RolloutTarget {
     Own,
 }
 
-crate::engine::words! {
-    /// How a rollout is carried out: the name of its recipe.
-    #[derive(Default)]
-    pub enum Strategy {
-        /// The nodes of the active set are updated in place.
-        #[default]
-        InPlace,
-        /// A new set is created next to the active one, and takes over.
-        BlueGreen,
-        /// The active set is removed, then a new one is created.
-        BlueGreenImmediate,
-        /// A new set is created, the active one halts at a height, then the new one takes over.
-        HardFork,
-    }
+/// How a rollout is carried out: the name of its recipe.
+#[derive(AsRefStr, Clone, Copy, Debug, Default, Display, EnumString, Eq, IntoStaticStr, PartialEq)]
+pub enum Strategy {
+    /// The nodes of the active set are updated in place.
+    #[default]
+    InPlace,
+    /// A new set is created next to the active one, and takes over.
+    BlueGreen,
+    /// The active set is removed, then a new one is created.
+    BlueGreenImmediate,
+    /// A new set is created, the active one halts at a height, then the new one takes over.
+    HardFork,
 }
 
 impl Strategy {
     /// The recipe's name.
     #[must_use]
     pub fn recipe(self) -> &'static str {
-        self.as_str()
+        self.into()
     }
 
     /// The strategy of a recipe, if it is a built-in one.
     #[must_use]
     pub fn of_recipe(name: &str) -> Option<Self> {
-        Self::of(name)
+        name.parse().ok()
     }
 
     /// The strategy's name in the API.
@@ -66,22 +66,21 @@ impl Strategy {
     }
 }
 
-crate::engine::words! {
-    /// Why a rollout was started: a reason of the condition RolloutInProgress.
-    pub enum Cause {
-        /// The template changed.
-        TemplateChanged,
-        /// This version of Windlass renders another template.
-        OperatorDrift,
-        /// A node or its StatefulSet was changed by somebody else.
-        ChildDrift,
-        /// A restart was requested.
-        RestartRequested,
-        /// A rejected target, or a repair, is retried.
-        RetryRequested,
-        /// A new target replaced another one in the middle of a rollout.
-        Superseded,
-    }
+/// Why a rollout was started: a reason of the condition RolloutInProgress.
+#[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, PartialEq)]
+pub enum Cause {
+    /// The template changed.
+    TemplateChanged,
+    /// This version of Windlass renders another template.
+    OperatorDrift,
+    /// A node or its StatefulSet was changed by somebody else.
+    ChildDrift,
+    /// A restart was requested.
+    RestartRequested,
+    /// A rejected target, or a repair, is retried.
+    RetryRequested,
+    /// A new target replaced another one in the middle of a rollout.
+    Superseded,
 }
 
 impl From<Cause> for Reason {

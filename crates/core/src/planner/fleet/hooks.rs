@@ -49,7 +49,7 @@ impl<'a> CurrentHook<'a> {
             hook: self.at.hook.clone(),
             node: self.node.unwrap_or_default().to_owned(),
             task_id: self.at.task_id.clone(),
-            state: if self.at.failed { HookState::Failed } else { HookState::AwaitingApproval }.into(),
+            state: if self.at.failed { HookState::Failed } else { HookState::AwaitingApproval }.to_string(),
             message: if self.at.failed { cut(self.said(), most) } else { String::new() },
         }
     }
@@ -220,7 +220,7 @@ impl HookContext {
     #[must_use]
     pub fn of(status: &NodeDeploymentStatus) -> Option<Self> {
         let rollout = status.rollout.as_ref()?;
-        let cause = Cause::of(&rollout.cause);
+        let cause = rollout.cause.parse().ok();
         let goes_back = rollout.target_hash == status.last_completed_rollout_hash && !rollout.own_revisions;
         Some(Self {
             cause,

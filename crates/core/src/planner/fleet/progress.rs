@@ -103,7 +103,7 @@ impl Named<'_> {
 /// time restarts when a node that served, waiting for the wave, stops serving, or the other way round. A time in the
 /// future was written before the clock was set back.
 fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -> DateTime<Utc> {
-    let serves = |reason: &str| *reason == Reason::WaitingForWave;
+    let serves = |reason: &str| reason == Reason::WaitingForWave.as_ref();
     let known = before.iter().find(|u| u.name == name && serves(&u.reason) == serves(reason));
     known.map_or(now, |u| u.since.min(now))
 }
@@ -227,8 +227,8 @@ pub fn missing(
             facts.set_rollout.is_none() && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
         let when = if waits { ": it is created at the target when the wave has room" } else { "" };
         let message = format!("the node does not exist yet{when}");
-        let since = since(before, &name, Reason::Missing.as_str(), now);
-        Unconverged { reason: Reason::Missing.into(), message, since, name }
+        let since = since(before, &name, Reason::Missing.as_ref(), now);
+        Unconverged { reason: Reason::Missing.to_string(), message, since, name }
     };
     facts.missing().into_iter().take(UNCONVERGED_LIMIT).map(entry).collect()
 }

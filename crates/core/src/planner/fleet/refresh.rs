@@ -56,7 +56,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     filling::refresh(status, facts, &rollout_target, now);
     sets::status::refresh_rollout(status, facts);
     let stalled = is_stalled(status, facts, now);
-    status.phase = phase(status, facts).into();
+    status.phase = phase(status, facts).to_string();
     refresh_conditions(status, facts, stalled, &rollout_target, input);
     status.observed_generation = input.generation;
 }
@@ -172,7 +172,7 @@ fn refresh_rollout(
 /// The node that blocks a rollout until a user repairs it.
 fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
-    (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec).then_some(worst)
+    (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec.as_ref()).then_some(worst)
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {

@@ -213,7 +213,7 @@ impl Requests<'_> {
         };
         match self.named(id) {
             Named::Current(PlanState::Active) => {
-                let has_failed = status.hooks.iter().any(|hook| hook.state == HookState::Failed);
+                let has_failed = status.hooks.iter().any(|hook| hook.state == HookState::Failed.as_ref());
                 if has_failed { None } else { ignored("is active, and no hook of it has failed") }
             }
             Named::Current(state @ (PlanState::Complete | PlanState::Superseded)) => {

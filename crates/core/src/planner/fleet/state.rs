@@ -65,7 +65,7 @@ impl NodeState {
             let in_flight = is_unsettled || !runs_granted;
             return Self::Terminating { moving: child.ready || child.pod_runs || (in_flight && !is_still) };
         }
-        let is_held = child.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
+        let is_held = child.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
         let ran = child.ever_ready || child.main_container_runs() || child.running.is_some();
         if is_held && !ran && !is_unsettled {
             return Self::NeverStarted;

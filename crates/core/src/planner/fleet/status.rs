@@ -79,7 +79,7 @@ pub fn begin(
         recipe: start.strategy.recipe().to_owned(),
         target_hash: start.target.to_string(),
         target_revision: revision.map(ToString::to_string).unwrap_or_default(),
-        cause: start.cause.as_str().to_owned(),
+        cause: start.cause.to_string(),
         own_revisions: own,
         started_at,
         last_progress_at,
@@ -122,7 +122,7 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
                 _ => status.last_completed_rollout_hash.clone(),
             },
             target_hash: plan.target_hash.clone(),
-            outcome: ending.as_str().to_owned(),
+            outcome: ending.to_string(),
             reason: reason.to_owned(),
             message: status.rollout.as_ref().map(|r| r.asked.join("; ")).unwrap_or_default(),
             started_at: Some(plan.started_at),
@@ -148,7 +148,7 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan
         hash,
         build_id,
         plan_id: plan.id.to_string(),
-        outcome: ending.as_str().to_owned(),
+        outcome: ending.to_string(),
         message: String::new(),
     });
 }

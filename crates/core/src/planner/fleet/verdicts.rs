@@ -45,8 +45,8 @@ pub(super) fn refresh_conditions(
     }
     let stands = conditions::is_true(&status.conditions, STALLED);
     let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
-    let is_applying =
-        conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|c| c.reason == Reason::Applying);
+    let is_applying = conditions::find(&status.conditions, UP_TO_DATE)
+        .is_some_and(|c| c.reason == Reason::Applying.as_ref());
     let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
     let busy = !stands
         && (status.rollout.is_some()
@@ -142,7 +142,8 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     };
     // If the name of one of a node's own objects is taken, the node's controller detects it.
     let of_node = || {
-        let refused = |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec);
+        let refused =
+            |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
         let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
         let child = facts.wanted().chain(of_entrants).find(refused)?;
         child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
@@ -250,7 +251,7 @@ fn in_progress(
             Reason::PartitionHeld
         } else {
             // The set is closed: a cause that this version does not know is not written into a condition.
-            Cause::of(&rollout.cause).map_or(Reason::TemplateChanged, Reason::from)
+            rollout.cause.parse::<Cause>().map_or(Reason::TemplateChanged, Reason::from)
         };
         return verdict(Truth::True, reason, rollout.summary.clone());
     }

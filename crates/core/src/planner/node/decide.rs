@@ -73,7 +73,7 @@ pub fn leaving(removal_id: &str) -> serde_json::Value {
     serde_json::json!({
         "id": "5ea5ed0000", "recipe": recipes::REMOVE_NODE, "targetHash": "", "state": "Active",
         "startedAt": "2030-01-01T00:00:00Z",
-        "tasks": [{"id": "5ea5ed0000-0", "type": TaskType::AwaitRemoval.as_str(), "params": {"removalID": removal_id}, "state": "Pending"}],
+        "tasks": [{"id": "5ea5ed0000-0", "type": TaskType::AwaitRemoval.as_ref(), "params": {"removalID": removal_id}, "state": "Pending"}],
     })
 }
 
@@ -174,7 +174,7 @@ pub fn target(facts: &NodeFacts) -> &str {
 
 fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     if facts.suspended {
-        return NodeDecision::Supersede { reason: Reason::Suspended.as_str(), next: None };
+        return NodeDecision::Supersede { reason: Reason::Suspended.as_ref(), next: None };
     }
     let wants = facts.wants_roll();
     if !is_rolling(&plan.recipe) {

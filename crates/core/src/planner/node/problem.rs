@@ -61,7 +61,7 @@ struct Found {
 impl Found {
     fn of_pod(reason: Reason, message: String, lasting: bool) -> Self {
         let (container, pod_uid) = (String::new(), String::new());
-        Self { reason: reason.into(), message, container, pod_uid, lasting }
+        Self { reason: reason.to_string(), message, container, pod_uid, lasting }
     }
 
     fn of_whole_pod(uid: &str, message: String) -> Self {
@@ -86,7 +86,7 @@ impl Found {
 pub fn in_words(pod: &ObservedPod) -> Option<String> {
     // The time matters only for what was known before.
     let Found { reason, message, container, .. } = problem_of(pod, None, None, DateTime::UNIX_EPOCH)?;
-    let is_ours = reason == Reason::NotReady || reason == Reason::Terminating;
+    let is_ours = reason == Reason::NotReady.as_ref() || reason == Reason::Terminating.as_ref();
     Some(match (is_ours, container.is_empty()) {
         (true, _) => message,
         (false, true) => format!("{reason}: {message}"),
@@ -219,7 +219,7 @@ fn waits(pod: &ObservedPod, container: &ContainerState) -> Option<Found> {
 
 fn unscheduled(pod: &ObservedPod, scheduled: &PodCondition, before: Option<&Problem>) -> Found {
     let PodCondition { reason, message, .. } = scheduled;
-    if *reason != Reason::Unschedulable {
+    if *reason != Reason::Unschedulable.as_ref() {
         return Found::of_pod(Reason::NotReady, cause::unscheduled(pod, reason, message), false);
     }
     let known = before.filter(|known| known.reason == *reason).map(|known| &known.message);
@@ -237,7 +237,7 @@ fn unready(pod: &ObservedPod, before: Option<&Problem>, warning: Option<&str>, n
     match before.filter(|before| is_starting && is_not_over(before, pod)) {
         Some(before) => Found::of_whole_pod(&before.pod_uid, before.message.clone()),
         None if container.is_empty() => Found::of_pod(Reason::NotReady, message, false),
-        None => Found::of_container(pod, &container, Reason::NotReady.as_str(), message, false),
+        None => Found::of_container(pod, &container, Reason::NotReady.as_ref(), message, false),
     }
 }
 

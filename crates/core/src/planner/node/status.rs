@@ -100,7 +100,7 @@ pub fn status(facts: &NodeFacts, input: &StatusInput<'_>) -> StatefulNodeStatus 
     };
     let failure = failure(facts, input);
     phase(facts, input, ready, first_ready_at.is_some(), failure.is_some())
-        .as_str()
+        .as_ref()
         .clone_into(&mut next.phase);
     set_conditions(facts, input, ready, first_ready_at.is_some(), failure.as_deref(), &mut next);
     without_lone_knowledge(next, previous)
@@ -197,7 +197,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
     let before = input.previous.problem.as_ref();
     let since = down_since(facts, input);
     let named = |reason: Reason, message: String| Problem {
-        reason: reason.into(),
+        reason: reason.to_string(),
         message: cut(&message, MAX_PROBLEM_BYTES),
         since,
         ..Problem::default()
@@ -210,7 +210,7 @@ fn problem(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) -> Option<Pr
         return Some(named(Reason::SidecarUnreachable, why.clone()));
     }
     // A sidecar is not asked in every reconcile; its last answer holds until it is asked again.
-    let unreachable = before.filter(|p| p.reason == Reason::SidecarUnreachable);
+    let unreachable = before.filter(|p| p.reason == Reason::SidecarUnreachable.as_ref());
     let unheard = matches!(input.sidecar, SidecarAnswer::NotAsked | SidecarAnswer::Awaited);
     if let (true, true, Some(problem)) = (unheard, asks, unreachable) {
         return Some(named(Reason::SidecarUnreachable, problem.message.clone()));
@@ -242,12 +242,13 @@ fn down_since(facts: &NodeFacts, input: &StatusInput<'_>) -> DateTime<Utc> {
         // A time in the future was written before the clock was set back.
         return problem.since.min(now);
     }
-    let Some(ready) = conditions::find(&previous.conditions, READY).filter(|c| c.reason != Reason::Suspended)
+    let Some(ready) =
+        conditions::find(&previous.conditions, READY).filter(|c| c.reason != Reason::Suspended.as_ref())
     else {
         return now;
     };
     let at_last = ready.last_transition_time.min(now);
-    if ready.status != Truth::True {
+    if ready.status != Truth::True.as_ref() {
         return at_last;
     }
     let known = facts.pod.as_ref().filter(|p| p.uid == previous.pod_uid);
@@ -392,7 +393,7 @@ fn sidecar_condition(facts: &NodeFacts, input: &StatusInput<'_>, ready: bool) ->
             if *input.sidecar == SidecarAnswer::Awaited || facts.needs_mark() || marks(input) =>
         {
             let before = conditions::find(&input.previous.conditions, SIDECAR_READY);
-            match before.filter(|c| c.reason == Reason::Unreachable) {
+            match before.filter(|c| c.reason == Reason::Unreachable.as_ref()) {
                 Some(condition) => (Truth::Unknown, Reason::Unreachable, condition.message.clone()),
                 None if ready => (Truth::True, Reason::Ready, String::new()),
                 None => (Truth::False, Reason::NotReady, String::new()),

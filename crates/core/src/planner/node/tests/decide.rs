@@ -204,7 +204,7 @@ fn asked(facts: NodeFacts) -> NodeFacts {
 /// A plan RemoveNode for this `removalID`.
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
-    plan.tasks[0].type_ = TaskType::AwaitRemoval.as_str().to_owned();
+    plan.tasks[0].type_ = TaskType::AwaitRemoval.to_string();
     for_removal(&mut plan, Some(&wish.into()), false);
     plan
 }
