@@ -35,20 +35,20 @@ use crate::hooks::HookRules;
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
+use windlass_kube_port::PortMetrics;
+use windlass_kube_port::workqueue::{Counted, run_workqueue};
 
 use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
-use queue::{Counted, run_workqueue};
 
 pub use crate::asking::hooks::{HookClient, HookReply, HookRequest};
 pub use crate::cluster::client::connect;
 pub use crate::hooks::{Host, PrometheusUrl};
 pub use health::Health;
+pub use windlass_kube_port::lease;
 
 mod asking;
 mod health;
-pub mod lease;
-mod queue;
 mod triggers;
 #[cfg(feature = "temporal")]
 pub mod worker_hooks;
@@ -262,9 +262,9 @@ impl Operator {
         };
         let name = format!("{}/{}", election.namespace, election.name);
         let health = self.health.clone();
-        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone()).client();
-        let candidate = Candidate::new(&client, election, self.clock.clone());
-        let candidate = candidate.telling(move |standing| health.stands_by(standing));
+        let client = GuardedClient::new(&self.client).counted(self.health.port_metrics()).client();
+        let candidate = Candidate::new(&client, election, env!("CARGO_PKG_VERSION"), self.clock.clone());
+        let candidate = candidate.on_standby_change(move |standing| health.stands_by(standing));
         tokio::select! {
             biased;
             () = candidate.lead() => {}
@@ -303,11 +303,11 @@ impl Operator {
         let mut tellers = JoinSet::new();
         let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
         for view in &views {
-            view.count_requests(self.health.metrics.clone());
+            view.count_requests(self.health.port_metrics());
         }
         self.health.acts_on(views.clone());
         let may_write = fence.clone();
-        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone());
+        let client = GuardedClient::new(&self.client).counted(self.health.port_metrics());
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views.clone()) {
@@ -381,7 +381,8 @@ impl Operator {
         let told = (tell_fleets.clone(), tell_nodes.clone());
         let asking_for_hooks = ask_for_hooks(context.hook_askers.clone(), hook_lanes, told);
         triggers::start(&self.client, scope, &context.view, tell_fleets, tell_nodes, helpers);
-        let (health, concurrency) = (self.health.clone(), self.concurrency);
+        let (health, metrics) = (self.health.clone(), self.health.port_metrics());
+        let concurrency = self.concurrency;
         let scope = format!("{scope:?}");
         async move {
             let listed = async {
@@ -406,7 +407,7 @@ impl Operator {
                 fleet_rest(view.nodes.group_size(&fleet.namespace, &uid))
             };
             let of_fleets = reconcile(Kind::NodeDeployment);
-            let counted = |kind: Kind| Some(Counted { metrics: health.metrics.clone(), kind: kind.name() });
+            let counted = |kind: Kind| Some(Counted { metrics: metrics.clone(), kind: kind.name() });
             let (fleets_counted, nodes_counted) =
                 (counted(Kind::NodeDeployment), counted(Kind::StatefulNode));
             let fleets =

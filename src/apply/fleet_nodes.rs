@@ -161,7 +161,7 @@ impl FleetScope {
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
         let seen = node.status.observed_generation == node.meta.generation
-            && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
+            && !self.view.has_pending_outcome(Kind::StatefulNode, &node.meta);
         // Garbage collection deletes what a deleted node owns.
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
         let owns = |claim: &str| {
@@ -190,7 +190,7 @@ impl FleetScope {
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
             // A write whose outcome is unknown may still make the node an owner of the claim.
             if goes_with(&live.meta, &node.meta)
-                || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta)
+                || self.view.has_pending_outcome(Kind::PersistentVolumeClaim, &live.meta)
             {
                 return Ok(owns(&name));
             }

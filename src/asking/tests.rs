@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{ASK_AGAIN, Askers, Halt, Lane, Peer, Question, Wish};
 use crate::clock::monotonic;
 use crate::cluster::Key;
-use crate::cluster::port::MockCluster;
+use crate::cluster::MockCluster;
 use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
 
 /// The behavior of a test's sidecars, by URL.

@@ -225,7 +225,7 @@ async fn until_quiet(view: &View, deadline: Instant) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
-    use crate::cluster::port::MockCluster;
+    use crate::cluster::MockCluster;
 
     struct Stage {
         events: Events,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::queue::{Request, run_workqueue};
 use crate::asking::hooks::{
     HOOKS_AT_ONCE, HookAskers, HookClient, HookLanes, HookOwner, HookReply, HookRequest,
 };
 use crate::asking::{AT_ONCE, Askers, Lane, Lanes};
 use crate::cluster::Key;
+use windlass_kube_port::workqueue::{Request, run_workqueue};
 
 /// Sends the requested questions to sidecars forever.
 pub(super) async fn ask_sidecars(askers: Arc<Askers>, lanes: Lanes, nodes: UnboundedSender<Request>) {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::asking::{Peer, Question, Wish};
     use crate::clock::monotonic;
-    use crate::cluster::port::MockCluster;
+    use crate::cluster::MockCluster;
     use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
 
     /// Peers whose name begins with `cut` never answer. Peers whose name begins with `slow` take half a second.

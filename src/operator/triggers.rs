@@ -9,13 +9,13 @@ use kube::Client;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::queue::Request;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
-use crate::cluster::refusals::{self, EventsOf};
 use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View};
+use windlass_kube_port::refusals::{self, EventsOf};
+use windlass_kube_port::workqueue::Request;
 
 /// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has
 /// finished; before that, it only counts. Two of the three writes to a node in a rollout are of this kind.

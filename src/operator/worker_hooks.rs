@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use super::asking::ask_for_hooks;
-use super::queue::Request;
 use crate::api::Hook;
 use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::clock::{SharedClock, monotonic};
@@ -21,6 +20,7 @@ use crate::cluster::{Cluster, Key, Kind};
 use crate::engine::{Env, Plan};
 use crate::hooks::{HookRules, Values};
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
+use windlass_kube_port::workqueue::Request;
 
 /// How soon a Job that the API server refused is checked again.
 const ASK_AGAIN: Duration = Duration::from_secs(50);

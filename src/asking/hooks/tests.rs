@@ -7,7 +7,7 @@ use serde_json::json;
 use super::askers::HookAnswerState;
 use super::*;
 use crate::clock::{Clock, SharedClock};
-use crate::cluster::port::MockCluster;
+use crate::cluster::MockCluster;
 use crate::cluster::{Key, Kind};
 use crate::hooks::Host;
 

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::fleet::template;
 use super::*;
 use crate::apply::node_objects;
-use crate::cluster::port::EventNote;
+use crate::cluster::EventNote;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 

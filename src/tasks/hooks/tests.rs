@@ -9,8 +9,8 @@ use crate::api::names::ANNOTATION_TASK;
 use crate::asking::hooks::{HookClient, HookReply, HookRequest};
 use crate::clock::Clock;
 use crate::cluster::ClusterError;
+use crate::cluster::MockCluster;
 use crate::cluster::memory::DeletedJobs;
-use crate::cluster::port::MockCluster;
 use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::{NodeScope, UNSEEN};
 use crate::api::{PodTemplateHash, StatefulNodeSpec};
 use crate::asking::Askers;
-use crate::cluster::port::MockCluster;
+use crate::cluster::MockCluster;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::observe::node_scope::decided_on;

@@ -21,7 +21,7 @@ impl Stage {
         let election =
             Election { namespace: "default".into(), name: "windlass".into(), identity: identity.into() };
         let client = self.cluster.client(identity, "default");
-        Arc::new(Candidate::new(&client, election, self.cluster.clock()))
+        Arc::new(Candidate::new(&client, election, "0.0.1", self.cluster.clock()))
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -91,7 +91,7 @@ async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_ca
     stage.change(json!({"leaseDurationSeconds": 3600})).await;
     let waited = leads_after(&stage.candidate("b")).await;
     assert!(
-        waited <= DOUBT.as_secs() + REQUEST + PERIOD.as_secs() + 1,
+        waited <= UNKNOWN_OUTCOME_TTL.as_secs() + REQUEST + PERIOD.as_secs() + 1,
         "an hour that a hand wrote: {waited} s"
     );
 }

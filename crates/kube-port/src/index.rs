@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Key;
-use super::observed::Observed;
+use crate::Key;
+use windlass_core::observed::Observed;
 
 /// The objects of a cache, grouped by what they belong to.
-pub(super) struct Index<T> {
+pub(crate) struct Index<T> {
     groups: HashMap<Key, Group<T>>,
     /// How often an object was added, removed, or moved to another group.
     moves: u64,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::ClusterError;
-use crate::engine::TaskError;
+use crate::ClusterError;
+use windlass_engine::TaskError;
 
 /// What the API server says of a JSON patch that removes what is not there (tests/harness/src/conformance/observed.json).
 const DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
@@ -114,7 +114,7 @@ fn what_never_reached_the_server_is_tried_again() {
 
 #[test]
 fn an_event_is_read_as_new_and_old_client_libraries_write_it() {
-    use super::super::port::EventNote;
+    use crate::port::EventNote;
     let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     let made = "2030-01-01T00:00:00Z";
     let old = json!({"note": "no", "eventTime": null, "deprecatedLastTimestamp": "2030-01-01T00:05:00Z",

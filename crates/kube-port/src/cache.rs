@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::index::Index;
-use super::observed::{Key, Meta, Observed};
-use super::raw::Sent;
+use crate::index::Index;
+use crate::raw::Sent;
+use windlass_core::observed::{Key, Meta, Observed};
 
 struct Inner<T> {
     objects: BTreeMap<Key, Arc<T>>,

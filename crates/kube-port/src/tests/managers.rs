@@ -6,8 +6,8 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use super::super::observed::Meta;
-use super::super::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
+use crate::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
+use windlass_core::observed::Meta;
 
 /// The patch operations that are sent for a change of a label.
 async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {

@@ -27,10 +27,10 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, ServiceBuilder, service_fn};
 
-use super::proxy::Route;
-use super::request;
-use crate::clock::monotonic;
-use crate::metrics::Metrics;
+use crate::metrics::SharedMetrics;
+use crate::proxy::Route;
+use crate::request;
+use windlass_clock::monotonic;
 
 /// How long a request may wait for its response, and how long the body of a response may pause.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,8 +89,8 @@ enum Unanswered {
     NotSent,
 }
 
-type May = Arc<dyn Fn() -> bool + Send + Sync>;
-type Ear = Arc<dyn Fn(Sign) + Send + Sync>;
+type WriteGate = Arc<dyn Fn() -> bool + Send + Sync>;
+type ResponseObserver = Arc<dyn Fn(Sign) + Send + Sync>;
 
 /// A sign of life from an API server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -106,16 +106,16 @@ pub enum Sign {
 /// A client that applies the rules of this module.
 pub struct GuardedClient {
     client: Client,
-    may_write: May,
-    ear: Option<Ear>,
-    metrics: Option<Metrics>,
+    may_write: WriteGate,
+    observer: Option<ResponseObserver>,
+    metrics: Option<SharedMetrics>,
 }
 
 impl GuardedClient {
     /// Wraps a client.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        Self { client: client.clone(), may_write: Arc::new(|| true), ear: None, metrics: None }
+        Self { client: client.clone(), may_write: Arc::new(|| true), observer: None, metrics: None }
     }
 
     /// Sends no write while this function returns false.
@@ -127,14 +127,14 @@ impl GuardedClient {
 
     /// Calls this function for each sign of life: when a response begins, and for each part of it.
     #[must_use]
-    pub fn heard_by(mut self, ear: impl Fn(Sign) + Send + Sync + 'static) -> Self {
-        self.ear = Some(Arc::new(ear));
+    pub fn on_response(mut self, observer: impl Fn(Sign) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
     /// Counts requests in these metrics, if any.
     #[must_use]
-    pub fn counted(mut self, metrics: impl Into<Option<Metrics>>) -> Self {
+    pub fn counted(mut self, metrics: impl Into<Option<SharedMetrics>>) -> Self {
         self.metrics = metrics.into();
         self
     }
@@ -144,10 +144,10 @@ impl GuardedClient {
     pub fn client(self) -> Client {
         let namespace = self.client.default_namespace().to_owned();
         let bodies = bodies_sent_once(self.may_write);
-        let (client, ear, metrics) = (self.client, self.ear, self.metrics);
+        let (client, observer, metrics) = (self.client, self.observer, self.metrics);
         let service = service_fn(move |request: Request<Body>| {
             let (verb, resource) = (request::verb(&request), request::resource(&request));
-            let asked = ask(client.clone(), bodies.clone(), ear.clone(), request);
+            let asked = ask(client.clone(), bodies.clone(), observer.clone(), request);
             let metrics = metrics.clone();
             async move {
                 let began = monotonic();
@@ -166,7 +166,7 @@ impl GuardedClient {
 async fn ask(
     client: Client,
     bodies: Client,
-    ear: Option<Ear>,
+    observer: Option<ResponseObserver>,
     request: Request<Body>,
 ) -> Result<Response<Limited>, BoxError> {
     let began = monotonic();
@@ -180,12 +180,12 @@ async fn ask(
     };
     let response = timeout_at(began + REQUEST_TIMEOUT, answer).await.map_err(|_| Unanswered::Late)??;
     let is_carried_out = response.status().is_success();
-    if let Some(ear) = &ear {
-        ear(if is_carried_out { Sign::Begun } else { Sign::Refusal });
+    if let Some(observer) = &observer {
+        observer(if is_carried_out { Sign::Begun } else { Sign::Refusal });
     }
     let sign = if is_carried_out { Sign::Progress } else { Sign::Refusal };
     let until = (!is_watch).then_some(began + ANSWER_TIMEOUT);
-    Ok(response.map(|body| Limited { body, ear, sign, until, timer: None }))
+    Ok(response.map(|body| Limited { body, observer, sign, until, timer: None }))
 }
 
 /// The same request with a body that cannot be cloned, so that no layer can send it again.
@@ -197,13 +197,17 @@ async fn sent_once(bodies: &Client, request: Request<Body>) -> kube::Result<Requ
 
 /// Converts each request body into one that cannot be cloned, so that kube-rs cannot send it twice. Goes through a stub
 /// service, because kube-rs accepts custom body types in responses only.
-fn bodies_sent_once(may_write: May) -> Client {
+fn bodies_sent_once(may_write: WriteGate) -> Client {
     let service = service_fn(move |request: Request<Body>| {
-        let may = may_write.clone();
+        let may_write = may_write.clone();
         async move {
             let bytes = request.into_body().collect_bytes().await?;
             let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-            Ok::<_, BoxError>(Response::new(WriteBody { bytes, may, until: monotonic() + REQUEST_TIMEOUT }))
+            Ok::<_, BoxError>(Response::new(WriteBody {
+                bytes,
+                may_write,
+                until: monotonic() + REQUEST_TIMEOUT,
+            }))
         }
     });
     Client::new(service, "")
@@ -213,7 +217,7 @@ fn bodies_sent_once(may_write: May) -> Client {
 /// whether the write is still allowed: the process may have been suspended in between.
 struct WriteBody {
     bytes: Option<Bytes>,
-    may: May,
+    may_write: WriteGate,
     until: Instant,
 }
 
@@ -226,7 +230,7 @@ impl http_body::Body for WriteBody {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Unanswered>>> {
         let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
-        if monotonic() >= self.until || !(self.may)() {
+        if monotonic() >= self.until || !(self.may_write)() {
             return Poll::Ready(Some(Err(Unanswered::NotSent)));
         }
         Poll::Ready(Some(Ok(Frame::data(bytes))))
@@ -244,7 +248,7 @@ impl http_body::Body for WriteBody {
 /// The body of a response. It fails if it pauses for too long.
 struct Limited {
     body: Body,
-    ear: Option<Ear>,
+    observer: Option<ResponseObserver>,
     /// The sign of life that each part of the body is.
     sign: Sign,
     /// When the body has to be complete; `None` for a watch, whose watcher knows how long it may be silent.
@@ -264,8 +268,8 @@ impl http_body::Body for Limited {
         let polled = Pin::new(&mut this.body).poll_frame(context);
         if let Poll::Ready(frame) = polled {
             this.timer = None;
-            if let (Some(Ok(_)), Some(ear)) = (&frame, &this.ear) {
-                ear(this.sign);
+            if let (Some(Ok(_)), Some(observer)) = (&frame, &this.observer) {
+                observer(this.sign);
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)));
         }

@@ -2,7 +2,7 @@
 
 use kube::core::ApiResource;
 
-use crate::api::names::{GROUP, VERSION};
+use windlass_core::api::names::{GROUP, VERSION};
 
 /// A kind of object that Windlass reads or writes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -14,7 +14,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 /// A connector to an API server.
 #[derive(Clone)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Straight(HttpConnector),
     /// Through an HTTP proxy, by CONNECT.
     Http(Tunnel<HttpConnector>),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::port::EventNote;
-use crate::clock::monotonic;
+use crate::port::EventNote;
+use windlass_clock::monotonic;
 
 /// How long an event is kept. The API server keeps events equally long.
 const KEPT: Duration = Duration::from_hours(1);
@@ -60,13 +60,14 @@ impl Refusals {
         self.settled.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn settle(&self) {
+    /// Records that the first list is complete, or unavailable.
+    pub fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
     /// Removes old entries, and entries of objects that are not among these UIDs. Does nothing within the
     /// interval.
-    pub(super) fn sweep(&self, existing: impl FnOnce() -> HashSet<String>) {
+    pub(crate) fn sweep(&self, existing: impl FnOnce() -> HashSet<String>) {
         let now = monotonic();
         let mut said = self.said();
         if said.swept.is_some_and(|last| now.duration_since(last) < SWEEP) {

@@ -12,8 +12,8 @@ use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::observed::{LAST_APPLIED, Meta};
-pub use super::parts::Parts;
+use windlass_core::observed::{LAST_APPLIED, Meta};
+pub use windlass_core::parts::Parts;
 
 /// An object as text, with its metadata parsed.
 #[derive(Clone, Debug)]

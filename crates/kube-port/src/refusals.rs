@@ -15,11 +15,11 @@ use thiserror::Error;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use super::observed::{Meta, Observed};
-use super::raw::RawObject;
-use super::watch::{Attempts, renewed_after};
-use super::{Key, Kind, View, port::EventNote};
-use crate::clock::monotonic;
+use crate::raw::RawObject;
+use crate::watch::{Attempts, renewed_after};
+use crate::{Key, Kind, View, port::EventNote};
+use windlass_clock::monotonic;
+use windlass_core::observed::{Meta, Observed};
 
 /// The events of one watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -258,7 +258,7 @@ impl<F: Fn(Meta)> Watch<F> {
 }
 
 /// Sweeps the store of refusals, at most once per interval.
-pub(super) fn sweep(view: &View) {
+pub(crate) fn sweep(view: &View) {
     view.refusals.sweep(|| {
         let sets = view.stateful_sets.list_all(|_| true);
         let pods = view.pods.list_all(|pod| !pod.is_ready());

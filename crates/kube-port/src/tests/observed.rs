@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::super::Cache;
-use super::super::observed::{Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedStatefulSet};
+use crate::Cache;
+use windlass_core::observed::{
+    Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedStatefulSet,
+};
 
 fn node(spec: &Value, status: &Value) -> ObservedNode {
     ObservedNode::read(&json!({

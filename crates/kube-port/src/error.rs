@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::engine::TaskError;
+use windlass_engine::TaskError;
 
 /// What the API server says of a JSON patch that it cannot apply to the stored object: an operation removes what is not
 /// there, or adds to what is not there. Every patch of Windlass can be applied to the object that it was decided on. Other

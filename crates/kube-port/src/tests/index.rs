@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::Cache;
-use super::super::observed::{Observed, ObservedClaim, ObservedNode};
+use crate::Cache;
+use windlass_core::observed::{Observed, ObservedClaim, ObservedNode};
 
 fn object(name: &str, version: u32, owners: &[(&str, bool)], annotated: Option<&str>) -> Value {
     let owners: Vec<Value> = owners

@@ -7,12 +7,12 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use super::super::observed::Meta;
-use super::super::port::EventNote;
-use super::super::refusals::{EventsOf, sweep, watch};
-use super::super::watch::Namespaces;
-use super::super::{Key, Kind, View};
-use crate::clock::monotonic;
+use crate::port::EventNote;
+use crate::refusals::{EventsOf, sweep, watch};
+use crate::watch::Namespaces;
+use crate::{Key, Kind, View};
+use windlass_clock::monotonic;
+use windlass_core::observed::Meta;
 
 fn event(uid: &str, note: &str, at: &str, version: u32) -> Value {
     json!({

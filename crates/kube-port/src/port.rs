@@ -8,9 +8,9 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Value, json};
 
-use super::observed::Meta;
-use super::raw::{Parts, Sent};
-use super::{ClusterError, Kind};
+use crate::raw::{Parts, Sent};
+use crate::{ClusterError, Kind};
+use windlass_core::observed::{Meta, ObservedPod};
 
 /// The target of a write, as it was observed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -113,7 +113,7 @@ impl PatchOp {
     }
 
     /// The operation for the client; the error is why its path is no JSON pointer.
-    pub(super) fn into_operation(self) -> Result<PatchOperation, String> {
+    pub(crate) fn into_operation(self) -> Result<PatchOperation, String> {
         let pointer = |path: String| PointerBuf::parse(path).map_err(|error| error.to_string());
         Ok(match self {
             Self::Set { path, value } => PatchOperation::Add(AddOperation { path: pointer(path)?, value }),
@@ -177,7 +177,7 @@ impl LivePod {
 
     /// Like [`Self::read`], for a pod whose metadata is already parsed.
     #[must_use]
-    pub(super) fn of(pod: &impl Sent, meta: &Meta) -> Self {
+    pub(crate) fn of(pod: &impl Sent, meta: &Meta) -> Self {
         let pod = pod.parts(CONDITIONS);
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let condition = conditions.iter().find(|c| c["type"] == "Ready");
@@ -188,6 +188,21 @@ impl LivePod {
             version: meta.version(),
             ready: says_ready && !meta.terminating,
             since: condition.and_then(|c| serde_json::from_value(c["lastTransitionTime"].clone()).ok()),
+        }
+    }
+}
+
+impl LivePod {
+    /// A pod as the cache has it.
+    #[must_use]
+    pub fn cached(pod: &ObservedPod) -> Self {
+        let condition = pod.ready.as_ref();
+        Self {
+            name: pod.meta.name.clone(),
+            uid: pod.meta.uid.clone(),
+            version: pod.meta.version(),
+            ready: condition.is_some_and(|condition| condition.holds) && !pod.meta.terminating,
+            since: condition.and_then(|condition| condition.since),
         }
     }
 }
@@ -207,7 +222,7 @@ const CONDITIONS: Parts = Parts::Only(&[("status", Parts::Only(&[("conditions", 
 /// may not come from the stores in [`super::View`].
 ///
 /// The view has the result of a write when the call returns, so that nobody acts on an older state.
-#[cfg_attr(test, mockall::automock)]
+#[cfg_attr(any(test, feature = "test-support"), mockall::automock)]
 #[async_trait]
 pub trait Cluster: Send + Sync {
     /// Creates an object from its manifest. Returns the stored object.

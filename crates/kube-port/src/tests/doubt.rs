@@ -7,8 +7,8 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use super::super::observed::{Meta, Observed, ObservedNode};
-use super::super::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
+use crate::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
+use windlass_core::observed::{Meta, Observed, ObservedNode};
 
 /// The behavior of an API server.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ async fn in_doubt_after(server: Server, delete: bool) -> bool {
     } else {
         let _ = port.patch(target, Part::Main, vec![PatchOp::set("/spec", json!({}))]).await;
     }
-    view.is_in_doubt(Kind::StatefulNode, &known.meta)
+    view.has_pending_outcome(Kind::StatefulNode, &known.meta)
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,15 +80,15 @@ async fn it_ends_when_another_version_is_seen_and_when_the_server_has_given_up()
     let at = |version: &str| Meta::read(&node(version));
     let key = ObservedNode::read(&node("5")).meta.key();
     view.doubt(Kind::StatefulNode, key, "5");
-    assert!(view.is_in_doubt(Kind::StatefulNode, &at("5")));
-    assert!(!view.is_in_doubt(Kind::StatefulNode, &at("6")));
-    assert!(!view.is_in_doubt(Kind::StatefulSet, &at("5")));
+    assert!(view.has_pending_outcome(Kind::StatefulNode, &at("5")));
+    assert!(!view.has_pending_outcome(Kind::StatefulNode, &at("6")));
+    assert!(!view.has_pending_outcome(Kind::StatefulSet, &at("5")));
     tokio::time::advance(std::time::Duration::from_secs(61)).await;
-    assert!(view.is_in_doubt(Kind::StatefulNode, &at("5")), "the API server may take 60 s");
+    assert!(view.has_pending_outcome(Kind::StatefulNode, &at("5")), "the API server may take 60 s");
     assert!(view.has_doubts());
     assert_eq!(view.in_doubt_for(), Some(std::time::Duration::from_secs(14)));
     tokio::time::advance(std::time::Duration::from_secs(20)).await;
-    assert!(!view.is_in_doubt(Kind::StatefulNode, &at("5")));
+    assert!(!view.has_pending_outcome(Kind::StatefulNode, &at("5")));
     assert_eq!(view.in_doubt_for(), None);
     assert!(
         !view.has_doubts(),

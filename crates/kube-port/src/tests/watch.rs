@@ -9,9 +9,9 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use super::super::watch::{Attempts, Namespaces, watch};
-use super::super::{Kind, View};
-use crate::clock::monotonic;
+use crate::watch::{Attempts, Namespaces, watch};
+use crate::{Kind, View};
+use windlass_clock::monotonic;
 
 /// The requests, each with the number of seconds after which it came.
 type Asked = Arc<Mutex<Vec<(u64, String)>>>;
@@ -251,7 +251,7 @@ async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt_and_nowhe
         let mut changes = watch(api, None, Kind::StatefulSet, view.clone(), |view| &view.stateful_sets);
         assert_eq!(changes.next().await.unwrap().resource_version, "5", "the list");
         if in_doubt {
-            view.doubt(Kind::StatefulSet, super::super::Key::new("shop", "db-0"), "5");
+            view.doubt(Kind::StatefulSet, crate::Key::new("shop", "db-0"), "5");
         }
         let told = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
         assert_eq!(told.is_ok(), in_doubt, "{told:?}");

@@ -11,7 +11,7 @@
 //! - Only a Lease that was released by a leader that had finished its work is taken at once.
 //!
 //! An API server that has taken in a write, and does not notice that the client gave it up, may carry it out for up to
-//! `DOUBT`. A leader that stops in good order knows whether there is such a write. If so, it does not release the
+//! `UNKNOWN_OUTCOME_TTL`. A leader that stops in good order knows whether there is such a write. If so, it does not release the
 //! Lease but leaves it, with a duration that covers the write, and whoever takes the Lease has seen it unchanged for
 //! that long. A leader that dies cannot leave word, and its successor does not wait for a write that hardly ever
 //! exists: it is guarded by the version of its object, and counts against the wave once it is carried out.
@@ -31,10 +31,10 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::api::names::MANAGER;
-use crate::clock::{SharedClock, monotonic};
-use crate::cluster::client::REQUEST_TIMEOUT;
-use crate::cluster::view::DOUBT;
+use crate::client::REQUEST_TIMEOUT;
+use crate::view::UNKNOWN_OUTCOME_TTL;
+use windlass_clock::{SharedClock, monotonic};
+use windlass_core::api::names::MANAGER;
 
 /// How long a leader may start writes after it sent a renewal.
 const LEASE: Duration = Duration::from_secs(15);
@@ -49,7 +49,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(3);
 /// The annotation of the Lease with the version of Windlass that holds it.
 pub const ANNOTATION_VERSION: &str = "windlass.dev/version";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The duration that is written into a released Lease, as client-go does.
 const RELEASED: Duration = Duration::from_secs(1);
 
@@ -109,15 +108,16 @@ impl Fence {
 /// A replica that takes part in the election.
 pub struct Candidate {
     election: Election,
+    version: String,
     leases: Api<Lease>,
     clock: SharedClock,
     fence: Fence,
-    told: Box<dyn Fn(Standing<'_>) + Send + Sync>,
+    on_standby_change: Box<dyn Fn(StandbyState<'_>) + Send + Sync>,
 }
 
 /// The state of a standby replica.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Standing<'a> {
+pub enum StandbyState<'a> {
     /// It can read the Lease.
     Well,
     /// The API server forbids access to the Lease. The text is the reason, in one sentence.
@@ -170,17 +170,18 @@ struct Taken {
 }
 
 impl Candidate {
-    /// A candidate that does not lead yet.
+    /// A candidate that does not lead yet. Its version is written into the Lease.
     #[must_use]
-    pub fn new(client: &Client, election: Election, clock: SharedClock) -> Self {
+    pub fn new(client: &Client, election: Election, version: &str, clock: SharedClock) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
-        Self { election, leases, clock, fence: Fence::closed(), told: Box::new(|_| ()) }
+        let version = version.to_owned();
+        Self { election, version, leases, clock, fence: Fence::closed(), on_standby_change: Box::new(|_| ()) }
     }
 
     /// Calls this function whenever the Lease was read, and whenever access to it is forbidden.
     #[must_use]
-    pub fn telling(mut self, told: impl Fn(Standing<'_>) + Send + Sync + 'static) -> Self {
-        self.told = Box::new(told);
+    pub fn on_standby_change(mut self, observer: impl Fn(StandbyState<'_>) + Send + Sync + 'static) -> Self {
+        self.on_standby_change = Box::new(observer);
         self
     }
 
@@ -197,8 +198,10 @@ impl Candidate {
         loop {
             let attempt = self.within(self.attempt(&mut standby)).await;
             match &attempt {
-                Ok(_) => (self.told)(Standing::Well),
-                Err(trouble) if trouble.is_refused => (self.told)(Standing::Refused(&trouble.sentence)),
+                Ok(_) => (self.on_standby_change)(StandbyState::Well),
+                Err(trouble) if trouble.is_refused => {
+                    (self.on_standby_change)(StandbyState::Refused(&trouble.sentence));
+                }
                 Err(_) => {}
             }
             match attempt {
@@ -235,7 +238,7 @@ impl Candidate {
             match self.within(self.renew()).await {
                 Ok(Some(sent)) => {
                     renewed = sent;
-                    (self.told)(Standing::Well);
+                    (self.on_standby_change)(StandbyState::Well);
                 }
                 Ok(None) => return false,
                 Err(error) => {
@@ -352,7 +355,7 @@ impl Candidate {
             "metadata": {
                 "name": self.election.name,
                 "namespace": self.election.namespace,
-                "annotations": {ANNOTATION_VERSION: VERSION},
+                "annotations": {ANNOTATION_VERSION: self.version},
             },
             "spec": {
                 "holderIdentity": self.election.identity,
@@ -384,7 +387,7 @@ impl Candidate {
             let transitions = lease.spec.as_ref().and_then(|s| s.lease_transitions).unwrap_or_default();
             ops.push(json!({"op": "add", "path": "/spec/acquireTime", "value": now}));
             let mut annotations = lease.annotations().clone();
-            annotations.insert(ANNOTATION_VERSION.to_owned(), VERSION.to_owned());
+            annotations.insert(ANNOTATION_VERSION.to_owned(), self.version.clone());
             ops.push(json!({"op": "add", "path": "/metadata/annotations", "value": annotations}));
             ops.push(json!({"op": "add", "path": "/spec/leaseTransitions", "value": transitions.saturating_add(1)}));
         }
@@ -425,9 +428,9 @@ fn duration(lease: &Lease) -> Option<Duration> {
 }
 
 /// For how long a Lease has to be unchanged before another replica takes it. Its holder may have left it with a write
-/// that may still be carried out. No such write needs more than [`DOUBT`], whatever a person wrote into the Lease.
+/// that may still be carried out. No such write needs more than [`UNKNOWN_OUTCOME_TTL`], whatever a person wrote into the Lease.
 fn lapses_after(lease: &Lease) -> Duration {
-    duration(lease).unwrap_or_default().clamp(QUIET, DOUBT)
+    duration(lease).unwrap_or_default().clamp(QUIET, UNKNOWN_OUTCOME_TTL)
 }
 
 /// The duration in whole seconds, rounded up.

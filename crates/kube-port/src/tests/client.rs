@@ -15,10 +15,10 @@ use kube::{Client, core::Status};
 use serde_json::json;
 use tower::{BoxError, ServiceBuilder, retry::RetryLayer, service_fn};
 
-use super::super::client::{GuardedClient, REQUEST_TIMEOUT};
-use super::super::{Cluster, ClusterError, Kind, KubeCluster, Part, PatchOp, Target, View};
-use crate::clock::monotonic;
-use crate::cluster::observed::Meta;
+use crate::client::{GuardedClient, REQUEST_TIMEOUT};
+use crate::{Cluster, ClusterError, Kind, KubeCluster, Part, PatchOp, Target, View};
+use windlass_clock::monotonic;
+use windlass_core::observed::Meta;
 
 /// Requests that reached a server, by method.
 type Requests = Arc<Mutex<Vec<Method>>>;
@@ -61,7 +61,7 @@ async fn a_write_that_timed_out_at_the_server_and_conflicts_when_sent_again_is_n
     let target = Target::of(Kind::StatefulNode, &meta);
     let answer = port.patch(target, Part::Main, vec![PatchOp::set("/spec", json!({}))]).await;
     assert!(matches!(answer, Err(ClusterError::Transient { .. })), "{answer:?}");
-    assert!(view.is_in_doubt(Kind::StatefulNode, &meta), "the first may have been carried out");
+    assert!(view.has_pending_outcome(Kind::StatefulNode, &meta), "the first may have been carried out");
     assert_eq!(*requests.lock().unwrap(), [Method::PATCH]);
 }
 
@@ -154,7 +154,7 @@ async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
     let heard = Arc::new(AtomicUsize::new(0));
     let ear = heard.clone();
     let client = GuardedClient::new(&Client::new(stuck, ""))
-        .heard_by(move |_| ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
+        .on_response(move |_| ear.store(ear.load(Ordering::SeqCst) + 1, Ordering::SeqCst))
         .client();
     let request = Request::builder().uri("/api/v1/pods?&watch=true").body(Body::empty()).unwrap();
     let body = client.send(request).await.unwrap().into_body();
@@ -174,7 +174,7 @@ async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
         view.freshness.listen(Kind::Pod);
         let ear = view.clone();
         let client = GuardedClient::new(&Client::new(server, ""))
-            .heard_by(move |sign| ear.freshness.heard(Kind::Pod, sign))
+            .on_response(move |sign| ear.freshness.heard(Kind::Pod, sign))
             .client();
         tokio::time::advance(Duration::from_secs(50)).await;
         let answer = client.send(Request::new(Body::empty())).await.unwrap();

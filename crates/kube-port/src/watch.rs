@@ -11,17 +11,18 @@ use kube::{
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use super::{
+use crate::{
     Cache, Key, Kind, View,
     client::GuardedClient,
     observed::{Meta, Observed},
     raw::RawObject,
 };
-use crate::{clock::monotonic, engine::backoff};
+use windlass_clock::monotonic;
+use windlass_engine::backoff;
 
 /// The page size of lists: the text of a whole page is in memory while it is parsed, and several kinds are listed at
 /// the same time.
-pub(super) const PAGE: u32 = 100;
+pub(crate) const PAGE: u32 = 100;
 
 /// Which namespaces a watch covers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,7 +40,7 @@ impl Namespaces {
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {
         let view = view.clone();
         let client = GuardedClient::new(client).counted(view.metrics().cloned());
-        let client = client.heard_by(move |sign| view.freshness.heard(kind, sign)).client();
+        let client = client.on_response(move |sign| view.freshness.heard(kind, sign)).client();
         match self {
             Self::All => Api::all_with(client, &kind.resource()),
             Self::Namespace(ns) => Api::namespaced_with(client, ns, &kind.resource()),
@@ -63,7 +64,6 @@ pub fn watch<T: Observed>(
 }
 
 /// Like [`watch`], with a field selector instead of a label selector.
-#[cfg(feature = "cli")]
 pub fn watch_named<T: Observed>(
     api: Api<RawObject>,
     fields: Option<&str>,
@@ -183,7 +183,7 @@ fn named_only(key: Key) -> Meta {
 /// The timeout of a watch in seconds, after which the API server ends it and it is restarted from where it was. A watch
 /// without events does not show whether its other side is alive; kube-rs gives up a watch that is silent for 5 s longer
 /// than this. The timeout is spread by kind, so that not all watches restart at once.
-pub(super) fn renewed_after(kind: Kind) -> u32 {
+pub(crate) fn renewed_after(kind: Kind) -> u32 {
     18 + kind as u32 % 5
 }
 
@@ -199,7 +199,7 @@ const CALM: Duration = Duration::from_mins(2);
 
 /// The exponential backoff between attempts. Its jitter is derived from what is watched, not random, so that a run can
 /// be replayed.
-pub(super) struct Attempts {
+pub(crate) struct Attempts {
     id: String,
     count: u32,
     slower: u32,

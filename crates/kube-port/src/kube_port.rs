@@ -1,6 +1,7 @@
 //! The port to a real API server, through kube-rs.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,16 +12,15 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::REQUEST_TIMEOUT;
-use super::observed::Meta;
-use super::remembered::{Remembered, Subject};
-use super::watch::PAGE;
-use super::{
+use crate::client::REQUEST_TIMEOUT;
+use crate::watch::PAGE;
+use crate::{
     Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
 };
-use crate::api::made_up_names::without_made_up_names;
-use crate::api::names::{LABEL_DEPLOYMENT, MANAGER};
-use crate::clock::monotonic;
+use windlass_clock::monotonic;
+use windlass_core::api::made_up_names::without_made_up_names;
+use windlass_core::api::names::{LABEL_DEPLOYMENT, MANAGER};
+use windlass_core::observed::Meta;
 
 /// The page size of a list of names.
 const NAMES_PAGE: u32 = 1_000;
@@ -30,20 +30,15 @@ const MAX_PAGES: usize = 1_000;
 /// If an object has to be created again within this time, its owner is read first. A watch rarely lags by more than
 /// this.
 const AGAIN: Duration = Duration::from_secs(30);
-
-/// The name of an object, whatever its UID.
-impl Subject for (Kind, Key) {
-    fn subject(&self) -> &str {
-        &self.1.name
-    }
-}
+/// The number of creations at which those that are longer ago are forgotten.
+const MAX_MADE: usize = 10_000;
 
 /// The port to a real API server. Responses to writes are stored in the view at once.
 pub struct KubeCluster {
     client: Client,
     view: Arc<View>,
     /// By object that has an owner: when it was last created.
-    made: Remembered<(Kind, Key), Instant>,
+    made: Mutex<HashMap<(Kind, Key), Instant>>,
     may_write: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -51,7 +46,7 @@ impl KubeCluster {
     /// Creates a port that uses this client and updates this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
-        Self { client, view, made: Remembered::default(), may_write: Box::new(|| true) }
+        Self { client, view, made: Mutex::default(), may_write: Box::new(|| true) }
     }
 
     /// Refuses writes before they are sent while this function returns false: the replica does not lead.
@@ -88,6 +83,22 @@ impl KubeCluster {
         answer
     }
 
+    fn record_creation(&self, kind: Kind, key: Key) {
+        let mut made = self.made();
+        if made.len() >= MAX_MADE {
+            made.retain(|_, at| at.elapsed() < AGAIN);
+        }
+        made.insert((kind, key), monotonic());
+    }
+
+    fn was_created_lately(&self, kind: Kind, key: Key) -> bool {
+        self.made().get(&(kind, key)).is_some_and(|at| at.elapsed() < AGAIN)
+    }
+
+    fn made(&self) -> MutexGuard<'_, HashMap<(Kind, Key), Instant>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn took(&self, kind: Kind, object: &RawObject) -> Value {
         self.view.observe_raw(kind, object);
         object.value()
@@ -106,7 +117,7 @@ impl Cluster for KubeCluster {
         let created = strict(&api, &params, &manifest, &self.client);
         let stored = within(&described, created).await?;
         if meta.controller().is_some() {
-            self.made.put(&(kind, meta.key()), monotonic());
+            self.record_creation(kind, meta.key());
         }
         Ok(self.took(kind, &stored))
     }
@@ -259,9 +270,7 @@ impl KubeCluster {
             return Ok(());
         };
         let (owner_key, uid) = (Key::new(&meta.namespace, &owner.name), owner.uid.as_str());
-        let made = self.made.get(&(kind, meta.key()));
-        let is_again = made.is_some_and(|then| monotonic().duration_since(then) < AGAIN);
-        if is_again {
+        if self.was_created_lately(kind, meta.key()) {
             let found = self.owner(of, &owner_key).await?;
             if found.as_ref().is_none_or(|found| found["metadata"]["uid"] != uid) {
                 self.view.deleted(of, &owner_key, uid);
@@ -386,7 +395,7 @@ fn was_not_carried_out(error: &kube::Error) -> bool {
 }
 
 /// A create with strict field validation, for which the `create` of kube-rs has no parameter.
-pub(crate) async fn strict(
+pub async fn strict(
     api: &Api<RawObject>,
     params: &PostParams,
     manifest: &Value,

@@ -1,8 +1,8 @@
 //! A cache is never older than our own last write, and never keeps what is gone.
 
-use super::super::observed::{Meta, Observed};
-use super::super::raw::Parts;
-use super::super::{Cache, Key};
+use crate::{Cache, Key};
+use windlass_core::observed::{Meta, Observed};
+use windlass_core::parts::Parts;
 
 /// An object with some content, which shows which version is cached.
 #[derive(Clone, Debug, PartialEq)]

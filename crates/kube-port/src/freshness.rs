@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Kind, client::Sign};
-use crate::clock::monotonic;
+use crate::{Kind, client::Sign};
+use windlass_clock::monotonic;
 
 /// The age from which data that is shown to a person is marked as old. A healthy watch is restarted before that, which
 /// counts as a sign of life even if nothing has changed.
-#[cfg(feature = "cli")]
 pub const SILENT: Duration = Duration::from_secs(28);
 
 /// Three times for each watched kind: the last sign of life of its watch (an event, a bookmark, a page of a list, a
@@ -86,7 +85,6 @@ impl Freshness {
     }
 
     /// The longest of these times, over all kinds.
-    #[cfg(feature = "cli")]
     #[must_use]
     pub fn outdated(&self) -> Duration {
         self.ages().into_iter().map(|(_, age)| age).max().unwrap_or_default()

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
-use super::super::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
+use crate::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
 
 fn object(kind: Kind) -> Value {
     json!({"kind": kind.name(),
@@ -28,7 +28,7 @@ async fn known_after(kind: Kind, part: Part, answer: &Value) -> usize {
     let view = View::shared();
     view.observe(kind, &object(kind));
     let port = KubeCluster::new(client(answer), view.clone());
-    let meta = super::super::observed::Meta::read(&object(kind));
+    let meta = windlass_core::observed::Meta::read(&object(kind));
     let patched = port.patch(Target::of(kind, &meta), part, vec![PatchOp::set("/status", json!({}))]).await;
     assert!(patched.is_err());
     match kind {

@@ -8,11 +8,11 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use crate::api::names::LABEL_NODE;
-use crate::clock::monotonic;
-use crate::metrics::Metrics;
+use crate::metrics::SharedMetrics;
+use windlass_clock::monotonic;
+use windlass_core::api::names::LABEL_NODE;
 
-use super::{
+use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
@@ -24,7 +24,7 @@ use super::{
 };
 
 /// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.
-pub const DOUBT: Duration = Duration::from_secs(75);
+pub const UNKNOWN_OUTCOME_TTL: Duration = Duration::from_secs(75);
 
 /// The caches of every kind that is watched.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub struct View {
     /// Why StatefulSets have no pod.
     pub refusals: Refusals,
     news: OnceLock<UnboundedSender<Changed>>,
-    metrics: OnceLock<Metrics>,
+    metrics: OnceLock<SharedMetrics>,
     doubts: Mutex<Doubts>,
 }
 
@@ -64,7 +64,7 @@ struct Doubts {
 impl Doubts {
     /// Removes the writes that are not carried out any more.
     fn prune(&mut self) {
-        self.open.retain(|_, (_, since)| since.elapsed() < DOUBT);
+        self.open.retain(|_, (_, since)| since.elapsed() < UNKNOWN_OUTCOME_TTL);
     }
 }
 
@@ -73,13 +73,13 @@ pub type Changed = (Kind, Meta);
 
 impl View {
     /// Counts the requests of the watches in these metrics.
-    pub fn count_requests(&self, metrics: Metrics) {
+    pub fn count_requests(&self, metrics: SharedMetrics) {
         // Only the first call has an effect. An operator has one set of metrics.
         let _ = self.metrics.set(metrics);
     }
 
     /// The metrics that count the requests of the watches, if any.
-    pub(super) fn metrics(&self) -> Option<&Metrics> {
+    pub(crate) fn metrics(&self) -> Option<&SharedMetrics> {
         self.metrics.get()
     }
 
@@ -150,13 +150,15 @@ impl View {
     /// True if a write of ours with an unknown outcome may have changed the object: no other write may be decided on
     /// the cached version. The doubt ends when another version is seen.
     #[must_use]
-    pub fn is_in_doubt(&self, kind: Kind, meta: &Meta) -> bool {
+    pub fn has_pending_outcome(&self, kind: Kind, meta: &Meta) -> bool {
         let doubts = self.doubts();
         if doubts.open.is_empty() {
             return false;
         }
         let open = doubts.open.get(&(kind, meta.key()));
-        open.is_some_and(|(version, since)| *version == meta.resource_version && since.elapsed() < DOUBT)
+        open.is_some_and(|(version, since)| {
+            *version == meta.resource_version && since.elapsed() < UNKNOWN_OUTCOME_TTL
+        })
     }
 
     /// True if any object may be in doubt.
@@ -172,7 +174,7 @@ impl View {
     #[must_use]
     pub fn in_doubt_for(&self) -> Option<Duration> {
         let doubts = self.doubts();
-        let left = doubts.open.values().map(|(_, since)| DOUBT.saturating_sub(since.elapsed()));
+        let left = doubts.open.values().map(|(_, since)| UNKNOWN_OUTCOME_TTL.saturating_sub(since.elapsed()));
         left.max().filter(|left| !left.is_zero())
     }
 
