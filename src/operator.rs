@@ -36,6 +36,7 @@ use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
 use windlass_kube_port::PortMetrics;
+use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
 use windlass_kube_port::workqueue::{Counted, run_workqueue};
 
 use asking::{Fenced, ask_for_hooks, ask_sidecars};
@@ -61,8 +62,6 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const CONFLICT_DOUBLINGS: u32 = 6;
 /// The longest time that a server's Retry-After is obeyed.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// How long queued events are still sent when the operator stops.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Why the operator does not start, or stops.
 #[derive(Debug, Error)]
@@ -294,13 +293,9 @@ impl Operator {
         fence: &Fence,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> Option<Duration> {
-        let scopes = if self.namespaces.is_empty() {
-            vec![Namespaces::All]
-        } else {
-            self.namespaces.iter().cloned().map(Namespaces::Namespace).collect()
-        };
+        let scopes = Namespaces::of(&self.namespaces);
         let mut helpers = JoinSet::new();
-        let mut tellers = JoinSet::new();
+        let mut event_senders = JoinSet::new();
         let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
         for view in &views {
             view.count_requests(self.health.port_metrics());
@@ -311,7 +306,7 @@ impl Operator {
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views.clone()) {
-            let (context, lanes) = self.context(view, &client, registry, peers, fence, &mut tellers);
+            let (context, lanes) = self.context(view, &client, registry, peers, fence, &mut event_senders);
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, lanes, &mut helpers, shutdown));
         }
@@ -320,10 +315,11 @@ impl Operator {
         }
         join_all(running).await;
         helpers.shutdown().await;
-        // Queued events are still sent: an hour later somebody may ask why a pod was deleted.
-        let _ =
-            tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
-        tellers.shutdown().await;
+        let _ = tokio::time::timeout(EVENT_FLUSH_TIMEOUT, async {
+            while event_senders.join_next().await.is_some() {}
+        })
+        .await;
+        event_senders.shutdown().await;
         views.iter().filter_map(|view| view.in_doubt_for()).max()
     }
 
@@ -335,15 +331,14 @@ impl Operator {
         registry: &Arc<Registry>,
         peers: &Peers,
         fence: &Fence,
-        tellers: &mut JoinSet<()>,
+        event_senders: &mut JoinSet<()>,
     ) -> (Context, (Lanes, HookLanes)) {
         let memory = Arc::new(Memory::default());
         let (fence, may_ask) = (fence.clone(), fence.clone());
         let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
         let cluster: Arc<dyn Cluster> = Arc::new(port);
-        let (events, send) =
-            Events::new(cluster.clone(), view.clone(), memory.clone(), self.clock.clone(), &self.instance);
-        tellers.spawn(send);
+        let (events, send) = Events::new(cluster.clone(), view.clone(), self.clock.clone(), &self.instance);
+        event_senders.spawn(send);
         let (askers, lanes) = Askers::new(peers.sidecars.clone(), cluster.clone());
         let hooks = Arc::new(Fenced::new(peers.hooks.clone(), move || may_ask.is_open()));
         let (hook_askers, hook_lanes) = HookAskers::new(hooks, cluster.clone(), self.clock.clone());

@@ -13,6 +13,7 @@ use crate::observe::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
+use windlass_kube_port::Event;
 
 /// The result of checking whether a node may be deleted.
 enum Removable {
@@ -59,7 +60,8 @@ impl FleetScope {
                 Err(error) => return Err(error),
             };
             let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-            self.recorder.record(Reason::NodeCreated, uid, format!("created node {}", child.name));
+            let note = format!("created node {}", child.name);
+            self.recorder.record(Event::normal(Reason::NodeCreated, uid, note));
             Ok(())
         })
         .await
@@ -105,11 +107,8 @@ impl FleetScope {
             return Ok(());
         };
         self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
-        self.recorder.record(
-            Reason::NodeDeleted,
-            node.meta.uid.clone(),
-            format!("deleted node {name}: {why}"),
-        );
+        let note = format!("deleted node {name}: {why}");
+        self.recorder.record(Event::normal(Reason::NodeDeleted, &node.meta.uid, note));
         Ok(())
     }
 

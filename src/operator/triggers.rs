@@ -149,7 +149,7 @@ impl Tell {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Job => {}
+            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Deployment | Kind::Job => {}
         }
     }
 

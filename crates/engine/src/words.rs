@@ -57,6 +57,12 @@ macro_rules! words {
             }
         }
 
+        impl From<$name> for &'static str {
+            fn from(word: $name) -> Self {
+                word.as_str()
+            }
+        }
+
         impl PartialEq<$name> for str {
             fn eq(&self, other: &$name) -> bool {
                 *self == *other.as_str()

@@ -125,6 +125,17 @@ impl ClusterError {
         matches!(self, Self::DeleteRefused { .. }).then(|| self.to_string())
     }
 
+    /// What went wrong, for a sentence that names the object: the API server's message if it refused the request.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match self {
+            Self::Refused { message, .. }
+            | Self::DeleteRefused { message, .. }
+            | Self::Forbidden { message, .. } => message.clone(),
+            _ => self.to_string(),
+        }
+    }
+
     /// The server's message if it permanently refuses the request.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {

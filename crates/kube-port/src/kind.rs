@@ -11,9 +11,10 @@ pub enum Kind {
     NodeDeployment,
     /// `windlass.dev` StatefulNode.
     StatefulNode,
-    /// `windlass.dev` WorkerDeployment. Only the Jobs of its hooks are made here; everything else is done by another
-    /// controller.
+    /// `windlass.dev` WorkerDeployment.
     WorkerDeployment,
+    /// `apps` Deployment.
+    Deployment,
     /// `apps` StatefulSet.
     StatefulSet,
     /// `apps` ControllerRevision.
@@ -40,6 +41,7 @@ impl Kind {
             Self::NodeDeployment => "NodeDeployment",
             Self::StatefulNode => "StatefulNode",
             Self::WorkerDeployment => "WorkerDeployment",
+            Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
             Self::ControllerRevision => "ControllerRevision",
             Self::Service => "Service",
@@ -61,7 +63,7 @@ impl Kind {
     fn group_version(self) -> (&'static str, &'static str) {
         match self {
             Self::NodeDeployment | Self::StatefulNode | Self::WorkerDeployment => (GROUP, VERSION),
-            Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
+            Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),

@@ -137,6 +137,9 @@ impl Cluster for KubeCluster {
             ClusterError::Refused { object, message } => {
                 ClusterError::Refused { object, message: without_made_up_names(&message, prefix) }
             }
+            ClusterError::Forbidden { object, message } => {
+                ClusterError::Forbidden { object, message: without_made_up_names(&message, prefix) }
+            }
             error => error,
         })
     }
@@ -156,9 +159,10 @@ impl Cluster for KubeCluster {
         let described = target.describe();
         self.check_fence(&described)?;
         let api = self.api(target.kind, &target.namespace);
-        // A node may be wanted again by the time at which a slow server carries this out. What else is deleted changes
-        // all the time and goes whatever its version.
-        let version = (target.kind == Kind::StatefulNode).then(|| target.resource_version.clone());
+        // A node or a version of workers may be wanted again by the time at which a slow server carries this out. What
+        // else is deleted changes all the time and goes whatever its version.
+        let is_versioned = matches!(target.kind, Kind::StatefulNode | Kind::Deployment);
+        let version = is_versioned.then(|| target.resource_version.clone());
         let params = DeleteParams::background()
             .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: version });
         let deleted = api.delete(&target.name, &params);
@@ -344,11 +348,13 @@ impl KubeCluster {
     }
 
     /// Updates the view after a refused patch. After 404 the object is gone, however late the watch is. After a
-    /// conflict, a StatefulSet or a Service is read: if it has lost the label by which it is watched, no watch would
+    /// conflict, a StatefulSet, a Service or a Deployment is read: if it has lost the label by which it is watched, no watch would
     /// ever show its new version.
     async fn look_again(&self, target: &Target, error: &ClusterError) {
         match error {
-            ClusterError::Conflict { .. } if matches!(target.kind, Kind::StatefulSet | Kind::Service) => {
+            ClusterError::Conflict { .. }
+                if matches!(target.kind, Kind::StatefulSet | Kind::Service | Kind::Deployment) =>
+            {
                 if let Ok(Some(found)) = self.get(target.kind, &target.namespace, &target.name).await {
                     self.view.observe(target.kind, &found);
                 }

@@ -2,11 +2,12 @@
 //! that include our own writes. Writes go through [`Cluster`] and are guarded by a resourceVersion or a UID.
 //!
 //! The crate also has what each controller needs around them: the client with its time-outs ([`client`]), the election
-//! of a leader ([`lease`]) and the [`workqueue`].
+//! of a leader ([`lease`]), the [`workqueue`], and the recorder of [`events`].
 
 pub mod cache;
 pub mod client;
 pub mod error;
+pub mod events;
 pub mod freshness;
 mod index;
 pub mod kind;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::ClusterError;
+pub use events::{Event, EventBuffer, EventRecorder, EventType};
 pub use kind::Kind;
 pub use kube_port::{KubeCluster, strict};
 pub use metrics::PortMetrics;

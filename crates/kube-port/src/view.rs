@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::metrics::SharedMetrics;
 use windlass_clock::monotonic;
-use windlass_core::api::names::LABEL_NODE;
+use windlass_core::api::names::{LABEL_NODE, LABEL_WORKERS};
 
 use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
-        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedPod, ObservedRevision, ObservedService,
-        ObservedStatefulSet,
+        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod, ObservedRevision,
+        ObservedService, ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -43,6 +43,12 @@ pub struct View {
     pub claims: Cache<ObservedClaim>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
+    /// `WorkerDeployments`.
+    pub workers: Cache<ObservedObject>,
+    /// Deployments of `WorkerDeployments`.
+    pub deployments: Cache<ObservedObject>,
+    /// Revisions of `WorkerDeployments`.
+    pub worker_revisions: Cache<ObservedObject>,
     /// How fresh the caches are.
     pub freshness: Freshness,
     /// Why StatefulSets have no pod.
@@ -83,7 +89,7 @@ impl View {
         self.metrics.get()
     }
 
-    /// True if the first list of every kind is complete. The list of events may also be unavailable.
+    /// True if the first list of every kind of fleets is complete. The list of events may also be unavailable.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.fleets.is_ready()
@@ -96,6 +102,12 @@ impl View {
             && self.refusals.is_settled()
     }
 
+    /// True if the first list of every kind of `WorkerDeployments` is complete.
+    #[must_use]
+    pub fn has_workers(&self) -> bool {
+        self.workers.is_ready() && self.deployments.is_ready() && self.worker_revisions.is_ready()
+    }
+
     /// A number that changes with each change of any object.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -106,6 +118,9 @@ impl View {
             + self.services.changes()
             + self.claims.changes()
             + self.revisions.changes()
+            + self.workers.changes()
+            + self.deployments.changes()
+            + self.worker_revisions.changes()
     }
 
     /// Stores an object from a response, or removes it, if it no longer has the label that pods and claims are watched
@@ -130,8 +145,13 @@ impl View {
             Kind::Pod => self.pods.take_in(object, &meta),
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
+            Kind::ControllerRevision if meta.label(LABEL_WORKERS).is_some() => {
+                self.worker_revisions.take_in(object, &meta)
+            }
             Kind::ControllerRevision => self.revisions.take_in(object, &meta),
-            Kind::Event | Kind::Secret | Kind::Job | Kind::WorkerDeployment => false,
+            Kind::WorkerDeployment => self.workers.take_in(object, &meta),
+            Kind::Deployment => self.deployments.take_in(object, &meta),
+            Kind::Event | Kind::Secret | Kind::Job => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
             // The receiver is gone only when the operator stops.
@@ -202,8 +222,13 @@ impl View {
             Kind::Pod => self.pods.deleted(key, uid),
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
-            Kind::ControllerRevision => self.revisions.deleted(key, uid),
-            Kind::Event | Kind::Secret | Kind::Job | Kind::WorkerDeployment => {}
+            Kind::ControllerRevision => {
+                self.revisions.deleted(key, uid);
+                self.worker_revisions.deleted(key, uid);
+            }
+            Kind::WorkerDeployment => self.workers.deleted(key, uid),
+            Kind::Deployment => self.deployments.deleted(key, uid),
+            Kind::Event | Kind::Secret | Kind::Job => {}
         }
     }
 

@@ -34,6 +34,21 @@ pub enum Namespaces {
 }
 
 impl Namespaces {
+    /// One watch for each of these namespaces, or one for all if there are none.
+    #[must_use]
+    pub fn of(namespaces: &[String]) -> Vec<Self> {
+        if namespaces.is_empty() {
+            return vec![Self::All];
+        }
+        namespaces.iter().cloned().map(Self::Namespace).collect()
+    }
+
+    /// True if they include this one.
+    #[must_use]
+    pub fn has(&self, namespace: &str) -> bool {
+        matches!(self, Self::All) || matches!(self, Self::Namespace(own) if own == namespace)
+    }
+
     /// The API of a kind in these namespaces, for a watch. Responses to its requests are signs of life for the kind's
     /// cache.
     #[must_use]

@@ -226,7 +226,7 @@ impl Stage {
         let port = Arc::new(Port { kept: Mutex::default(), view: view.clone() });
         let clock = Arc::new(Moved(Mutex::new(DateTime::from_timestamp(1_900_000_000, 0).unwrap())));
         let memory = Arc::new(Memory::default());
-        let (events, send) = Events::new(port.clone(), view.clone(), memory.clone(), clock.clone(), "test");
+        let (events, send) = Events::new(port.clone(), view.clone(), clock.clone(), "test");
         tokio::spawn(send);
         let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
         let (askers, _) = Askers::new(sidecars.clone(), port.clone());

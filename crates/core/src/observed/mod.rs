@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
-    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
+    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_WORKERS},
 };
 use crate::parts::Parts;
 
@@ -169,6 +169,28 @@ pub struct ObservedRevision {
     pub revision: i64,
     /// Its data, stored as text: there are many revisions, and few are ever read again.
     pub data: JsonText,
+}
+
+/// A whole object of a kind of which there are few.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedObject {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The object, without managed fields.
+    pub object: Value,
+}
+
+impl Observed for ObservedObject {
+    const READ: Parts = Parts::But(&[("metadata", Parts::But(&[("managedFields", Parts::Nothing)]))]);
+    fn of(object: &Value, meta: Meta) -> Self {
+        Self { meta, object: object.clone() }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    fn groups(&self) -> Vec<&str> {
+        self.meta.label(LABEL_WORKERS).into_iter().collect()
+    }
 }
 
 /// Compares everything that is read by the type's own equality. The resourceVersions are made equal for the comparison.
