@@ -2,6 +2,7 @@
 //! redirect, and uses no proxy from the environment.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -113,10 +114,33 @@ fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
+/// A client that sends nothing while this replica does not lead: another replica asks the same peers.
+pub struct WhileLeading {
+    client: Arc<dyn HookClient>,
+    leads: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl WhileLeading {
+    /// Wraps a client. `leads` returns whether this replica leads.
+    pub fn new(client: Arc<dyn HookClient>, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { client, leads: Box::new(leads) }
+    }
+}
+
+#[async_trait]
+impl HookClient for WhileLeading {
+    async fn send(&self, request: HookRequest) -> Result<HookReply, String> {
+        if !(self.leads)() {
+            return Err("was not asked: this replica does not lead any more".to_owned());
+        }
+        self.client.send(request).await
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "what is sent over a socket goes by the real clock")]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
@@ -164,7 +188,7 @@ mod tests {
     async fn no_proxy_is_asked() {
         let (own, dead) = (std::env::current_exe().unwrap(), "http://127.0.0.1:9");
         let mut command = tokio::process::Command::new(own);
-        command.args(["--exact", "asking::hooks::client::tests::no_redirect_is_followed"]);
+        command.args(["--exact", "probe::hooks::client::tests::no_redirect_is_followed"]);
         for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
             command.env(name, dead);
         }
@@ -182,5 +206,36 @@ mod tests {
             let reply = answer(url.join(&bytes.to_string()).unwrap()).await;
             assert_eq!((reply.status, reply.body.len(), reply.is_cut), (200, read, is_cut), "{bytes}");
         }
+    }
+
+    /// Counts the requests.
+    #[derive(Default)]
+    struct Counting(Mutex<usize>);
+
+    #[async_trait]
+    impl HookClient for Counting {
+        async fn send(&self, _: HookRequest) -> Result<HookReply, String> {
+            *self.0.lock().unwrap() += 1;
+            Ok(HookReply::default())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_does_not_lead_any_more_asks_nobody() {
+        let (client, leads) = (Arc::new(Counting::default()), Arc::new(Mutex::new(true)));
+        let may_ask = leads.clone();
+        let client_of_leader = WhileLeading::new(client.clone(), move || *may_ask.lock().unwrap());
+        let request = || HookRequest {
+            method: http::Method::GET,
+            url: reqwest::Url::parse("http://peer/").unwrap(),
+            headers: http::HeaderMap::new(),
+            body: String::new(),
+            timeout: Duration::from_secs(1),
+        };
+        assert!(client_of_leader.send(request()).await.is_ok());
+        *leads.lock().unwrap() = false;
+        let why = client_of_leader.send(request()).await.unwrap_err();
+        assert!(why.contains("does not lead"), "{why}");
+        assert_eq!(*client.0.lock().unwrap(), 1);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::askers::HookAnswerState;
+use super::super::AnswerState;
 use super::*;
 use crate::clock::{Clock, SharedClock};
 use crate::cluster::MockCluster;
@@ -43,19 +43,19 @@ fn owner() -> HookOwner {
     HookOwner::Node(Key::new("shop", "db-0"))
 }
 
-fn question(wish: HookWish) -> HookQuestion {
+fn question(probe: HookProbe) -> HookQuestion {
     HookQuestion {
         task_id: "0123456789-2".to_owned(),
         attempt: 1,
-        wish,
+        probe,
         interval: Duration::from_secs(5),
         timeout: Duration::from_secs(2),
     }
 }
 
-fn http(success: &str, failure: &str) -> HttpWish {
+fn http(success: &str, failure: &str) -> HttpProbe {
     let values = Values { pod_ip: Some("10.0.0.7".to_owned()), ..Values::default() };
-    HttpWish {
+    HttpProbe {
         url: HookUrl::parse("http://{{podIP}}:80/drain", &[Host::parse("peer").unwrap()].into()).unwrap(),
         values,
         method: http::Method::POST,
@@ -66,8 +66,8 @@ fn http(success: &str, failure: &str) -> HttpWish {
     }
 }
 
-fn query(success: &str, failure: &str) -> HookWish {
-    HookWish::Query(QueryWish {
+fn query(success: &str, failure: &str) -> HookProbe {
+    HookProbe::Query(QueryProbe {
         url: "http://prometheus:9090/api/v1/query".to_owned(),
         promql: "sum(rate(errors[5m])) > 0".to_owned(),
         success: success.to_owned(),
@@ -77,24 +77,23 @@ fn query(success: &str, failure: &str) -> HookWish {
 
 struct Asked {
     client: Arc<Played>,
-    askers: Arc<HookAskers>,
-    lanes: HookLanes,
+    prober: Arc<HookProber>,
 }
 
 fn asked(replies: Vec<Result<HookReply, String>>, cluster: MockCluster) -> Asked {
     let client = Arc::new(Played { replies: Mutex::new(replies.into()), ..Played::default() });
     let clock: SharedClock = Arc::new(Still);
-    let (askers, lanes) = HookAskers::new(client.clone(), Arc::new(cluster), clock);
-    Asked { client, askers, lanes }
+    let prober = HookProber::of_hooks(client.clone(), Arc::new(cluster), clock);
+    Asked { client, prober }
 }
 
 /// The verdict on one reply.
-async fn verdict(wish: HookWish, answered: Result<HookReply, String>) -> (Verdict, String) {
+async fn verdict(probe: HookProbe, answered: Result<HookReply, String>) -> (Verdict, String) {
     let asked = asked(vec![answered], MockCluster::new());
-    let question = question(wish);
-    asked.askers.ask(&owner(), question.clone(), Duration::ZERO);
-    assert!(asked.askers.answer(&owner()).await);
-    let answer = asked.askers.last(&owner(), &question).unwrap();
+    let question = question(probe);
+    asked.prober.ask(&owner(), question.clone(), Duration::ZERO);
+    assert!(asked.prober.answer_all().await);
+    let answer = asked.prober.last(&owner(), &question).unwrap();
     (answer.verdict, answer.said)
 }
 
@@ -131,7 +130,7 @@ async fn an_answer_means_what_the_hook_says() {
     ];
     for ((success, failure), answered, expected, part) in table {
         let what = format!("{success} / {failure} / {answered:?}");
-        let (verdict, said) = verdict(HookWish::Http(Box::new(http(success, failure))), answered).await;
+        let (verdict, said) = verdict(HookProbe::Http(Box::new(http(success, failure))), answered).await;
         assert_eq!(verdict, expected, "{what}: {said}");
         assert!(said.contains(part) && said.len() < 600, "{what}: {said}");
     }
@@ -179,12 +178,12 @@ async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
     let asked = asked(vec![reply(200, "")], cluster);
     let text = |key: &str| HeaderText::Secret { name: "drain".to_owned(), key: key.to_owned() };
     let with = |key: &str| {
-        let mut wish = http("", "");
-        wish.headers.push(("Authorization".to_owned(), text(key)));
-        question(HookWish::Http(Box::new(wish)))
+        let mut probe = http("", "");
+        probe.headers.push(("Authorization".to_owned(), text(key)));
+        question(HookProbe::Http(Box::new(probe)))
     };
-    asked.askers.ask(&owner(), with("token"), Duration::ZERO);
-    asked.askers.answer(&owner()).await;
+    asked.prober.ask(&owner(), with("token"), Duration::ZERO);
+    asked.prober.answer_all().await;
     {
         let sent = asked.client.sent.lock().unwrap();
         let request = &sent[0];
@@ -199,9 +198,9 @@ async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
     }
     // A missing key is reported, and nothing is sent.
     let without = with("tok");
-    asked.askers.ask(&owner(), without.clone(), Duration::ZERO);
-    asked.askers.answer(&owner()).await;
-    let answer = asked.askers.last(&owner(), &without).unwrap();
+    asked.prober.ask(&owner(), without.clone(), Duration::ZERO);
+    asked.prober.answer_all().await;
+    let answer = asked.prober.last(&owner(), &without).unwrap();
     assert_eq!(answer.verdict, Verdict::Nothing);
     assert!(answer.said.contains("Secret shop/drain") && answer.said.contains("\"tok\""), "{}", answer.said);
     assert_eq!(asked.client.sent.lock().unwrap().len(), 1);
@@ -209,44 +208,42 @@ async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
-    let mut asked = asked((0..9).map(|_| reply(503, "")).collect(), MockCluster::new());
-    let question = question(HookWish::Http(Box::new(http("", ""))));
-    let ask = |first: u64| asked.askers.ask(&owner(), question.clone(), Duration::from_secs(first));
+    let asked = asked((0..9).map(|_| reply(503, "")).collect(), MockCluster::new());
+    let question = question(HookProbe::Http(Box::new(http("", ""))));
+    let ask = |first: u64| asked.prober.ask(&owner(), question.clone(), Duration::from_secs(first));
     // After a restart it is not due yet.
-    assert_eq!(ask(3), HookAnswerState { last: None, again: Duration::from_secs(3) });
-    assert!(asked.lanes.nodes.try_recv().is_err());
+    assert_eq!(ask(3), AnswerState { last: None, is_fresh: false, again: Duration::from_secs(3) });
+    assert!(!asked.prober.answer_all().await);
     tokio::time::advance(Duration::from_secs(3)).await;
     assert!(ask(3).last.is_none());
     ask(3);
-    assert_eq!(asked.lanes.nodes.try_recv(), Ok(Key::new("shop", "db-0")));
-    assert!(asked.lanes.nodes.try_recv().is_err(), "it is listed once");
-    assert!(asked.askers.answer(&owner()).await);
-    assert!(!asked.askers.answer(&owner()).await, "it is not asked again at once");
+    assert!(asked.prober.answer_all().await);
+    assert!(!asked.prober.answer_all().await, "it is not asked again at once");
     let heard = ask(3);
     assert_eq!(heard.again, Duration::from_secs(5));
     let first = heard.last.unwrap();
     tokio::time::advance(Duration::from_secs(5)).await;
     assert_eq!(ask(3).last, Some(first.clone()));
-    assert!(asked.askers.answer(&owner()).await);
+    assert!(asked.prober.answer_all().await);
     // The clock stands still, and the two answers still differ.
     assert_ne!(ask(3).last.unwrap().at, first.at);
     assert_eq!(asked.client.sent.lock().unwrap().len(), 2);
-    asked.askers.forget(&owner());
-    assert_eq!(asked.askers.known(), 0);
+    asked.prober.forget(&owner());
+    assert_eq!(asked.prober.known(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_belongs_to_the_question_that_it_was_given_to() {
     let asked = asked(vec![reply(200, ""), reply(200, "")], MockCluster::new());
-    let first = question(HookWish::Http(Box::new(http("", ""))));
+    let first = question(HookProbe::Http(Box::new(http("", ""))));
     let second = HookQuestion { attempt: 2, ..first.clone() };
-    asked.askers.ask(&owner(), first.clone(), Duration::ZERO);
-    asked.askers.answer(&owner()).await;
-    assert!(asked.askers.last(&owner(), &first).is_some());
-    assert_eq!(asked.askers.ask(&owner(), second.clone(), Duration::ZERO).last, None);
-    assert!(asked.askers.last(&owner(), &first).is_none());
-    asked.askers.answer(&owner()).await;
-    assert!(asked.askers.last(&owner(), &second).is_some());
+    asked.prober.ask(&owner(), first.clone(), Duration::ZERO);
+    asked.prober.answer_all().await;
+    assert!(asked.prober.last(&owner(), &first).is_some());
+    assert_eq!(asked.prober.ask(&owner(), second.clone(), Duration::ZERO).last, None);
+    assert!(asked.prober.last(&owner(), &first).is_none());
+    asked.prober.answer_all().await;
+    assert!(asked.prober.last(&owner(), &second).is_some());
     let sent = asked.client.sent.lock().unwrap();
     assert_eq!(sent[1].headers["windlass-attempt"], "2");
 }
@@ -264,12 +261,12 @@ impl HookClient for Panics {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_sent_again() {
     let clock: SharedClock = Arc::new(Still);
-    let (askers, _lanes) = HookAskers::new(Arc::new(Panics), Arc::new(MockCluster::new()), clock);
-    let question = question(HookWish::Http(Box::new(http("", ""))));
+    let prober = HookProber::of_hooks(Arc::new(Panics), Arc::new(MockCluster::new()), clock);
+    let question = question(HookProbe::Http(Box::new(http("", ""))));
     for _ in 0..2 {
-        askers.ask(&owner(), question.clone(), Duration::ZERO);
-        assert!(askers.answer(&owner()).await);
-        let answer = askers.last(&owner(), &question).unwrap();
+        prober.ask(&owner(), question.clone(), Duration::ZERO);
+        assert!(prober.answer_all().await);
+        let answer = prober.last(&owner(), &question).unwrap();
         assert_eq!(
             (answer.verdict, answer.said.as_str()),
             (Verdict::Nothing, "the request panicked: a bug of the client")

@@ -18,13 +18,13 @@ pub struct Peer {
 pub struct Question {
     /// The sidecar.
     pub peer: Peer,
-    /// The question itself.
-    pub wish: Wish,
+    /// The request.
+    pub request: SidecarRequest,
 }
 
-/// The kinds of questions.
+/// A request to a sidecar.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Wish {
+pub enum SidecarRequest {
     /// Mark the node ready, unless it already is.
     MarkReady {
         /// The task's ID, which makes the request idempotent.
@@ -37,16 +37,24 @@ pub enum Wish {
     },
 }
 
-impl Wish {
-    /// The number of kinds; a node may have one question of each.
-    pub(super) const KINDS: usize = 2;
-
-    pub(super) fn kind(&self) -> usize {
+impl SidecarRequest {
+    /// The kind of the request.
+    #[must_use]
+    pub fn kind(&self) -> RequestKind {
         match self {
-            Self::MarkReady { .. } => 0,
-            Self::Watch { .. } => 1,
+            Self::MarkReady { .. } => RequestKind::MarkReady,
+            Self::Watch { .. } => RequestKind::Watch,
         }
     }
+}
+
+/// The kinds of requests. A node may have one question of each.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum RequestKind {
+    /// Of [`SidecarRequest::MarkReady`].
+    MarkReady,
+    /// Of [`SidecarRequest::Watch`].
+    Watch,
 }
 
 /// A request that the application halts.

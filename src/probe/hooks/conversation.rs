@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::client::{HookClient, HookReply, HookRequest};
 use super::excerpt::excerpt;
-use super::{HeaderText, HookQuestion, HookWish, HttpWish, QueryWish, Verdict, prometheus};
+use super::{HeaderText, HookProbe, HookQuestion, HttpProbe, QueryProbe, Verdict, prometheus};
 use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::hooks::{Expression, Over, Variables};
 
@@ -29,27 +29,27 @@ pub(super) struct PeerConnection<'a> {
 impl PeerConnection<'_> {
     /// Asks once. The text is the end of a sentence that begins with the peer.
     pub(super) async fn ask(&self, question: &HookQuestion) -> (Verdict, String) {
-        let asked = match &question.wish {
-            HookWish::Http(wish) => self.request(question, wish).await,
-            HookWish::Query(wish) => self.query(question, wish).await,
+        let asked = match &question.probe {
+            HookProbe::Http(probe) => self.request(question, probe).await,
+            HookProbe::Query(probe) => self.query(question, probe).await,
         };
         asked.unwrap_or_else(|nothing| (Verdict::Nothing, nothing))
     }
 
-    async fn request(&self, question: &HookQuestion, wish: &HttpWish) -> Result<(Verdict, String), String> {
-        let filled = wish.url.fill(&wish.values).map_err(|why| format!("cannot be asked: {why}"))?;
+    async fn request(&self, question: &HookQuestion, probe: &HttpProbe) -> Result<(Verdict, String), String> {
+        let filled = probe.url.fill(&probe.values).map_err(|why| format!("cannot be asked: {why}"))?;
         let url =
             Url::parse(&filled).map_err(|why| format!("cannot be asked: {filled:?} is no URL: {why}"))?;
         // The text was validated, but what the URL library parses counts.
         if url.scheme() != "http"
             || !url.username().is_empty()
             || url.password().is_some()
-            || !url.host_str().is_some_and(|host| wish.url.goes_to(host, &wish.values))
+            || !url.host_str().is_some_and(|host| probe.url.goes_to(host, &probe.values))
         {
             return Err(format!("is not asked: {filled:?} leads elsewhere than its host may"));
         }
         let mut headers = HeaderMap::new();
-        for (name, text) in &wish.headers {
+        for (name, text) in &probe.headers {
             let (name, value) = self.header(name, text).await?;
             headers.append(name, value);
         }
@@ -57,19 +57,19 @@ impl PeerConnection<'_> {
         headers.insert(TASK_HEADER, id);
         headers.insert(ATTEMPT_HEADER, HeaderValue::from(question.attempt));
         let request = HookRequest {
-            method: wish.method.clone(),
+            method: probe.method.clone(),
             url,
             headers,
-            body: wish.body.clone(),
+            body: probe.body.clone(),
             timeout: question.timeout,
         };
         let reply = self.client.send(request).await?;
-        Ok(judge(wish, &reply))
+        Ok(judge(probe, &reply))
     }
 
-    async fn query(&self, question: &HookQuestion, wish: &QueryWish) -> Result<(Verdict, String), String> {
-        let mut url = Url::parse(&wish.url).map_err(|why| format!("cannot be asked: {why}"))?;
-        url.query_pairs_mut().append_pair("query", &wish.promql);
+    async fn query(&self, question: &HookQuestion, probe: &QueryProbe) -> Result<(Verdict, String), String> {
+        let mut url = Url::parse(&probe.url).map_err(|why| format!("cannot be asked: {why}"))?;
+        url.query_pairs_mut().append_pair("query", &probe.promql);
         let request = HookRequest {
             method: Method::GET,
             url,
@@ -84,7 +84,7 @@ impl PeerConnection<'_> {
         }
         let text = prometheus::shown(&samples);
         let variables = Variables::of_result(&samples);
-        Ok(verdict(&wish.success, &wish.failure, Over::Result, &variables, text))
+        Ok(verdict(&probe.success, &probe.failure, Over::Result, &variables, text))
     }
 
     async fn header(&self, name: &str, text: &HeaderText) -> Result<(HeaderName, HeaderValue), String> {
@@ -123,7 +123,7 @@ impl PeerConnection<'_> {
     }
 }
 
-fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
+fn judge(probe: &HttpProbe, reply: &HookReply) -> (Verdict, String) {
     let text = String::from_utf8_lossy(&reply.body);
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let more = if reply.is_cut { " (and more than is read)" } else { "" };
@@ -134,8 +134,8 @@ fn judge(wish: &HttpWish, reply: &HookReply) -> (Verdict, String) {
         format!("answered {}: {words}{more}", reply.status)
     };
     let variables = Variables::of_answer(reply.status, &reply.headers, &text, &body);
-    let success = if wish.success.is_empty() { ANY_2XX } else { &wish.success };
-    let (found, sentence) = verdict(success, &wish.failure, Over::Answer, &variables, sentence);
+    let success = if probe.success.is_empty() { ANY_2XX } else { &probe.success };
+    let (found, sentence) = verdict(success, &probe.failure, Over::Answer, &variables, sentence);
     // A 5xx usually comes from a proxy while the peer is away: unless the hook defines its meaning, it has none.
     let is_nothing = reply.status >= 500 && found == Verdict::Neither;
     (if is_nothing { Verdict::Nothing } else { found }, sentence)

@@ -1,18 +1,18 @@
-//! Asks the peers of hooks in the background, as sidecars are asked: a task states its question and continues with
+//! Sends the requests of hooks in the background, as those to sidecars: a task states its question and continues with
 //! the last answer; a bounded number of requests runs concurrently, and an answer requeues the owner of the plan.
 //!
 //! The state is lost with the process; then the questions are asked again, with the same task ID.
 
-mod askers;
 mod client;
 mod conversation;
 mod excerpt;
+mod prober;
 mod prometheus;
 #[cfg(test)]
 mod tests;
 
-pub use askers::{HOOKS_AT_ONCE, HookAskers, HookLanes, HookOwner};
-pub use client::{HookClient, HookReply, HookRequest, HttpHookClient};
+pub use client::{HookClient, HookReply, HookRequest, HttpHookClient, WhileLeading};
+pub use prober::{HookOwner, HookProber};
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct HookQuestion {
     /// Its attempt, from 1.
     pub attempt: u32,
     /// The request.
-    pub wish: HookWish,
+    pub probe: HookProbe,
     /// How long after an answer it is asked again.
     pub interval: Duration,
     /// The time-out of a request.
@@ -37,16 +37,16 @@ pub struct HookQuestion {
 
 /// The request of a hook.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum HookWish {
+pub enum HookProbe {
     /// An HTTP request.
-    Http(Box<HttpWish>),
+    Http(Box<HttpProbe>),
     /// A Prometheus query.
-    Query(QueryWish),
+    Query(QueryProbe),
 }
 
 /// An HTTP request.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HttpWish {
+pub struct HttpProbe {
     /// Its URL.
     pub url: HookUrl,
     /// The values of its placeholders.
@@ -79,7 +79,7 @@ pub enum HeaderText {
 
 /// A Prometheus query.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct QueryWish {
+pub struct QueryProbe {
     /// The URL of instant queries.
     pub url: String,
     /// The query.

@@ -1,28 +1,115 @@
-//! One exchange with a sidecar: the requests of a question, and the token for a POST.
+//! The prober of sidecars, and one exchange with a sidecar: the requests of a question, and the token for a POST.
 
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use k8s_openapi::ByteString;
 use serde_json::Value;
 
-use super::question::{Halt, Peer, Question, SidecarReport, Wish};
-use crate::cluster::{Cluster, ClusterError, Kind};
+use super::question::{Halt, Peer, Question, RequestKind, SidecarReport, SidecarRequest};
+use super::{AnswerState, Limits, Peers, Prober};
+use crate::cluster::{Cluster, ClusterError, Key, Kind};
 use crate::sidecar::{SidecarClient, Status, TaskAnswer, TaskRequest, TaskState};
 
 /// The key in the Secret that `sidecar.tokenSecret` names.
 const KEY: &str = "token";
 
+/// How long the answer of a sidecar counts as current.
+pub const SIDECAR_VALIDITY: Duration = Duration::from_secs(5);
+/// A sidecar that needs longer than this is asked in the patient lane. It is the time for all requests of a question.
+const LIMITS: Limits = Limits { prompt: Some(Duration::from_millis(250)), concurrency: 64 };
+
+/// The answer of a sidecar; an error is a sentence that says why there is none.
+pub type SidecarAnswer = Result<SidecarReport, String>;
+/// The prober of sidecars.
+pub type SidecarProber = Prober<SidecarKey, Question, SidecarAnswer>;
+
+/// A node, and the kind of a request to its sidecar.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct SidecarKey {
+    /// The node.
+    pub node: Key,
+    /// The kind.
+    pub kind: RequestKind,
+}
+
+impl fmt::Display for SidecarKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.node.fmt(f)
+    }
+}
+
+impl SidecarProber {
+    /// A prober that sends requests with this client. Tokens are read through this port.
+    #[must_use]
+    pub fn of_sidecars(sidecars: Arc<dyn SidecarClient>, cluster: Arc<dyn Cluster>) -> Arc<Self> {
+        Self::new(Arc::new(Sidecars { sidecars, cluster }), LIMITS)
+    }
+
+    /// The last answer of a node's sidecar to a question. Queues the question if it is due.
+    pub fn ask_sidecar(&self, node: &Key, question: Question) -> AnswerState<SidecarAnswer> {
+        let key = SidecarKey { node: node.clone(), kind: question.request.kind() };
+        self.ask(&key, question, Duration::ZERO)
+    }
+
+    /// Drops a node's question of this kind.
+    pub fn settle(&self, node: &Key, kind: RequestKind) {
+        self.forget(&SidecarKey { node: node.clone(), kind });
+    }
+
+    /// Drops all questions of a node.
+    pub fn forget_node(&self, node: &Key) {
+        for kind in [RequestKind::MarkReady, RequestKind::Watch] {
+            self.settle(node, kind);
+        }
+    }
+}
+
+struct Sidecars {
+    sidecars: Arc<dyn SidecarClient>,
+    cluster: Arc<dyn Cluster>,
+}
+
+#[async_trait]
+impl Peers<SidecarKey, Question, SidecarAnswer> for Sidecars {
+    async fn ask(&self, key: &SidecarKey, question: &Question, _: Option<SidecarAnswer>) -> SidecarAnswer {
+        let connection = SidecarConnection {
+            sidecars: &*self.sidecars,
+            cluster: &*self.cluster,
+            namespace: &key.node.namespace,
+            peer: &question.peer,
+        };
+        connection.ask(question).await
+    }
+
+    fn panicked(&self, why: String) -> SidecarAnswer {
+        Err(why)
+    }
+
+    fn validity(&self, _: &Question, answer: &SidecarAnswer) -> Option<Duration> {
+        answer.is_ok().then_some(SIDECAR_VALIDITY)
+    }
+
+    fn have_same_peer(&self, one: &Question, other: &Question) -> bool {
+        one.peer == other.peer
+    }
+}
+
 /// A connection to a sidecar. Each error is a sentence.
-pub(super) struct SidecarConnection<'a> {
-    pub sidecars: &'a dyn SidecarClient,
-    pub cluster: &'a dyn Cluster,
-    pub namespace: &'a str,
-    pub peer: &'a Peer,
+struct SidecarConnection<'a> {
+    sidecars: &'a dyn SidecarClient,
+    cluster: &'a dyn Cluster,
+    namespace: &'a str,
+    peer: &'a Peer,
 }
 
 impl SidecarConnection<'_> {
-    pub(super) async fn ask(&self, question: &Question) -> Result<SidecarReport, String> {
-        match &question.wish {
-            Wish::MarkReady { task_id } => self.mark(task_id).await,
-            Wish::Watch { halt } => self.watch(halt.as_ref()).await,
+    async fn ask(&self, question: &Question) -> Result<SidecarReport, String> {
+        match &question.request {
+            SidecarRequest::MarkReady { task_id } => self.mark(task_id).await,
+            SidecarRequest::Watch { halt } => self.watch(halt.as_ref()).await,
         }
     }
 
