@@ -3,7 +3,7 @@
 //! A question is first sent in the prompt lane, where the peer has a moment to answer. A peer that does not is asked a
 //! second time in the patient lane, and stays there as long as it is slow or fails. So peers that hang delay only each
 //! other: those that answer promptly have a lane of their own, and those that answer slowly come first in the patient
-//! one.
+//! one, where they wait for one time-out at most.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;

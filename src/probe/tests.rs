@@ -464,7 +464,7 @@ async fn a_thousand_that_swallow_what_they_are_sent_hold_up_nobody_who_answers()
         sleep(Duration::from_secs(5)).await;
         later.push(heard(&prober, &well(round)).await);
     }
-    // A slow peer that has answered before does not wait for them either.
+    // A slow peer that has answered before waits for one of them at most.
     ask_to_watch(&prober, "slow");
     heard(&prober, &["slow".to_owned()]).await;
     for _ in 0..10 {
@@ -474,7 +474,7 @@ async fn a_thousand_that_swallow_what_they_are_sent_hold_up_nobody_who_answers()
             sleep(Duration::from_millis(10)).await;
         }
         let took = monotonic().duration_since(began);
-        assert!(took <= Duration::from_millis(600), "{took:?}");
+        assert!(took <= Duration::from_millis(2_000 + 600), "{took:?}");
     }
     asking.abort();
     println!("heard after {first:?}, and later after {:?} at most", later.iter().max());
