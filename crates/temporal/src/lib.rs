@@ -13,8 +13,6 @@
 pub mod api;
 pub mod children;
 pub mod context;
-#[cfg(any(test, feature = "test-support"))]
-pub mod fake;
 mod finalize;
 pub mod hooks;
 pub mod metrics;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::LocalBoxFuture;
 
-use crate::port::{
+use windlass_temporal::port::{
     BuildId, DeploymentName, DescribedDeployment, Guard, Identity, Missing, RoutingWrite, Temporal,
     TemporalError, VersionStatus,
 };

@@ -1,7 +1,7 @@
 //! When the routing changes, and when it does not.
 
 use super::{Ground, current, describe, guard, identity, queue, route, status, until};
-use crate::port::{
+use windlass_temporal::port::{
     BuildId, Identity, Percent, Ramp, RampTarget, Routing, RoutingWrite, TaskQueue, TaskQueueKind,
     TemporalError, VersionStatus,
 };

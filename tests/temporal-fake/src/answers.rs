@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::state::{Gate, State, Write, no_deployment, no_version};
 use super::{FakeTemporal, Fault, GateEnd};
-use crate::port::{
+use windlass_temporal::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
     Guard, Identity, Missing, Pollers, Routing, RoutingWrite, RunningWorkflows, TaskQueue, TaskQueueKind,
     Temporal, TemporalError, VersionStatus, VersionSummary,
@@ -236,10 +236,11 @@ impl Temporal for FakeTemporal {
             let version = &deployment.versions[build];
             let message = format!("version '{build}' cannot be deleted");
             match summary.status {
-                crate::port::VersionStatus::Current | crate::port::VersionStatus::Ramping => {
+                windlass_temporal::port::VersionStatus::Current
+                | windlass_temporal::port::VersionStatus::Ramping => {
                     return Err(TemporalError::VersionRouted { message });
                 }
-                crate::port::VersionStatus::Draining if !skip_drainage => {
+                windlass_temporal::port::VersionStatus::Draining if !skip_drainage => {
                     return Err(TemporalError::VersionDraining { message });
                 }
                 _ => {}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::faults::{Fault, GateEnd};
-use crate::port::{
+use windlass_temporal::port::{
     BuildId, ConflictToken, DeploymentName, Drainage, DrainageStatus, Guard, Identity, Missing, Ramp,
     RampTarget, Routing, RoutingWrite, TemporalError, VersionStatus, VersionSummary,
 };

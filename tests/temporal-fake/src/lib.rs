@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use windlass_clock::SharedClock;
 
-use crate::api::Connection;
-use crate::port::{
+use windlass_temporal::api::Connection;
+use windlass_temporal::port::{
     BuildId, Connections, DeploymentName, Identity, Percent, Ramp, RampTarget, RoutingWrite, Temporal,
     TemporalError,
 };
@@ -106,7 +106,7 @@ impl FakeTemporal {
     pub fn by_hand(
         &self,
         deployment: &DeploymentName,
-        write: &crate::port::RoutingWrite,
+        write: &windlass_temporal::port::RoutingWrite,
     ) -> Result<(), TemporalError> {
         let now = self.clock.now();
         self.state().route(deployment, write, now)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Ground, describe, identity, queue, until, until_status};
-use crate::port::{BuildId, GateStart, GateState, TemporalError, VersionStatus};
+use windlass_temporal::port::{BuildId, GateStart, GateState, TemporalError, VersionStatus};
 
 fn gate(ground: &dyn Ground, id: &str, input: Value) -> GateStart {
     let id = format!("{}-{id}", ground.deployment());

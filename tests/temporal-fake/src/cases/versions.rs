@@ -1,7 +1,7 @@
 //! The life cycle of versions.
 
 use super::{Ground, current, describe, identity, missing, queue, route, status, until, until_status};
-use crate::port::{
+use windlass_temporal::port::{
     BuildId, Missing, Routing, RunningWorkflows, TaskQueue, TaskQueueKind, TemporalError, VersionStatus,
 };
 
