@@ -58,7 +58,6 @@
 //! on one another.
 
 mod apply;
-mod asking;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod cluster;
@@ -73,6 +72,7 @@ mod listen;
 mod metrics;
 mod observe;
 pub mod operator;
+mod probe;
 #[cfg(feature = "cli")]
 mod reader;
 #[cfg(feature = "cli")]

@@ -19,12 +19,10 @@ use futures::future::{BoxFuture, join_all};
 use kube::Client;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tracing::{Instrument, field, info, info_span, warn};
 
-use crate::asking::hooks::{HookAskers, HookLanes, HookOwner, HttpHookClient};
-use crate::asking::{Askers, Lanes};
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::GuardedClient;
 use crate::cluster::memory::Uids;
@@ -33,23 +31,24 @@ use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
+use crate::probe::SidecarProber;
+use crate::probe::hooks::{HookOwner, HookProber, HttpHookClient, WhileLeading};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
+use windlass_kube_port::PortMetrics;
+use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
+use windlass_kube_port::workqueue::{Counted, Request, run_workqueue};
 
-use asking::{Fenced, ask_for_hooks, ask_sidecars};
 use lease::{Candidate, Election, Fence};
-use queue::{Counted, run_workqueue};
 
-pub use crate::asking::hooks::{HookClient, HookReply, HookRequest};
 pub use crate::cluster::client::connect;
 pub use crate::hooks::{Host, PrometheusUrl};
+pub use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 pub use health::Health;
+pub use windlass_kube_port::lease;
 
-mod asking;
 mod health;
-pub mod lease;
-mod queue;
 mod triggers;
 #[cfg(feature = "temporal")]
 pub mod worker_hooks;
@@ -62,8 +61,6 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(100);
 const CONFLICT_DOUBLINGS: u32 = 6;
 /// The longest time that a server's Retry-After is obeyed.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
-/// How long queued events are still sent when the operator stops.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Why the operator does not start, or stops.
 #[derive(Debug, Error)]
@@ -268,9 +265,9 @@ impl Operator {
         };
         let name = format!("{}/{}", election.namespace, election.name);
         let health = self.health.clone();
-        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone()).client();
-        let candidate = Candidate::new(&client, election, self.clock.clone());
-        let candidate = candidate.telling(move |standing| health.stands_by(standing));
+        let client = GuardedClient::new(&self.client).counted(self.health.port_metrics()).client();
+        let candidate = Candidate::new(&client, election, env!("CARGO_PKG_VERSION"), self.clock.clone());
+        let candidate = candidate.on_standby_change(move |standing| health.stands_by(standing));
         tokio::select! {
             biased;
             () = candidate.lead() => {}
@@ -300,40 +297,37 @@ impl Operator {
         fence: &Fence,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> Option<Duration> {
-        let scopes = if self.namespaces.is_empty() {
-            vec![Namespaces::All]
-        } else {
-            self.namespaces.iter().cloned().map(Namespaces::Namespace).collect()
-        };
+        let scopes = Namespaces::of(&self.namespaces);
         let mut helpers = JoinSet::new();
-        let mut tellers = JoinSet::new();
+        let mut event_senders = JoinSet::new();
         let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
         for view in &views {
-            view.count_requests(self.health.metrics.clone());
+            view.count_requests(self.health.port_metrics());
         }
         self.health.acts_on(views.clone());
         let may_write = fence.clone();
-        let client = GuardedClient::new(&self.client).counted(self.health.metrics.clone());
+        let client = GuardedClient::new(&self.client).counted(self.health.port_metrics());
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
         for (scope, view) in scopes.into_iter().zip(views.clone()) {
-            let (context, lanes) = self.context(view, &client, registry, peers, fence, &mut tellers);
+            let context = self.context(view, &client, registry, peers, fence, &mut event_senders);
             let shutdown = shutdown.clone();
-            running.push(self.run_scope(&scope, context, lanes, &mut helpers, shutdown));
+            running.push(self.run_scope(&scope, context, &mut helpers, shutdown));
         }
         for run in &self.extra_controllers {
             running.push(run(client.clone(), shutdown.clone().boxed()));
         }
         join_all(running).await;
         helpers.shutdown().await;
-        // Queued events are still sent: an hour later somebody may ask why a pod was deleted.
-        let _ =
-            tokio::time::timeout(LAST_WORDS, async { while tellers.join_next().await.is_some() {} }).await;
-        tellers.shutdown().await;
+        let _ = tokio::time::timeout(EVENT_FLUSH_TIMEOUT, async {
+            while event_senders.join_next().await.is_some() {}
+        })
+        .await;
+        event_senders.shutdown().await;
         views.iter().filter_map(|view| view.in_doubt_for()).max()
     }
 
-    /// What the controllers of these caches need, and the requests that they want to be sent in the background.
+    /// What the controllers of these caches need.
     fn context(
         &self,
         view: Arc<View>,
@@ -341,19 +335,18 @@ impl Operator {
         registry: &Arc<Registry>,
         peers: &Peers,
         fence: &Fence,
-        tellers: &mut JoinSet<()>,
-    ) -> (Context, (Lanes, HookLanes)) {
+        event_senders: &mut JoinSet<()>,
+    ) -> Context {
         let memory = Arc::new(Memory::default());
         let (fence, may_ask) = (fence.clone(), fence.clone());
         let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
         let cluster: Arc<dyn Cluster> = Arc::new(port);
-        let (events, send) =
-            Events::new(cluster.clone(), view.clone(), memory.clone(), self.clock.clone(), &self.instance);
-        tellers.spawn(send);
-        let (askers, lanes) = Askers::new(peers.sidecars.clone(), cluster.clone());
-        let hooks = Arc::new(Fenced::new(peers.hooks.clone(), move || may_ask.is_open()));
-        let (hook_askers, hook_lanes) = HookAskers::new(hooks, cluster.clone(), self.clock.clone());
-        let context = Context {
+        let (events, send) = Events::new(cluster.clone(), view.clone(), self.clock.clone(), &self.instance);
+        event_senders.spawn(send);
+        let prober = SidecarProber::of_sidecars(peers.sidecars.clone(), cluster.clone());
+        let hooks = Arc::new(WhileLeading::new(peers.hooks.clone(), move || may_ask.is_open()));
+        let hook_prober = HookProber::of_hooks(hooks, cluster.clone(), self.clock.clone());
+        Context {
             view,
             cluster,
             memory,
@@ -361,33 +354,30 @@ impl Operator {
             env: self.env.clone(),
             options: Arc::new(self.options.clone()),
             sidecars: peers.sidecars.clone(),
-            askers,
+            prober,
             hook_rules: Arc::new(self.hook_rules.clone()),
-            hook_askers,
+            hook_prober,
             clock: self.clock.clone(),
             events,
             metrics: self.health.metrics.clone(),
             traces: self.traces.clone(),
-        };
-        (context, (lanes, hook_lanes))
+        }
     }
 
     fn run_scope(
         &self,
         scope: &Namespaces,
         context: Context,
-        (lanes, hook_lanes): (Lanes, HookLanes),
         helpers: &mut JoinSet<()>,
         shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
     ) -> BoxFuture<'static, ()> {
         let context = Arc::new(context);
-        let (tell_fleets, fleets) = unbounded_channel();
-        let (tell_nodes, nodes) = unbounded_channel();
-        let asking = ask_sidecars(context.askers.clone(), lanes, tell_nodes.clone());
-        let told = (tell_fleets.clone(), tell_nodes.clone());
-        let asking_for_hooks = ask_for_hooks(context.hook_askers.clone(), hook_lanes, told);
-        triggers::start(&self.client, scope, &context.view, tell_fleets, tell_nodes, helpers);
-        let (health, concurrency) = (self.health.clone(), self.concurrency);
+        let (fleet_requests, fleets) = unbounded_channel();
+        let (node_requests, nodes) = unbounded_channel();
+        let probing = probe(&context, fleet_requests.clone(), node_requests.clone());
+        triggers::start(&self.client, scope, &context.view, fleet_requests, node_requests, helpers);
+        let (health, metrics) = (self.health.clone(), self.health.port_metrics());
+        let concurrency = self.concurrency;
         let scope = format!("{scope:?}");
         async move {
             let listed = async {
@@ -412,7 +402,7 @@ impl Operator {
                 fleet_rest(view.nodes.group_size(&fleet.namespace, &uid))
             };
             let of_fleets = reconcile(Kind::NodeDeployment);
-            let counted = |kind: Kind| Some(Counted { metrics: health.metrics.clone(), kind: kind.name() });
+            let counted = |kind: Kind| Some(Counted { metrics: metrics.clone(), kind: kind.name() });
             let (fleets_counted, nodes_counted) =
                 (counted(Kind::NodeDeployment), counted(Kind::StatefulNode));
             let fleets =
@@ -424,11 +414,29 @@ impl Operator {
             tokio::select! {
                 biased;
                 _ = async { tokio::join!(fleets, nodes) } => {}
-                () = asking => {}
-                () = asking_for_hooks => {}
+                () = probing => {}
             }
         }
         .boxed()
+    }
+}
+
+/// Sends requests to sidecars and of hooks forever. Requeues the fleets and nodes that got a new answer.
+fn probe(
+    context: &Context,
+    fleets: UnboundedSender<Request>,
+    nodes: UnboundedSender<Request>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let (sidecars, hooks) = (context.prober.clone(), context.hook_prober.clone());
+    let of_sidecars = nodes.clone();
+    async move {
+        // The receivers are gone only when the operator stops.
+        let sidecars = sidecars.run(|key| drop(of_sidecars.send(key.node.clone().into())));
+        let hooks = hooks.run(|owner| match owner {
+            HookOwner::Fleet(key) => drop(fleets.send(key.clone().into())),
+            HookOwner::Node(key) => drop(nodes.send(key.clone().into())),
+        });
+        tokio::join!(sidecars, hooks);
     }
 }
 
@@ -471,10 +479,10 @@ impl Reconciler {
             let owner = if self.kind == Kind::NodeDeployment {
                 HookOwner::Fleet(key)
             } else {
-                self.context.askers.forget(&key);
+                self.context.prober.forget_node(&key);
                 HookOwner::Node(key)
             };
-            self.context.hook_askers.forget(&owner);
+            self.context.hook_prober.forget(&owner);
             return None;
         };
         self.context.memory.meet(self.kind, &key, uids);

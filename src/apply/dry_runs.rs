@@ -13,7 +13,7 @@ use crate::render::{self, NodeIdentity};
 use crate::revision;
 
 /// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
-const ASK_AGAIN: Duration = Duration::from_secs(50);
+const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);
 /// After how long it is asked again whether a content is that of an earlier revision.
 const ASK_SAME: Duration = Duration::from_mins(10);
 
@@ -26,7 +26,7 @@ pub async fn ask(
     manifest: Value,
 ) -> Result<Admission, ReconcileError> {
     if let Some((asked, verdict)) = memory.verdicts.get(&content)
-        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
+        && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
     {
         return Ok(verdict.into());
     }
@@ -58,7 +58,9 @@ pub(super) fn was_asked(memory: &Memory, content: &str) -> bool {
 /// True if the API server refused a content so recently that it is not asked again.
 pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
     let known = memory.verdicts.get(content);
-    known.is_some_and(|(asked, verdict)| verdict.is_err() && monotonic().duration_since(asked) < ASK_AGAIN)
+    known.is_some_and(|(asked, verdict)| {
+        verdict.is_err() && monotonic().duration_since(asked) < SIDECAR_VALIDITY
+    })
 }
 
 /// Records that the API server accepts a content.

@@ -13,6 +13,7 @@ use crate::observe::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
+use windlass_kube_port::Event;
 
 /// The result of checking whether a node may be deleted.
 enum Removable {
@@ -59,7 +60,8 @@ impl FleetScope {
                 Err(error) => return Err(error),
             };
             let uid = created["metadata"]["uid"].as_str().unwrap_or_default();
-            self.recorder.record(Reason::NodeCreated, uid, format!("created node {}", child.name));
+            let note = format!("created node {}", child.name);
+            self.recorder.record(Event::normal(Reason::NodeCreated, uid, note));
             Ok(())
         })
         .await
@@ -105,11 +107,8 @@ impl FleetScope {
             return Ok(());
         };
         self.cluster.delete(Target::of(Kind::StatefulNode, &node.meta)).await?;
-        self.recorder.record(
-            Reason::NodeDeleted,
-            node.meta.uid.clone(),
-            format!("deleted node {name}: {why}"),
-        );
+        let note = format!("deleted node {name}: {why}");
+        self.recorder.record(Event::normal(Reason::NodeDeleted, &node.meta.uid, note));
         Ok(())
     }
 
@@ -161,7 +160,7 @@ impl FleetScope {
         }
         let retains = node.spec.as_ref().is_ok_and(|s| s.volume_claim_retention == ClaimRetention::Retain);
         let seen = node.status.observed_generation == node.meta.generation
-            && !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
+            && !self.view.has_pending_outcome(Kind::StatefulNode, &node.meta);
         // Garbage collection deletes what a deleted node owns.
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
         let owns = |claim: &str| {
@@ -190,7 +189,7 @@ impl FleetScope {
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
             // A write whose outcome is unknown may still make the node an owner of the claim.
             if goes_with(&live.meta, &node.meta)
-                || self.view.is_in_doubt(Kind::PersistentVolumeClaim, &live.meta)
+                || self.view.has_pending_outcome(Kind::PersistentVolumeClaim, &live.meta)
             {
                 return Ok(owns(&name));
             }

@@ -156,7 +156,7 @@ impl FleetScope {
         let (namespace, names) = (&meta.namespace, || children.iter().map(|child| child.name.pod()));
         // The read updates the cache, so what was known before is collected first.
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
-        let known = known.map(|pod| (pod.meta.name.clone(), LivePod::heard(&pod))).collect();
+        let known = known.map(|pod| (pod.meta.name.clone(), LivePod::cached(&pod))).collect();
         let _turn = self.memory.turns.take().await;
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;

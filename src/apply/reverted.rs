@@ -138,8 +138,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::MockCluster;
     use crate::cluster::observed::ObservedStatefulSet;
-    use crate::cluster::port::MockCluster;
 
     const MANAGED_BY: &str = "/metadata/labels/app.kubernetes.io~1managed-by";
 

@@ -21,7 +21,7 @@ const AT_FIRST: Duration = Duration::from_secs(5);
 /// Checks the definitions repeatedly, and has `/readyz` report what is missing.
 pub async fn watch(client: Client, health: Health) {
     // With time-outs: a request without an answer must not hang.
-    let client = GuardedClient::new(&client).counted(health.metrics.clone()).client();
+    let client = GuardedClient::new(&client).counted(health.port_metrics()).client();
     tokio::time::sleep(AT_FIRST).await;
     let mut before = None;
     loop {

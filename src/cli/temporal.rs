@@ -44,8 +44,7 @@ impl Controller {
         Ok(Arc::new(move |client, shutdown| {
             let secrets = Arc::new(KubeSecrets { client: client.clone() });
             let cluster = Arc::new(KubeCluster::new(client.clone(), View::shared()));
-            let (hooks, lanes) =
-                WorkerHooks::new(rules.clone(), http.clone(), cluster, Arc::new(SystemClock));
+            let hooks = WorkerHooks::new(rules.clone(), http.clone(), cluster, Arc::new(SystemClock));
             let workers = Workers::new(client, Arc::new(GrpcConnections::new(secrets)))
                 .namespaces(namespaces.clone())
                 .instance(instance.clone())
@@ -55,7 +54,7 @@ impl Controller {
             async move {
                 tokio::select! {
                     () = workers.run(shutdown) => {}
-                    () = hooks.ask(lanes) => {}
+                    () = hooks.run() => {}
                 }
             }
             .boxed()

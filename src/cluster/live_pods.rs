@@ -78,7 +78,7 @@ impl LivePods {
     #[must_use]
     pub fn serves(&self, pod: &str, heard: Option<&ObservedPod>, unbroken: bool) -> bool {
         if let Some(newer) = heard.filter(|heard| self.is_older_than(heard)) {
-            return is_ready(newer);
+            return LivePod::cached(newer).ready;
         }
         let known = self.known.get(pod);
         if heard.is_none() && known.is_some() {
@@ -122,29 +122,9 @@ impl LivePods {
     }
 
     fn latest(&self, pod: &str, heard: Option<&ObservedPod>) -> Option<LivePod> {
-        let newer = heard.filter(|heard| self.is_older_than(heard)).map(LivePod::heard);
+        let newer = heard.filter(|heard| self.is_older_than(heard)).map(LivePod::cached);
         newer.or_else(|| self.pods.get(pod).cloned())
     }
-}
-
-impl LivePod {
-    /// A pod as the cache has it.
-    #[must_use]
-    pub fn heard(pod: &ObservedPod) -> Self {
-        Self {
-            name: pod.meta.name.clone(),
-            uid: pod.meta.uid.clone(),
-            version: pod.meta.version(),
-            ready: is_ready(pod),
-            since: pod.ready.as_ref().and_then(|condition| condition.since),
-        }
-    }
-}
-
-/// True if a pod is Ready and is not being deleted.
-#[must_use]
-pub fn is_ready(pod: &ObservedPod) -> bool {
-    pod.ready.as_ref().is_some_and(|condition| condition.holds) && !pod.meta.terminating
 }
 
 #[cfg(test)]

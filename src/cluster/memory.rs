@@ -385,7 +385,6 @@ impl Memory {
             ("released", self.released.len()),
             ("live_pods", self.live_pods.len()),
             ("nameless", self.nameless.len()),
-            ("plans_told", self.plans_told.len()),
             ("deleted_jobs", self.deleted_jobs.jobs.len()),
         ]
     }
@@ -411,14 +410,12 @@ impl Memory {
             released,
             live_pods,
             nameless,
-            plans_told,
             deleted_jobs,
             // By name, and removed with the object's name.
             uids: _,
             failures: _,
-            // By UID of a pod, for a few seconds of a few pods' lives, and by name of an event.
+            // By UID of a pod, for a few seconds of a few pods' lives.
             unknown_revisions: _,
-            told: _,
             // By content, which many objects share.
             rollout_hashes: _,
             template_hashes: _,
@@ -444,7 +441,6 @@ impl Memory {
         released.forget(uid);
         live_pods.forget(uid);
         nameless.forget(uid);
-        plans_told.forget(uid);
         deleted_jobs.forget(uid);
     }
 
@@ -556,10 +552,6 @@ pub struct Memory {
     pub turns: Turns,
     /// By fleet UID and target: why no name was found for its new set, and when.
     pub nameless: Remembered<(String, String), Nameless>,
-    /// By event name: the events that were due before, and true if the event was sent.
-    pub told: Remembered<str, bool>,
-    /// By fleet UID: when the full burst of plan events is available again.
-    pub plans_told: Remembered<str, Instant>,
     /// By UID of a fleet or a node and by its own: the Jobs that this process deleted. The tasks of hooks share it.
     pub deleted_jobs: Arc<DeletedJobs>,
 }

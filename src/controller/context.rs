@@ -5,8 +5,6 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::events::Events;
-use crate::asking::Askers;
-use crate::asking::hooks::HookAskers;
 use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, Memory, View};
@@ -16,6 +14,8 @@ use crate::metrics::Metrics;
 use crate::observe::node_scope::decided_on;
 use crate::observe::recorder::SidecarRecorder;
 use crate::planner::node::status::SidecarAnswer;
+use crate::probe::SidecarProber;
+use crate::probe::hooks::HookProber;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
 use crate::tasks::{FleetScope, NodeScope};
@@ -39,11 +39,11 @@ pub struct Context {
     /// The client for sidecars.
     pub sidecars: Arc<dyn SidecarClient>,
     /// Sends requests to sidecars in the background.
-    pub askers: Arc<Askers>,
+    pub prober: Arc<SidecarProber>,
     /// What hooks may do, as configured at start-up.
     pub hook_rules: Arc<HookRules>,
     /// Sends requests to the peers of hooks in the background.
-    pub hook_askers: Arc<HookAskers>,
+    pub hook_prober: Arc<HookProber>,
     /// The clock.
     pub clock: SharedClock,
     /// The event recorder.
@@ -68,7 +68,7 @@ impl Context {
             memory: self.memory.clone(),
             options: self.options.clone(),
             sidecars: self.sidecars.clone(),
-            askers: self.askers.clone(),
+            prober: self.prober.clone(),
             now,
             answers: SidecarRecorder::new(answer),
         }

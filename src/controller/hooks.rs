@@ -46,7 +46,7 @@ impl Context {
             values,
             rules: self.hook_rules.clone(),
             cluster: self.cluster.clone(),
-            askers: self.hook_askers.clone(),
+            prober: self.hook_prober.clone(),
             approved: approved.map(str::to_owned).collect(),
             about: About::EveryPoint,
             skip: None,

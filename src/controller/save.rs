@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::events::EventType;
+use super::events::Event;
 use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
@@ -99,7 +99,7 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
         }
     }
     let cause = format!("{}/size of the status", meta.generation);
-    cx.events.send(kind, meta, EventType::Warning, Reason::InvalidSpec, &cause, &sentence);
+    cx.events.record(kind, meta, &Event::warning(Reason::InvalidSpec, cause, &sentence));
     ReconcileError::Plan(sentence)
 }
 

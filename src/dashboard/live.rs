@@ -22,7 +22,7 @@ use super::page::{Page, fleet_view, list_view, message};
 use super::source::Watched;
 use crate::clock::monotonic;
 use crate::cluster::Key;
-use crate::cluster::freshness::SILENT;
+use windlass_kube_port::freshness::SILENT;
 
 /// The shortest time between two renderings.
 const PACE: Duration = Duration::from_millis(250);

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 use super::view::Details;
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::Key;
-use crate::cluster::freshness::SILENT;
 use crate::cluster::observed::{Meta, ObservedFleet};
 use crate::cluster::watch::Namespaces;
 use crate::foresight::{Change, foresee};
 use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, Seen, Typed, Verdict};
+use windlass_kube_port::freshness::SILENT;
 
 /// How long after the last request the watches stop.
 const UNSEEN: Duration = Duration::from_mins(5);

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::cluster::is_about_rights;
 use crate::api::names::CLI_MANAGER;
 use crate::cluster::Kind;
-use crate::cluster::kube_port::strict;
 use crate::cluster::observed::LAST_APPLIED;
 use crate::reader::sentence;
+use windlass_kube_port::strict;
 
 /// A change to be examined.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
 //! The meaning of a hook's texts: placeholders, expressions, allowed destinations, and validation. Sends nothing:
-//! tasks carry hooks out (`tasks/hooks`), and `asking/hooks` sends their requests.
+//! tasks carry hooks out (`tasks/hooks`), and `probe/hooks` sends their requests.
 
 mod check;
 mod dialect;

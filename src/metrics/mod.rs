@@ -14,6 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use windlass_kube_port::PortMetrics;
+use windlass_kube_port::metrics::QueueDepth;
 
 pub use fleets::FleetSample;
 use fleets::Fleets;
@@ -105,9 +107,6 @@ fn rollout_histogram() -> Histogram {
     Histogram::new(ROLLOUTS)
 }
 
-/// Returns a workqueue's depth; called at each scrape.
-type Depth = Box<dyn Fn() -> usize + Send + Sync>;
-
 /// The operator's metrics.
 #[derive(Clone)]
 pub struct Metrics(Arc<Counts>);
@@ -129,7 +128,7 @@ struct Counts {
     leader: Gauge,
     fleets: Fleets,
     /// The workqueues whose depth is exported. The lock also serializes scrapes.
-    queues: Mutex<Vec<(&'static str, Depth)>>,
+    queues: Mutex<Vec<(&'static str, QueueDepth)>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -227,9 +226,8 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
-    /// Counts a reconcile, with its duration.
-    pub fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+impl PortMetrics for Metrics {
+    fn reconciled(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         self.0.reconciles.get_or_create(&Reconciled { kind, outcome }).inc();
         self.0.reconcile_durations.get_or_create(&OfKind { kind }).observe(took.as_secs_f64());
         // Created at the first reconcile: a series that starts with its first error shows no increase.
@@ -239,35 +237,31 @@ impl Metrics {
         }
     }
 
-    /// Counts an object that is added to a workqueue.
-    pub fn queued(&self, kind: &'static str) {
+    fn queued(&self, kind: &'static str) {
         self.0.queue_adds.get_or_create(&OfQueue::of(kind)).inc();
     }
 
-    /// Counts an object that is taken from a workqueue, with how long it was due.
-    pub fn taken(&self, kind: &'static str, waited: Duration) {
+    fn taken(&self, kind: &'static str, waited: Duration) {
         self.0.queue_waits.get_or_create(&OfQueue::of(kind)).observe(waited.as_secs_f64());
     }
 
-    /// Counts a requeue after a failure.
-    pub fn retried(&self, kind: &'static str) {
+    fn retried(&self, kind: &'static str) {
         self.0.queue_retries.get_or_create(&OfQueue::of(kind)).inc();
     }
 
-    /// Registers a workqueue whose depth is read at each scrape.
-    pub fn queue(&self, kind: &'static str, depth: impl Fn() -> usize + Send + Sync + 'static) {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(depth)));
+    fn queue(&self, kind: &'static str, depth: QueueDepth) {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner).push((kind, depth));
     }
 
-    /// Counts a request to the API server, with the time to its response headers; `code` is `None` without a
-    /// response.
-    pub fn count_request(&self, verb: &'static str, resource: String, code: Option<u16>, took: Duration) {
+    fn count_request(&self, verb: &'static str, resource: String, code: Option<u16>, took: Duration) {
         let request = Request { verb, resource: resource.clone() };
         self.0.request_durations.get_or_create(&request).observe(took.as_secs_f64());
         let code = code.map_or_else(|| "<none>".to_owned(), |code| code.to_string());
         self.0.requests.get_or_create(&Answered { verb, resource, code }).inc();
     }
+}
 
+impl Metrics {
     /// Sets how long ago the cache of a kind was last known to be current.
     pub fn cache_age(&self, kind: &'static str, age: Duration) {
         self.0.cache_ages.get_or_create(&OfKind { kind }).set(age.as_secs_f64());

@@ -11,8 +11,8 @@ fn all() -> Metrics {
     metrics.queued("StatefulNode");
     metrics.taken("StatefulNode", Duration::from_millis(2));
     metrics.retried("NodeDeployment");
-    metrics.queue("StatefulNode", || 3);
-    metrics.queue("StatefulNode", || 4);
+    metrics.queue("StatefulNode", Box::new(|| 3));
+    metrics.queue("StatefulNode", Box::new(|| 4));
     metrics.count_request("patch", "statefulnodes/status".to_owned(), Some(409), Duration::from_millis(7));
     metrics.count_request("get", "pods".to_owned(), None, Duration::from_secs(10));
     metrics.cache_age("Pod", Duration::from_secs(9));

@@ -13,10 +13,9 @@ use crate::api::{
     AtHook, GrantId, HookPoint, NodeName, NodePhase, PodTemplateHash, RawPlan, Reason, RemovalId,
     RolloutHash, SetName, TaskId, TaskType,
 };
-use crate::cluster::live_pods::is_ready;
 use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{ObservedNode, ObservedPod};
-use crate::cluster::{Key, Kind};
+use crate::cluster::{Key, Kind, LivePod};
 use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
@@ -95,7 +94,7 @@ impl FleetScope {
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
             status_outdated: status.observed_generation != meta.generation
-                || self.view.is_in_doubt(Kind::StatefulNode, meta),
+                || self.view.has_pending_outcome(Kind::StatefulNode, meta),
             spec_hash,
             grant_time: self.grant_time(node, &read, pod.as_deref(), granted.as_ref(), wait, available),
             wait,
@@ -199,7 +198,7 @@ impl FleetScope {
     /// Since when the node's pod is Ready, as far as is known.
     fn pod_ready_since(&self, node: &ObservedNode) -> Option<DateTime<Utc>> {
         let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)))?;
-        pod.ready.as_ref().filter(|_| is_ready(&pod)).and_then(|condition| condition.since)
+        Some(LivePod::cached(&pod)).filter(|pod| pod.ready).and_then(|pod| pod.since)
     }
 
     /// When a plan of the fleet last ended: the latest time that is not in the future. After a clock was set back,

@@ -135,14 +135,19 @@ impl FleetScope {
         {
             return None;
         }
-        let said = conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False.as_ref())?;
+        let said =
+            conditions::find(&status.conditions, UP_TO_DATE).filter(|c| c.status == Truth::False.as_ref())?;
         let outcome = match said.reason.parse().ok()? {
             Reason::Aborted => Ending::Aborted,
             Reason::RolledBack => Ending::RolledBack,
             Reason::PlanFailed => Ending::Failed,
             _ => return None,
         };
-        let ended = status.history.iter().rev().find(|h| h.outcome == outcome.as_ref() && h.target_hash == *requested);
+        let ended = status
+            .history
+            .iter()
+            .rev()
+            .find(|h| h.outcome == outcome.as_ref() && h.target_hash == *requested);
         let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
         let of_plan = plan.filter(|p| matches!(p.state, PlanState::Aborted | PlanState::Failed));
         let of_plan = of_plan.filter(|p| p.target_hash == *requested).map(|p| p.id.to_string());

@@ -100,7 +100,7 @@ impl FleetScope {
         let retains = self.spec.deletion_policy == DeletionPolicy::Retain;
         if owned == retains || marked != retains {
             Carried::NotOnAll
-        } else if self.view.is_in_doubt(kind, child) {
+        } else if self.view.has_pending_outcome(kind, child) {
             Carried::NotSeenByAll
         } else {
             Carried::OnAll
@@ -125,12 +125,12 @@ impl FleetScope {
             if !is_done(&claim.meta) {
                 return Carried::NotOnAll;
             }
-            seen &= !self.view.is_in_doubt(Kind::PersistentVolumeClaim, &claim.meta);
+            seen &= !self.view.has_pending_outcome(Kind::PersistentVolumeClaim, &claim.meta);
         }
         // If the node's executor never wrote a status, it has not changed a claim either.
         let observed = node.status.observed_generation;
         seen &= (observed == node.meta.generation && !node.status.claims_pending) || observed == 0;
-        seen &= !self.view.is_in_doubt(Kind::StatefulNode, &node.meta);
+        seen &= !self.view.has_pending_outcome(Kind::StatefulNode, &node.meta);
         match (spec.volume_claim_retention == retention, seen) {
             (false, _) => Carried::NotOnAll,
             (true, false) => Carried::NotSeenByAll,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::recorder::Recorder;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
@@ -17,6 +16,7 @@ use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{FleetFacts, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
+use windlass_kube_port::EventBuffer;
 
 /// What the tasks of a fleet work with.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub struct FleetScope {
     /// Results that are cached for the rest of this reconcile.
     pub cache: Arc<Mutex<ReconcileCache>>,
     /// Records the events about what this reconcile did to nodes.
-    pub recorder: Recorder,
+    pub recorder: EventBuffer,
 }
 
 /// What one reconcile of a fleet has computed.
@@ -100,7 +100,7 @@ impl FleetScope {
             invalid: None,
             now,
             cache: Arc::default(),
-            recorder: Recorder::default(),
+            recorder: EventBuffer::default(),
         };
         Some(scope.repair_status().with_initial_restart())
     }

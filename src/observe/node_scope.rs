@@ -10,7 +10,6 @@ use super::restart::effective_restart;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
-use crate::asking::Askers;
 use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
 use crate::cluster::observed::{
     Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
@@ -21,6 +20,7 @@ use crate::planner::node::{
     LiveStatefulSet, NodeFacts, RenderedTarget, Running, StatefulSetFact, Template, problem::pod_facts,
     status::SidecarAnswer,
 };
+use crate::probe::SidecarProber;
 use crate::render::{self, NodeIdentity, RenderOptions};
 use crate::revision::{self, pod_template_hash};
 use crate::sidecar::SidecarClient;
@@ -40,10 +40,10 @@ pub struct NodeScope {
     pub memory: Arc<Memory>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
-    /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the askers.
+    /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the prober.
     pub sidecars: Arc<dyn SidecarClient>,
-    /// The askers, which query sidecars in the background, outside of reconciles.
-    pub askers: Arc<Askers>,
+    /// Sends requests to sidecars in the background, outside of reconciles.
+    pub prober: Arc<SidecarProber>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// The sidecar's answer, as far as this reconcile knows it.

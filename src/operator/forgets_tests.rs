@@ -48,11 +48,10 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
     let registry = Arc::new(Registry::builtin_recipes());
     let (mut tellers, mut helpers) = (JoinSet::new(), JoinSet::new());
     let view = View::shared();
-    let (context, lanes) =
-        operator.context(view.clone(), &client, &registry, &peers, &Fence::default(), &mut tellers);
+    let context = operator.context(view.clone(), &client, &registry, &peers, &Fence::default(), &mut tellers);
     let memory = context.memory.clone();
     let never = std::future::pending::<()>().boxed().shared();
-    tokio::spawn(operator.run_scope(&Namespaces::All, context, lanes, &mut helpers, never));
+    tokio::spawn(operator.run_scope(&Namespaces::All, context, &mut helpers, never));
 
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("windlass.dev", "v1alpha1", "NodeDeployment"));
     let fleets: Api<DynamicObject> = Api::namespaced_with(cluster.client("person", "shop"), "shop", &kind);

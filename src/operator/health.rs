@@ -7,13 +7,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
-use super::lease::Standing;
+use super::lease::StandbyState;
 use crate::api::NodePhase;
 use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
 use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Kind, View};
 use crate::metrics::{FleetSample, Metrics};
+use windlass_kube_port::metrics::SharedMetrics;
 
 /// How long a cache may get nothing but refusals from the API server, or not be known to be current, or a standby
 /// replica may fail to read its Lease, before the replica is not ready. A watch is restarted more often than that.
@@ -44,6 +45,11 @@ enum Doing {
 }
 
 impl Health {
+    /// The metrics, for what the port reports.
+    pub(crate) fn port_metrics(&self) -> SharedMetrics {
+        Arc::new(self.metrics.clone())
+    }
+
     /// Why the replica cannot do its work now, in one sentence; `None` if it is ready. A standby replica is ready while
     /// it can read the Lease, a leader while its caches are filled and fresh.
     #[must_use]
@@ -109,10 +115,10 @@ impl Health {
     }
 
     /// Records that the replica stands by, and has just read the Lease or learned that it is forbidden.
-    pub(super) fn stands_by(&self, standing: Standing<'_>) {
+    pub(super) fn stands_by(&self, standing: StandbyState<'_>) {
         let why = match standing {
-            Standing::Well => None,
-            Standing::Refused(why) => Some(why.to_owned()),
+            StandbyState::Well => None,
+            StandbyState::Refused(why) => Some(why.to_owned()),
         };
         *self.doing() = Doing::StandingBy(monotonic(), why);
     }
@@ -330,7 +336,7 @@ mod tests {
     async fn a_replica_that_stands_by_is_ready_as_long_as_it_reads_the_lease_and_never_ill() {
         let health = Health::default();
         assert!(!health.is_ready());
-        health.stands_by(Standing::Well);
+        health.stands_by(StandbyState::Well);
         assert!(health.is_ready());
         tokio::time::advance(Duration::from_secs(200)).await;
         assert_eq!(
@@ -338,9 +344,9 @@ mod tests {
             Some("it stands by, and the Lease could not be read for 200 s")
         );
         assert_eq!(health.ill(), None);
-        health.stands_by(Standing::Well);
+        health.stands_by(StandbyState::Well);
         assert!(health.is_ready());
-        health.stands_by(Standing::Refused("leases is forbidden: apply deploy/rbac"));
+        health.stands_by(StandbyState::Refused("leases is forbidden: apply deploy/rbac"));
         assert_eq!(
             health.not_ready().as_deref(),
             Some(

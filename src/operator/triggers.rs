@@ -9,13 +9,13 @@ use kube::Client;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
-use super::queue::Request;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
 use crate::cluster::observed::Meta;
-use crate::cluster::refusals::{self, EventsOf};
 use crate::cluster::watch::{Namespaces, watch};
 use crate::cluster::{Key, Kind, View};
+use windlass_kube_port::refusals::{self, EventsOf};
+use windlass_kube_port::workqueue::Request;
 
 /// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has
 /// finished; before that, it only counts. Two of the three writes to a node in a rollout are of this kind.
@@ -36,7 +36,7 @@ pub fn start(
 ) {
     let managed = format!("{LABEL_MANAGED_BY}={MANAGER}");
     let of_fleets = format!("{LABEL_DEPLOYMENT},!{LABEL_NODE}");
-    let tell = Tell { view: view.clone(), fleets, nodes };
+    let triggers = Triggers { view: view.clone(), fleets, nodes };
     let api = |kind| scope.api(client, view, kind);
     let v = || view.clone();
     let streams: [(Kind, BoxStream<'static, Meta>); 7] = [
@@ -70,36 +70,36 @@ pub fn start(
     ];
     let (news, mut told) = unbounded_channel();
     view.notify(news);
-    let own = tell.clone();
+    let own = triggers.clone();
     helpers.spawn(async move {
         while let Some((kind, meta)) = told.recv().await {
-            own.about(kind, &meta);
+            own.on_change(kind, &meta);
         }
     });
-    let own = tell.clone();
+    let own = triggers.clone();
     let refused = move |set: Meta| own.node(&set.namespace, set.name);
     for of in [EventsOf::Refusals, EventsOf::Pods] {
         helpers.spawn(refusals::watch(of, api(Kind::Event), view.clone(), refused.clone()));
     }
     for (kind, mut stream) in streams {
-        let tell = tell.clone();
+        let triggers = triggers.clone();
         helpers.spawn(async move {
             while let Some(meta) = stream.next().await {
-                tell.about(kind, &meta);
+                triggers.on_change(kind, &meta);
             }
         });
     }
 }
 
 #[derive(Clone)]
-struct Tell {
+struct Triggers {
     view: Arc<View>,
     fleets: UnboundedSender<Request>,
     nodes: UnboundedSender<Request>,
 }
 
-impl Tell {
-    fn about(&self, kind: Kind, meta: &Meta) {
+impl Triggers {
+    fn on_change(&self, kind: Kind, meta: &Meta) {
         let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
         let label = |key: &str| meta.label(key).map(str::to_owned);
         let owner = |kind: &str| meta.owners.iter().find(|o| o.kind == kind).map(|o| o.name.clone());
@@ -149,7 +149,7 @@ impl Tell {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Job => {}
+            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Deployment | Kind::Job => {}
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     use crate::cluster::observed::{Observed, ObservedFleet, ObservedNode};
 
     struct Requests {
-        tell: Tell,
+        triggers: Triggers,
         fleets: UnboundedReceiver<Request>,
         nodes: UnboundedReceiver<Request>,
     }
@@ -262,15 +262,15 @@ mod tests {
             let ((fleets, of_fleets), (nodes, of_nodes)) = (unbounded_channel(), unbounded_channel());
             let view = View::shared();
             view.fleets.observe(ObservedFleet::read(&object("db", 1, &json!({"spec": {}}))));
-            Self { tell: Tell { view, fleets, nodes }, fleets: of_fleets, nodes: of_nodes }
+            Self { triggers: Triggers { view, fleets, nodes }, fleets: of_fleets, nodes: of_nodes }
         }
 
         /// How long the fleet's reconcile may wait after its node db-0 has changed to this status.
         fn after_node(&mut self, version: u32, status: &Value) -> Duration {
             let spec = json!({"image": "db:2", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}, "grantedHash": "aa", "grantID": "2"});
             let node = object("db-0", version, &json!({"spec": spec, "status": status}));
-            self.tell.view.nodes.observe(ObservedNode::read(&node));
-            self.tell.about(Kind::StatefulNode, &Meta::read(&node));
+            self.triggers.view.nodes.observe(ObservedNode::read(&node));
+            self.triggers.on_change(Kind::StatefulNode, &Meta::read(&node));
             assert_eq!(
                 only(&mut self.nodes, "db-0"),
                 Duration::ZERO,
@@ -281,8 +281,8 @@ mod tests {
 
         /// How long the reconcile of node db-0 may wait after its StatefulSet or its pod has changed to this.
         fn after_child(&mut self, kind: Kind, child: &Value) -> Duration {
-            self.tell.view.observe(kind, child);
-            self.tell.about(kind, &Meta::read(child));
+            self.triggers.view.observe(kind, child);
+            self.triggers.on_change(kind, &Meta::read(child));
             only(&mut self.nodes, "db-0")
         }
     }
@@ -341,8 +341,8 @@ mod tests {
                 assert_eq!(requests.after_child(*kind, child), after, "{what}, under way: {is_under_way}");
             }
             let gone = Meta::read(&pod(3, "False"));
-            requests.tell.view.pods.forget(&gone);
-            requests.tell.about(Kind::Pod, &gone);
+            requests.triggers.view.pods.forget(&gone);
+            requests.triggers.on_change(Kind::Pod, &gone);
             assert_eq!(only(&mut requests.nodes, "db-0"), Duration::ZERO, "a pod that is gone");
         }
     }

@@ -6,20 +6,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
-use super::asking::ask_for_hooks;
-use super::queue::Request;
 use crate::api::Hook;
-use crate::asking::hooks::{HookAskers, HookClient, HookLanes, HookOwner, HttpHookClient};
 use crate::clock::{SharedClock, monotonic};
 use crate::cluster::memory::DeletedJobs;
 use crate::cluster::remembered::Remembered;
 use crate::cluster::{Cluster, Key, Kind};
 use crate::engine::{Env, Plan};
 use crate::hooks::{HookRules, Values};
+use crate::probe::hooks::{HookClient, HookOwner, HookProber, HttpHookClient};
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon a Job that the API server refused is checked again.
@@ -29,13 +26,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(50);
 pub struct WorkerHooks {
     rules: Arc<HookRules>,
     cluster: Arc<dyn Cluster>,
-    askers: Arc<HookAskers>,
+    prober: Arc<HookProber>,
     checked: Remembered<str, Verdict>,
     deleted: Arc<DeletedJobs>,
     /// The UIDs of the objects that were seen, under which something may be remembered: of one that is gone only the name
     /// is known.
     uids: Mutex<BTreeMap<Key, String>>,
-    told: Mutex<Vec<UnboundedSender<(String, String)>>>,
+    answered: Mutex<Vec<UnboundedSender<(String, String)>>>,
 }
 
 /// The result of the check of one generation's hooks.
@@ -52,43 +49,34 @@ pub fn peers() -> Result<Arc<dyn HookClient>, String> {
 }
 
 impl WorkerHooks {
-    /// Creates the hooks with these rules and this client for their peers. Also returns the lanes that [`Self::ask`]
-    /// serves.
+    /// Creates the hooks with these rules and this client for their peers.
+    #[must_use]
     pub fn new(
         rules: HookRules,
         client: Arc<dyn HookClient>,
         cluster: Arc<dyn Cluster>,
         clock: SharedClock,
-    ) -> (Arc<Self>, HookLanes) {
-        let (askers, lanes) = HookAskers::new(client, cluster.clone(), clock);
-        let hooks = Self {
+    ) -> Arc<Self> {
+        let prober = HookProber::of_hooks(client, cluster.clone(), clock);
+        Arc::new(Self {
             rules: Arc::new(rules),
             cluster,
-            askers,
+            prober,
             checked: Remembered::default(),
             deleted: Arc::default(),
             uids: Mutex::default(),
-            told: Mutex::default(),
-        };
-        (Arc::new(hooks), lanes)
+            answered: Mutex::default(),
+        })
     }
 
     /// Sends requests to the peers of hooks forever, and reports the objects that got a new answer.
-    pub async fn ask(&self, lanes: HookLanes) {
-        let (heard, mut requests) = unbounded_channel::<Request>();
-        // Workers have no node hooks.
-        let (of_nodes, _) = unbounded_channel();
-        let tell = async {
-            while let Some(request) = requests.recv().await {
-                self.tell(&request.key);
-            }
-        };
-        tokio::join!(ask_for_hooks(self.askers.clone(), lanes, (heard, of_nodes)), tell);
+    pub async fn run(&self) {
+        self.prober.run(|owner| self.on_answer(owner.key())).await;
     }
 
-    fn tell(&self, key: &Key) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
+    fn on_answer(&self, key: &Key) {
+        let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
     }
 
     /// Notes the UID of an object. An earlier object of its name is gone.
@@ -157,7 +145,7 @@ impl Hooks for WorkerHooks {
             values,
             rules: self.rules.clone(),
             cluster: self.cluster.clone(),
-            askers: self.askers.clone(),
+            prober: self.prober.clone(),
             approved: turn.approved.into_iter().collect(),
             about: About::Point(turn.about),
             skip: turn.skip,
@@ -177,13 +165,13 @@ impl Hooks for WorkerHooks {
         if let Some(uid) = uid {
             self.forget_uid(&uid);
         }
-        self.askers.forget(&HookOwner::Fleet(key));
+        self.prober.forget(&HookOwner::Fleet(key));
     }
 
     fn answered(&self) -> UnboundedReceiver<(String, String)> {
-        let (tell, told) = unbounded();
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
-        told
+        let (sender, answered) = unbounded();
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        answered
     }
 }
 
@@ -209,8 +197,7 @@ mod tests {
     async fn nothing_of_workers_is_kept_once_they_are_gone_or_others_of_their_name_are_there() {
         let simulated = Simulated::start(Options::seeded(1));
         let cluster = Arc::new(KubeCluster::new(simulated.client("windlass", "shop"), View::shared()));
-        let (hooks, _lanes) =
-            WorkerHooks::new(HookRules::default(), peers().unwrap(), cluster, Arc::new(SystemClock));
+        let hooks = WorkerHooks::new(HookRules::default(), peers().unwrap(), cluster, Arc::new(SystemClock));
         let is_kept = |uid: &str| (hooks.known(&orders(uid)).is_some(), hooks.deleted.has(uid, "job"));
         for uid in ["a", "b"] {
             hooks.check(&orders(uid), &[]).await.unwrap();

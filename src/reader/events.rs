@@ -4,9 +4,9 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
+use crate::cluster::EventNote;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
-use crate::cluster::port::EventNote;
 use crate::report::chain::TimelineEntry;
 
 /// The page size of lists.

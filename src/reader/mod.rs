@@ -20,10 +20,10 @@ use serde_json::Value;
 use crate::api::names::LABEL_DEPLOYMENT;
 use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, ObservedFleet};
-use crate::cluster::raw::RawObject;
 use crate::cluster::watch::{self, Namespaces};
 use crate::cluster::{Key, Kind, View};
 use crate::report::Seen;
+use windlass_kube_port::raw::RawObject;
 
 pub use events::{InvolvedObject, events};
 #[cfg(feature = "temporal")]

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::sidecar_peer::{ask, is_there};
 use super::{CHILD_CHANGED, FleetScope, NodeScope, UNSEEN};
-use crate::asking::{ASK_AGAIN, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
 use crate::planner::fleet::leave;
 use crate::planner::node::{StatefulSetFact, decide::is_rolling, status::SidecarAnswer};
+use crate::probe::{SIDECAR_VALIDITY, SidecarRequest};
 
 /// Marks a node's pod ready and waits until it is; for a fleet, waits for every node.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -124,7 +124,7 @@ pub fn request_mark_ready(
     node: &ObservedNode,
     task_id: &str,
 ) -> Result<MarkReadyResult, TaskError> {
-    let of = |said| MarkReadyResult { said, again: ASK_AGAIN };
+    let of = |said| MarkReadyResult { said, again: SIDECAR_VALIDITY };
     let Some(sidecar) = &spec_of(node)?.sidecar else {
         scope.answered(SidecarAnswer::NotConfigured);
         return Ok(of(SidecarReadiness::Ready));
@@ -139,13 +139,14 @@ pub fn request_mark_ready(
         scope.answered(SidecarAnswer::NotReady);
         return Ok(of(SidecarReadiness::NotReady));
     }
-    let heard = match ask(scope, node, sidecar, &pod, Wish::MarkReady { task_id: task_id.to_owned() }) {
-        Ok(heard) => heard,
-        Err(sentence) => {
-            scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
-            return Ok(of(SidecarReadiness::Unreachable(sentence)));
-        }
-    };
+    let heard =
+        match ask(scope, node, sidecar, &pod, SidecarRequest::MarkReady { task_id: task_id.to_owned() }) {
+            Ok(heard) => heard,
+            Err(sentence) => {
+                scope.answered(SidecarAnswer::Unreachable(sentence.clone()));
+                return Ok(of(SidecarReadiness::Unreachable(sentence)));
+            }
+        };
     let said = match heard.last {
         None => SidecarReadiness::Unheard,
         Some(Ok(said)) => {

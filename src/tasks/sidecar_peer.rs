@@ -2,8 +2,8 @@
 
 use super::NodeScope;
 use crate::api::Sidecar;
-use crate::asking::{AnswerState, Peer, Question, Wish};
 use crate::cluster::observed::{ObservedNode, ObservedPod};
+use crate::probe::{AnswerState, Peer, Question, SidecarAnswer, SidecarRequest};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
 
@@ -22,8 +22,8 @@ pub(super) fn ask(
     node: &ObservedNode,
     sidecar: &Sidecar,
     pod: &ObservedPod,
-    wish: Wish,
-) -> Result<AnswerState, String> {
+    request: SidecarRequest,
+) -> Result<AnswerState<SidecarAnswer>, String> {
     let template = (!sidecar.url.is_empty()).then_some(sidecar.url.as_str());
     let port = u16::try_from(sidecar.port).unwrap_or(7777);
     let url = url_for(template, &node.meta.name, &node.meta.namespace, port, Some(&pod.ip))
@@ -35,5 +35,5 @@ pub(super) fn ask(
         url,
         token_secret: sidecar.token_secret.clone(),
     };
-    Ok(scope.askers.ask(&scope.key, Question { peer, wish }))
+    Ok(scope.prober.ask_sidecar(&scope.key, Question { peer, request }))
 }

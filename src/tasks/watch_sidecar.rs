@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
-use crate::asking::{ASK_AGAIN, Halt, SidecarReport, Wish};
 use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
+use crate::probe::{Halt, RequestKind, SIDECAR_VALIDITY, SidecarReport, SidecarRequest};
 
 use super::NodeScope;
 use super::sidecar_peer::{ask, is_there};
@@ -32,21 +32,21 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
     let facts = scope.facts(node);
     let pod = scope.pod().filter(|_| facts.staying_pod().is_some());
     let (Some(spec), Some(pod)) = (spec, pod.filter(|_| !facts.terminating)) else {
-        scope.askers.settle(&scope.key, &Wish::Watch { halt: None });
+        scope.prober.settle(&scope.key, RequestKind::Watch);
         return Watched { status: None, again: None };
     };
     let before = node.status.sidecar.clone().filter(|s| s.pod_uid == pod.meta.uid);
     // There is nothing to query before the sidecar runs. Its start is a watch event.
     let Some(sidecar) = spec.sidecar.as_ref().filter(|sidecar| is_there(sidecar, &pod)) else {
-        return Watched { status: before, again: Some(ASK_AGAIN) };
+        return Watched { status: before, again: Some(SIDECAR_VALIDITY) };
     };
     let halt =
         (spec.halt_height > 0).then(|| Halt { task_id: spec.halt_task_id.clone(), height: spec.halt_height });
-    let heard = match ask(scope, node, sidecar, &pod, Wish::Watch { halt }) {
+    let heard = match ask(scope, node, sidecar, &pod, SidecarRequest::Watch { halt }) {
         Ok(heard) => heard,
         Err(sentence) => {
             scope.answered(SidecarAnswer::Unreachable(sentence));
-            return Watched { status: before, again: Some(ASK_AGAIN) };
+            return Watched { status: before, again: Some(SIDECAR_VALIDITY) };
         }
     };
     let status = match heard.last {
@@ -99,7 +99,7 @@ fn without_small_steps(
 /// stalled.
 fn height_interval(deadline_seconds: i64) -> Duration {
     let seconds = (deadline_seconds / 2).min(HEIGHT_SECONDS);
-    ASK_AGAIN.max(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    SIDECAR_VALIDITY.max(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
 #[cfg(test)]

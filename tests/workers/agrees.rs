@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use windlass_temporal::port::{DeploymentName, Temporal};
 
 use crate::{stage::Stage, worker::Worker};
-use windlass_temporal::fake::cases::{CASES, Ground};
+use windlass_harness::temporal::fake::cases::{CASES, Ground};
 
 struct Real {
     stage: Stage,

@@ -1,18 +1,18 @@
 //! The Deployments of versions and the ControllerRevisions that keep their templates: reads and writes.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
-use windlass_core::api::made_up_names::without_made_up_names;
+use serde_json::json;
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
+use windlass_core::observed::{Meta, ObservedObject};
+use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, View};
 
-use crate::api::names::{ANNOTATION_REVISION, LABEL_BUILD_ID, LABEL_WORKERS};
-use crate::cluster::{Cluster, ClusterError, Kind};
+use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_WORKERS};
 use crate::planner::Facts;
 use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
-use crate::render::{self, Version};
+use crate::render::{self, ANNOTATIONS, REPLICAS, Version};
 
 /// The generation at which each Deployment, by UID, was last found or made equal to its rendering. Avoids rewriting
 /// the defaults that the API server adds to a template in each reconcile.
@@ -20,77 +20,74 @@ use crate::render::{self, Version};
 pub struct Compared(Mutex<BTreeMap<String, i64>>);
 
 impl Compared {
-    fn is(&self, live: &Value) -> bool {
-        let (Some(uid), Some(generation)) = key(live) else { return false };
-        self.0.lock().is_ok_and(|generations| generations.get(uid) == Some(&generation))
+    fn is(&self, live: &Meta) -> bool {
+        self.generations().get(&live.uid) == Some(&live.generation)
     }
 
-    fn note(&self, live: &Value) {
-        if let (Some(uid), Some(generation)) = key(live)
-            && let Ok(mut generations) = self.0.lock()
-        {
-            if generations.len() > 10_000 {
-                generations.clear();
-            }
-            generations.insert(uid.to_owned(), generation);
+    fn note(&self, live: &Meta) {
+        let mut generations = self.generations();
+        if generations.len() > MAX_COMPARED {
+            generations.clear();
         }
+        generations.insert(live.uid.clone(), live.generation);
+    }
+
+    fn generations(&self) -> MutexGuard<'_, BTreeMap<String, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(live: &Value) -> (Option<&str>, Option<i64>) {
-    (live["metadata"]["uid"].as_str(), live["metadata"]["generation"].as_i64())
-}
+/// The number of Deployments at which the generations are forgotten.
+const MAX_COMPARED: usize = 10_000;
 
 /// The Deployments and revisions of a WorkerDeployment.
 pub struct Children {
-    cluster: Cluster,
+    cluster: Arc<dyn Cluster>,
     /// The Deployments, by build ID.
-    pub deployments: BTreeMap<BuildId, Value>,
+    pub deployments: BTreeMap<BuildId, Arc<ObservedObject>>,
     /// The revisions, by name.
-    pub revisions: BTreeMap<String, Value>,
-    compared: std::sync::Arc<Compared>,
+    pub revisions: BTreeMap<String, Arc<ObservedObject>>,
+    compared: Arc<Compared>,
 }
 
 impl Children {
-    /// Lists them.
-    pub async fn read(
-        cluster: &Cluster,
+    /// Reads them from the caches.
+    #[must_use]
+    pub fn read(
+        cluster: Arc<dyn Cluster>,
+        view: &View,
+        namespace: &str,
         owner: &str,
-        compared: std::sync::Arc<Compared>,
-    ) -> Result<Self, ClusterError> {
-        let deployments = cluster.list(Kind::Deployment, owner).await?;
-        let revisions = cluster.list(Kind::Revision, owner).await?;
-        let mut by_build: BTreeMap<BuildId, Value> = BTreeMap::new();
-        for deployment in deployments {
-            let Some(build) = deployment["metadata"]["labels"][LABEL_BUILD_ID].as_str() else { continue };
+        compared: Arc<Compared>,
+    ) -> Self {
+        let mut deployments: BTreeMap<BuildId, Arc<ObservedObject>> = BTreeMap::new();
+        for deployment in view.deployments.group(namespace, owner) {
+            let Some(build) = deployment.meta.label(LABEL_BUILD_ID).map(BuildId::new) else { continue };
             // One Deployment per build ID: the older, if there are two.
-            let older = by_build.get(&BuildId::new(build)).is_some_and(|generations| {
-                generations["metadata"]["creationTimestamp"].as_str()
-                    <= deployment["metadata"]["creationTimestamp"].as_str()
-            });
-            if !older {
-                by_build.insert(BuildId::new(build), deployment);
+            let known = deployments.get(&build);
+            if known.is_none_or(|known| deployment.meta.created_at < known.meta.created_at) {
+                deployments.insert(build, deployment);
             }
         }
-        let named = |revision: Value| Some((revision["metadata"]["name"].as_str()?.to_owned(), revision));
-        let revisions = revisions.into_iter().filter_map(named).collect();
-        Ok(Self { cluster: cluster.clone(), deployments: by_build, revisions, compared })
+        let revisions = view.worker_revisions.group(namespace, owner).into_iter();
+        let revisions = revisions.map(|revision| (revision.meta.name.clone(), revision)).collect();
+        Self { cluster, deployments, revisions, compared }
     }
 
     /// The revision from which a version's Deployment can be recreated.
     #[must_use]
     pub fn revision_of(&self, facts: &Facts, build: &BuildId) -> Option<&str> {
-        let annotated = self.deployments.get(build).and_then(|live| {
-            live["metadata"]["annotations"][ANNOTATION_REVISION].as_str().map(str::to_owned)
-        });
+        let live = self.deployments.get(build);
+        let annotated = live.and_then(|live| live.meta.annotation(ANNOTATION_REVISION).map(str::to_owned));
         let recorded = || {
             let records = &facts.status.versions;
             records.iter().find(|record| record.build_id == *build).and_then(|record| record.revision.clone())
         };
         let newest = || {
-            let of = |revision: &&Value| revision["metadata"]["labels"][LABEL_BUILD_ID] == build.as_str();
-            let newest = self.revisions.values().filter(of).max_by_key(|r| r["revision"].as_i64())?;
-            newest["metadata"]["name"].as_str().map(str::to_owned)
+            let is_of_build =
+                |revision: &&Arc<ObservedObject>| revision.meta.label(LABEL_BUILD_ID) == Some(build.as_str());
+            let newest = self.revisions.values().filter(is_of_build).max_by_key(|r| number(r))?;
+            Some(newest.meta.name.clone())
         };
         let name =
             annotated.or_else(recorded).filter(|name| self.revisions.contains_key(name)).or_else(newest)?;
@@ -109,7 +106,7 @@ impl Children {
         if self.revisions.contains_key(&name) {
             return Ok(());
         }
-        let newest = self.revisions.values().filter_map(|revision| revision["revision"].as_i64()).max();
+        let newest = self.revisions.values().filter_map(|revision| number(revision)).max();
         let revision = json!({
             "apiVersion": "apps/v1", "kind": "ControllerRevision",
             "metadata": {
@@ -126,8 +123,8 @@ impl Children {
                 "unsafeCustomBuildID": facts.spec.unsafe_custom_build_id,
             },
         });
-        match self.cluster.create(Kind::Revision, &revision, false).await {
-            Ok(()) | Err(ClusterError::Conflict(_)) => Ok(()),
+        match self.cluster.create(Kind::ControllerRevision, revision).await {
+            Ok(_) | Err(ClusterError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -136,20 +133,9 @@ impl Children {
     pub async fn try_target(&self, facts: &Facts) -> Result<(), ClusterError> {
         let revision = Self::target_revision(facts);
         let version = target(facts, &revision);
-        let name = deployment_names(&facts.name, version.build).remove(0);
-        let mut manifest = version.rendered().manifest(&version, &name);
-        if let Some(meta) = manifest["metadata"].as_object_mut() {
-            meta.remove("name");
-            meta.insert("generateName".to_owned(), json!(format!("{}-", facts.name)));
-        }
-        let answer = self.cluster.create(Kind::Deployment, &manifest, true).await;
-        // The message contains a generated name; it would differ each time, and each would be a new event.
-        let named = |sentence: &str| without_made_up_names(sentence, &format!("{}-", facts.name));
-        answer.map_err(|error| match error {
-            ClusterError::Refused(sentence) => ClusterError::Refused(named(&sentence)),
-            ClusterError::Forbidden(sentence) => ClusterError::Forbidden(named(&sentence)),
-            error => error,
-        })
+        // The API server generates the rest of the name, and the port takes it out of the message.
+        let manifest = version.rendered().manifest(&version, &facts.name);
+        self.cluster.try_create(Kind::Deployment, manifest).await.map(drop)
     }
 
     /// Creates the target's Deployment, updates it in place, or scales it up again. True if it wrote something.
@@ -170,7 +156,7 @@ impl Children {
             }
             return Ok(false);
         };
-        let data = &self.revisions[revision]["data"];
+        let data = &self.revisions[revision].object["data"];
         let version = Version {
             build,
             template: &data["template"],
@@ -187,35 +173,37 @@ impl Children {
             self.make(facts, version, &rendered).await?;
             return Ok(true);
         };
-        if live["metadata"]["deletionTimestamp"].is_string() {
+        if live.meta.terminating {
             return Ok(true);
         }
+        let (meta, live) = (&live.meta, &live.object);
         // If Temporal cannot be found, the new connection may be why: a misspelled address, or another Temporal's,
         // would take the workers from every version.
         let is_found = facts.described().is_some();
-        let mut ops = if is_found { rendered.differences(live, self.compared.is(live)) } else { Vec::new() };
+        let mut ops = if is_found { rendered.differences(live, self.compared.is(meta)) } else { Vec::new() };
         let replicas = facts.spec.replicas;
-        let is_sunset = live["metadata"]["annotations"][crate::api::names::ANNOTATION_SUNSET].is_string();
-        if is_sunset {
+        if meta.annotation(ANNOTATION_SUNSET).is_some() {
             let mut with = live.clone();
-            if let Some(last) = ops.iter().rfind(|op| op["path"] == "/metadata/annotations") {
-                with["metadata"]["annotations"] = last["value"].clone();
+            let annotations = ops.iter().rfind(|op| op.path() == ANNOTATIONS).and_then(PatchOp::value);
+            if let Some(annotations) = annotations {
+                with["metadata"]["annotations"] = annotations.clone();
             }
             ops.extend(render::revive(&with, replicas));
         } else if let Some(wanted) = replicas
             && live["spec"]["replicas"].as_i64() != Some(i64::from(wanted))
         {
-            ops.push(json!({"op": "add", "path": "/spec/replicas", "value": wanted}));
+            ops.push(PatchOp::set(REPLICAS, json!(wanted)));
         }
         if ops.is_empty() {
             if is_found {
-                self.compared.note(live);
+                self.compared.note(meta);
             }
             return Ok(false);
         }
-        let written = self.cluster.patch(Kind::Deployment, live, false, ops).await?;
+        let target = Target::of(Kind::Deployment, meta);
+        let written = self.cluster.patch(target, Part::Main, ops).await?;
         if is_found {
-            self.compared.note(&written);
+            self.compared.note(&Meta::read(&written));
         }
         Ok(true)
     }
@@ -228,11 +216,11 @@ impl Children {
     ) -> Result<(), ClusterError> {
         let mut refusal = None;
         for name in deployment_names(&facts.name, version.build) {
-            match self.cluster.create(Kind::Deployment, &rendered.manifest(version, &name), false).await {
+            match self.cluster.create(Kind::Deployment, rendered.manifest(version, &name)).await {
                 // The name is taken: by another object, or by our own of a moment ago, which the next reconcile finds
                 // by its label.
-                Err(ClusterError::Conflict(_)) => {
-                    let existing = self.cluster.get(Kind::Deployment, &name).await?;
+                Err(ClusterError::AlreadyExists { .. }) => {
+                    let existing = self.cluster.get(Kind::Deployment, &facts.namespace, &name).await?;
                     let labels =
                         existing.map(|existing| existing["metadata"]["labels"].clone()).unwrap_or_default();
                     if labels[LABEL_WORKERS] == facts.name.as_str()
@@ -242,40 +230,44 @@ impl Children {
                     }
                     refusal = Some(format!("Deployment {name} is there, and is not this WorkerDeployment's"));
                 }
-                made => return made,
+                made => return made.map(drop),
             }
         }
-        Err(ClusterError::Refused(refusal.unwrap_or_else(|| "no name is free".to_owned())))
+        let object = format!("the Deployment of {}", version.build);
+        let message = refusal.unwrap_or_else(|| "no name is free".to_owned());
+        Err(ClusterError::Refused { object, message })
     }
 
     /// Scales a version to zero.
     pub async fn scale_down(&self, build: &BuildId) -> Result<(), ClusterError> {
         let Some(live) = self.deployments.get(build) else { return Ok(()) };
-        self.cluster.patch(Kind::Deployment, live, false, render::scale_down(live)).await.map(drop)
+        let target = Target::of(Kind::Deployment, &live.meta);
+        self.cluster.patch(target, Part::Main, render::scale_down(&live.object)).await.map(drop)
     }
 
     /// Deletes a version's Deployment.
     pub async fn delete(&self, build: &BuildId) -> Result<(), ClusterError> {
         let Some(live) = self.deployments.get(build) else { return Ok(()) };
-        self.cluster.delete(Kind::Deployment, live).await
+        self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await
     }
 
     /// Deletes revisions that nothing refers to, except the newest `revisionHistoryLimit`.
     pub async fn prune(&self, facts: &Facts) -> Result<(), ClusterError> {
         let target = Self::target_revision(facts);
-        let mut idle: Vec<&Value> =
-            self.revisions.values().filter(|r| !self.is_needed(facts, r, &target)).collect();
-        idle.sort_by_key(|revision| revision["revision"].as_i64());
+        let revisions = self.revisions.values();
+        let mut idle: Vec<&Arc<ObservedObject>> =
+            revisions.filter(|revision| !self.is_needed(facts, &revision.meta, &target)).collect();
+        idle.sort_by_key(|revision| number(revision));
         let surplus = idle.len().saturating_sub(facts.spec.revision_history_limit as usize);
         for revision in &idle[..surplus] {
-            self.cluster.delete(Kind::Revision, revision).await?;
+            self.cluster.delete(Target::of(Kind::ControllerRevision, &revision.meta)).await?;
         }
         Ok(())
     }
 
-    fn is_needed(&self, facts: &Facts, revision: &Value, target: &str) -> bool {
-        let name = revision["metadata"]["name"].as_str().unwrap_or_default();
-        let build = revision["metadata"]["labels"][LABEL_BUILD_ID].as_str().unwrap_or_default();
+    fn is_needed(&self, facts: &Facts, revision: &Meta, target: &str) -> bool {
+        let name = revision.name.as_str();
+        let build = revision.label(LABEL_BUILD_ID).unwrap_or_default();
         // A version that Temporal knows may need its workers again.
         name == target
             || facts.status.current_revision.as_deref() == Some(name)
@@ -289,10 +281,14 @@ impl Children {
     /// Deletes all revisions, at the end of the object's deletion.
     pub async fn forget_revisions(&self) -> Result<(), ClusterError> {
         for revision in self.revisions.values() {
-            self.cluster.delete(Kind::Revision, revision).await?;
+            self.cluster.delete(Target::of(Kind::ControllerRevision, &revision.meta)).await?;
         }
         Ok(())
     }
+}
+
+fn number(revision: &ObservedObject) -> Option<i64> {
+    revision.object["revision"].as_i64()
 }
 
 /// The target, for rendering.

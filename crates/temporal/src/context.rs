@@ -1,20 +1,21 @@
 //! State that all reconciles share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use windlass_clock::{SharedClock, monotonic};
 use windlass_engine::Registry;
+use windlass_kube_port::{Cluster, EventRecorder, Key, View};
 
-use crate::children::Compared;
-use crate::events::Event;
+use crate::children::{Children, Compared};
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
+use crate::observe::Read;
 use crate::port::{BuildId, Connections, Pace};
+use crate::workers::Workers;
 
 /// The least time between two requests to delete the same record: each makes Temporal re-check the drainage.
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
@@ -34,8 +35,12 @@ const MOST: usize = 50_000;
 
 /// State that all reconciles share. All of it is cache: correctness does not depend on it.
 pub struct Context {
-    /// The API server.
-    pub client: Client,
+    /// The port to the API server.
+    pub cluster: Arc<dyn Cluster>,
+    /// The watch caches.
+    pub view: Arc<View>,
+    /// The event recorder.
+    pub events: EventRecorder,
     /// Makes the clients of Temporal.
     pub connections: Arc<dyn Connections>,
     /// The task types.
@@ -50,54 +55,50 @@ pub struct Context {
     pub compared: Arc<Compared>,
     /// Carries out hooks; `None`: objects with hooks are refused.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// The name of this replica, in events.
-    pub instance: String,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
     deletes: Mutex<HashMap<(String, BuildId), u32>>,
-    recorded: Mutex<HashSet<(String, &'static str, String)>>,
     reconciles: std::sync::atomic::AtomicU64,
 }
 
 impl Context {
     /// Forgets an object that no longer exists.
-    pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        self.metrics.gone(namespace, name);
+    pub(crate) fn forget(&self, key: &Key) {
+        self.metrics.gone(&key.namespace, &key.name);
         if let Some(hooks) = &self.hooks {
-            hooks.forget(namespace, name);
+            hooks.forget(&key.namespace, &key.name);
         }
     }
 
-    /// A context of these parts, without hooks.
+    /// A context of these parts.
     #[must_use]
     pub fn new(
-        client: Client,
-        connections: Arc<dyn Connections>,
-        clock: SharedClock,
-        metrics: Metrics,
-        instance: &str,
+        cluster: Arc<dyn Cluster>,
+        view: Arc<View>,
+        events: EventRecorder,
+        workers: &Workers,
+        pace: Arc<Pace>,
     ) -> Self {
         Self {
-            client,
-            connections,
+            cluster,
+            view,
+            events,
+            connections: workers.connections.clone(),
             registry: Registry::new(),
-            clock,
-            metrics,
-            pace: Arc::default(),
+            clock: workers.clock.clone(),
+            metrics: workers.metrics.clone(),
+            pace,
             compared: Arc::default(),
-            hooks: None,
-            instance: instance.to_owned(),
+            hooks: workers.hooks.clone(),
             due: Mutex::default(),
             deletes: Mutex::default(),
-            recorded: Mutex::default(),
             reconciles: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
-    /// Sets what carries out hooks.
-    #[must_use]
-    pub fn with_hooks(mut self, hooks: Option<Arc<dyn Hooks>>) -> Self {
-        self.hooks = hooks;
-        self
+    /// The Deployments and revisions of an object.
+    pub(crate) fn children(&self, read: &Read) -> Children {
+        let (meta, compared) = (read.meta(), self.compared.clone());
+        Children::read(self.cluster.clone(), &self.view, &meta.namespace, &meta.name, compared)
     }
 
     /// True if a record may be deleted now; then false for a while.
@@ -161,15 +162,6 @@ impl Context {
         }
         due.insert(what, now + between);
         true
-    }
-
-    /// True if this process has not sent the event yet.
-    pub(crate) fn is_new_event(&self, uid: &str, event: &Event) -> bool {
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        if recorded.len() > MOST {
-            recorded.clear();
-        }
-        recorded.insert((uid.to_owned(), event.reason.into(), event.cause.clone()))
     }
 
     /// A number below `bound` that differs from one reconcile to the next.

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
+use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
 
 use crate::api::names::{ANNOTATION_DELETE, FINALIZER};
 use crate::api::{DeletionPolicy, Reason};
-use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::TemporalState;
 use crate::planner::deletion::{Step, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
-use crate::reconcile::state::{Reconcile, finalizers, save, unreadable};
+use crate::reconcile::state::{Reconcile, save, unreadable};
 
 /// Requeue after a write.
 const SOON: Duration = Duration::from_secs(1);
@@ -75,28 +75,25 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
 /// `windlass.dev/delete: now`. Without workers it is deleted at once.
 pub(crate) async fn finalize_unreadable(
     cx: &Context,
-    cluster: &Cluster,
     read: &Read,
     sentence: &str,
 ) -> Result<Duration, ClusterError> {
-    let name = read.meta("name");
-    let workers = cluster.list(Kind::Deployment, name).await?;
+    let children = cx.children(read);
+    let workers = cx.view.deployments.group(&read.meta().namespace, &read.meta().name);
     if workers.is_empty() {
-        for revision in cluster.list(Kind::Revision, name).await? {
-            cluster.delete(Kind::Revision, &revision).await?;
-        }
-        return remove_finalizer(cx, cluster, read).await;
+        children.forget_revisions().await?;
+        return remove_finalizer(cx, read).await;
     }
     if read.annotation(ANNOTATION_DELETE) == Some("now") {
         for deployment in &workers {
-            cluster.delete(Kind::Deployment, deployment).await?;
+            cx.cluster.delete(Target::of(Kind::Deployment, &deployment.meta)).await?;
         }
         return Ok(SOON);
     }
     let sentence = format!(
         "no workers are taken away before it is known what runs on them ({sentence}); put the spec right, or windlass delete --now"
     );
-    unreadable(cx, cluster, read, &sentence).await?;
+    unreadable(cx, read, &sentence).await?;
     Ok(LATER)
 }
 
@@ -121,11 +118,12 @@ async fn delete_versions(
     for build in workers {
         match reconcile.children.delete(build).await {
             Ok(()) if reconcile.facts.delete_now => reconcile.delete_record(build, true).await,
-            Ok(()) | Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {}
+            Ok(()) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {}
             Err(error) => {
                 tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "workers could not be deleted yet");
+                let message = error.message();
                 refused
-                    .get_or_insert_with(|| format!("the workers of {build} could not be deleted: {error}"));
+                    .get_or_insert_with(|| format!("the workers of {build} could not be deleted: {message}"));
             }
         }
     }
@@ -160,7 +158,7 @@ async fn report(
             reconcile.now,
         );
     }
-    save(&reconcile.cluster, &reconcile.read, &status).await?;
+    save(reconcile.cx, &reconcile.read, &status).await?;
     Ok(after)
 }
 
@@ -183,17 +181,16 @@ async fn finish(reconcile: &Reconcile<'_>) -> Result<Duration, ClusterError> {
         reconcile.children.forget_revisions().await?;
         forget_deployment(reconcile).await;
     }
-    remove_finalizer(reconcile.cx, &reconcile.cluster, &reconcile.read).await
+    remove_finalizer(reconcile.cx, &reconcile.read).await
 }
 
 /// Removes the finalizer.
-async fn remove_finalizer(cx: &Context, cluster: &Cluster, read: &Read) -> Result<Duration, ClusterError> {
-    let left: Vec<_> =
-        finalizers(&read.object).into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
-    let op = json!({"op": "add", "path": "/metadata/finalizers", "value": left});
-    match cluster.patch(Kind::Workers, &read.object, false, vec![op]).await {
-        Ok(_) | Err(ClusterError::Gone(_)) => {
-            cx.forget(read.meta("namespace"), read.meta("name"));
+async fn remove_finalizer(cx: &Context, read: &Read) -> Result<Duration, ClusterError> {
+    let left: Vec<_> = read.finalizers().into_iter().filter(|finalizer| finalizer != FINALIZER).collect();
+    let op = PatchOp::set("/metadata/finalizers", json!(left));
+    match cx.cluster.patch(read.write_target(), Part::Main, vec![op]).await {
+        Ok(_) | Err(ClusterError::NotFound { .. }) => {
+            cx.forget(&read.meta().key());
             Ok(LATER)
         }
         Err(error) => Err(error),

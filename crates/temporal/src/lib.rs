@@ -12,11 +12,7 @@
 
 pub mod api;
 pub mod children;
-pub mod cluster;
 pub mod context;
-pub mod events;
-#[cfg(any(test, feature = "test-support"))]
-pub mod fake;
 mod finalize;
 pub mod hooks;
 pub mod metrics;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 use serde_json::Value;
+use windlass_core::observed::{Meta, ObservedObject, parse_time};
+use windlass_kube_port::{Kind, Target as WriteTarget};
 
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
@@ -27,7 +29,7 @@ const QUEUES: usize = 20;
 /// A WorkerDeployment as read; metadata and status are available even if the spec is invalid.
 pub struct Read {
     /// The object.
-    pub object: Value,
+    pub stored: Arc<ObservedObject>,
     /// Its spec, or why it cannot be read, in a sentence.
     pub spec: Result<WorkerDeploymentSpec, String>,
     /// Its status.
@@ -37,28 +39,41 @@ pub struct Read {
 impl Read {
     /// Parses an object. A status that cannot be read counts as empty.
     #[must_use]
-    pub fn of(object: Value) -> Self {
+    pub fn of(stored: Arc<ObservedObject>) -> Self {
+        let object = &stored.object;
         let spec = WorkerDeploymentSpec::deserialize(&object["spec"]);
         let status = WorkerDeploymentStatus::deserialize(&object["status"]).unwrap_or_default();
-        Self { spec: spec.map_err(|e| format!("spec cannot be read: {e}")), status, object }
+        Self { spec: spec.map_err(|e| format!("spec cannot be read: {e}")), status, stored }
     }
 
-    /// A string field of its metadata; empty if absent.
+    /// Its metadata.
     #[must_use]
-    pub fn meta(&self, field: &str) -> &str {
-        self.object["metadata"][field].as_str().unwrap_or_default()
+    pub fn meta(&self) -> &Meta {
+        &self.stored.meta
+    }
+
+    /// The target of a write to it.
+    #[must_use]
+    pub fn write_target(&self) -> WriteTarget {
+        WriteTarget::of(Kind::WorkerDeployment, self.meta())
     }
 
     /// An annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.object["metadata"]["annotations"][key].as_str().filter(|text| !text.is_empty())
+        self.meta().annotation(key).filter(|text| !text.is_empty())
+    }
+
+    /// Its finalizers.
+    #[must_use]
+    pub fn finalizers(&self) -> Vec<Value> {
+        self.stored.object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
     }
 
     /// Its `deletionTimestamp`.
     #[must_use]
     pub fn deleted_at(&self) -> Option<DateTime<Utc>> {
-        self.meta("deletionTimestamp").parse().ok()
+        self.stored.object["metadata"]["deletionTimestamp"].as_str().and_then(parse_time)
     }
 }
 
@@ -66,9 +81,9 @@ impl Read {
 /// name, in another cluster or created later, is another client.
 #[must_use]
 pub fn identity(read: &Read) -> Identity {
-    let uid = read.meta("uid");
+    let Meta { namespace, name, uid, .. } = read.meta();
     let uid = uid.get(..8).unwrap_or(uid);
-    Identity::new(format!("windlass/{}/{}/{uid}", read.meta("namespace"), read.meta("name")))
+    Identity::new(format!("windlass/{namespace}/{name}/{uid}"))
 }
 
 /// Observes the children and the deployment in Temporal; also returns how long Temporal asks clients to back off.
@@ -78,7 +93,8 @@ pub async fn facts(
     children: &Children,
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
 ) -> (Facts, Option<Duration>) {
-    let deployment = spec.deployment(read.meta("namespace"), read.meta("name"));
+    let meta = read.meta();
+    let deployment = spec.deployment(&meta.namespace, &meta.name);
     let answer = match temporal {
         Ok(temporal) => temporal.describe_deployment(&deployment).await,
         Err(error) => Err(error.clone()),
@@ -90,10 +106,10 @@ pub async fn facts(
     let target = Target::of(&spec);
     let standing = standing(read, &target, children);
     let mut facts = Facts {
-        name: read.meta("name").to_owned(),
-        namespace: read.meta("namespace").to_owned(),
-        uid: read.meta("uid").to_owned(),
-        generation: read.object["metadata"]["generation"].as_i64().unwrap_or_default(),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
+        generation: meta.generation,
         deleted_at: read.deleted_at(),
         delete_now: read.annotation(ANNOTATION_DELETE) == Some("now"),
         temporal: believe(answer, &read.status, &deployment, &standing),
@@ -118,19 +134,15 @@ pub async fn facts(
 /// The Deployments, and which of them the status says nothing about. A version that this object has just made is not
 /// known to Temporal before its first worker polls, so these do not count: the target, and the target before it.
 fn standing(read: &Read, target: &Target, children: &Children) -> Standing {
-    let created = |object: &Value| {
-        let text = object["metadata"]["creationTimestamp"].as_str();
-        text.and_then(|text| text.parse::<DateTime<Utc>>().ok())
-    };
-    let (status, made) = (&read.status, created(&read.object));
-    let is_unrecorded = |build: &BuildId, live: &Value| {
-        let was_before = created(live).zip(made).is_some_and(|(live, made)| live + SKEW < made);
+    let (status, made) = (&read.status, read.meta().created_at);
+    let is_unrecorded = |build: &BuildId, live: &Meta| {
+        let was_before = live.created_at.zip(made).is_some_and(|(live, made)| live + SKEW < made);
         match status.versions.iter().find(|record| record.build_id == *build) {
             None => was_before || (*build != target.build && status.target_build_id.as_ref() != Some(build)),
             Some(record) => was_before && record.state == VersionState::NotRegistered,
         }
     };
-    let unrecorded = children.deployments.iter().filter(|(build, live)| is_unrecorded(build, live));
+    let unrecorded = children.deployments.iter().filter(|(build, live)| is_unrecorded(build, &live.meta));
     Standing {
         builds: children.deployments.keys().cloned().collect(),
         unrecorded: unrecorded.map(|(build, _)| build.clone()).collect(),
@@ -151,7 +163,7 @@ fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {
     }
     for (build, live) in &children.deployments {
         let version = versions.entry(build.clone()).or_insert_with(|| Version::new(build.clone()));
-        version.workers = Some(workers(facts, build, live));
+        version.workers = Some(workers(facts, build, &live.meta, &live.object));
     }
     for version in versions.values_mut() {
         version.has_revision = children.revision_of(facts, &version.build).is_some();
@@ -159,8 +171,8 @@ fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {
     versions
 }
 
-fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
-    let text = |key: &str| live["metadata"]["annotations"][key].as_str().map(str::to_owned);
+fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers {
+    let text = |key: &str| meta.annotation(key).map(str::to_owned);
     let count = |value: &Value| value.as_i64().unwrap_or_default() as i32;
     let status = &live["status"];
     let complaint = status["conditions"].as_array().into_iter().flatten().find(|condition| {
@@ -175,7 +187,7 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
         runs_target.then(|| facts.target.template_hash.clone())
     };
     Workers {
-        name: live["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        name: meta.name.clone(),
         template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(from_rendering),
         revision: text(ANNOTATION_REVISION),
         replicas: live["spec"]["replicas"].as_i64().map_or(1, |replicas| replicas as i32),
@@ -183,9 +195,9 @@ fn workers(facts: &Facts, build: &BuildId, live: &Value) -> Workers {
         available: count(&status["availableReplicas"]),
         updated: count(&status["updatedReplicas"]),
         total: count(&status["replicas"]),
-        is_observed: status["observedGeneration"].as_i64() >= live["metadata"]["generation"].as_i64(),
+        is_observed: status["observedGeneration"].as_i64() >= Some(meta.generation),
         is_sunset: text(ANNOTATION_SUNSET).is_some(),
-        is_terminating: live["metadata"]["deletionTimestamp"].is_string(),
+        is_terminating: meta.terminating,
         complaint: complaint.map(|condition| condition["message"].as_str().unwrap_or_default().to_owned()),
     }
 }

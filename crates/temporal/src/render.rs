@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 use windlass_core::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, MANAGER};
 use windlass_core::revision::canonical::{Root, canonical};
 use windlass_core::revision::hash::hex;
+use windlass_kube_port::PatchOp;
 
 use crate::api::WorkerDeploymentSpec;
 use crate::api::names::{
@@ -12,6 +13,11 @@ use crate::api::names::{
     LABEL_WORKERS,
 };
 use crate::port::{BuildId, DeploymentName};
+
+/// The field of the annotations.
+pub const ANNOTATIONS: &str = "/metadata/annotations";
+/// The field of the replicas.
+pub const REPLICAS: &str = "/spec/replicas";
 
 /// The input of a rendering.
 #[derive(Clone, Copy, Debug)]
@@ -168,14 +174,14 @@ impl Rendered {
 
     /// The JSON patch operations that bring a live Deployment to this rendering.
     #[must_use]
-    pub fn differences(&self, live: &Value, compared: bool) -> Vec<Value> {
+    pub fn differences(&self, live: &Value, compared: bool) -> Vec<PatchOp> {
         let mut ops = Vec::new();
         let annotations = &live["metadata"]["annotations"];
         let is_current = |key: &str| annotations[key] == self.annotations[key];
         let edited = !compared && !covers(&form(&live["spec"]["template"]), &form(&self.template));
         if !is_current(ANNOTATION_RENDERED) || edited {
-            ops.push(json!({"op": "add", "path": "/spec/template", "value": self.template}));
-            ops.push(json!({"op": "add", "path": "/spec/strategy", "value": self.strategy}));
+            ops.push(PatchOp::set("/spec/template", self.template.clone()));
+            ops.push(PatchOp::set("/spec/strategy", self.strategy.clone()));
         }
         if !self.annotations.keys().all(|key| is_current(key)) {
             ops.push(annotate(live, &self.annotations, &[]));
@@ -192,27 +198,27 @@ impl Rendered {
 
 /// The patch operation that sets and removes annotations.
 #[must_use]
-pub fn annotate(live: &Value, set: &Map<String, Value>, remove: &[&str]) -> Value {
+pub fn annotate(live: &Value, set: &Map<String, Value>, remove: &[&str]) -> PatchOp {
     let mut annotations = live["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     annotations.extend(set.clone());
     annotations.retain(|key, _| !remove.contains(&key.as_str()));
-    json!({"op": "add", "path": "/metadata/annotations", "value": annotations})
+    PatchOp::set(ANNOTATIONS, Value::Object(annotations))
 }
 
 /// The patch that scales a retired version up again.
 #[must_use]
-pub fn revive(live: &Value, replicas: Option<i32>) -> Vec<Value> {
+pub fn revive(live: &Value, replicas: Option<i32>) -> Vec<PatchOp> {
     vec![
         annotate(live, &Map::new(), &[ANNOTATION_SUNSET]),
-        json!({"op": "add", "path": "/spec/replicas", "value": replicas.unwrap_or(1)}),
+        PatchOp::set(REPLICAS, json!(replicas.unwrap_or(1))),
     ]
 }
 
 /// The patch that scales an idle version to zero.
 #[must_use]
-pub fn scale_down(live: &Value) -> Vec<Value> {
+pub fn scale_down(live: &Value) -> Vec<PatchOp> {
     let set = Map::from_iter([(ANNOTATION_SUNSET.to_owned(), json!("true"))]);
-    vec![annotate(live, &set, &[]), json!({"op": "add", "path": "/spec/replicas", "value": 0})]
+    vec![annotate(live, &set, &[]), PatchOp::set(REPLICAS, json!(0))]
 }
 
 fn form(template: &Value) -> Value {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, TaskContext};
+use windlass_kube_port::{Event, EventBuffer};
 
 use crate::api::Reason;
 use crate::children::Children;
-use crate::events::{Event, Recorder};
 use crate::planner::Facts;
 use crate::planner::facts::reason_of;
 use crate::planner::routing::{Next, lost};
@@ -30,7 +30,7 @@ pub struct WorkerScope {
     /// The workers' Deployments.
     pub children: Arc<Children>,
     /// The events to send once the status is written.
-    pub recorder: Recorder,
+    pub recorder: EventBuffer,
 }
 
 impl WorkerScope {

@@ -4,37 +4,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use kube::api::{Api, DynamicObject};
-use kube::runtime::controller::{Action, Config as ControllerConfig, Controller, Error as ControllerError};
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher;
-use kube::{Client, ResourceExt};
-use tracing::{debug, error, warn};
+use kube::Client;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::warn;
 use windlass_clock::{SharedClock, SystemClock};
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
-use windlass_engine::panics::caught;
+use windlass_core::observed::{Meta, ObservedObject};
+use windlass_kube_port::client::GuardedClient;
+use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
+use windlass_kube_port::watch::{Namespaces, watch};
+use windlass_kube_port::workqueue::{Request, run_workqueue};
+use windlass_kube_port::{Cache, Cluster, ClusterError, EventRecorder, Key, Kind, KubeCluster, View};
 
 use crate::api::names::LABEL_WORKERS;
-use crate::cluster::{ClusterError, Kind};
 use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
-use crate::port::Connections;
+use crate::port::{Connections, Pace};
 use crate::reconcile;
 
 /// The most concurrent reconciles.
 const CONCURRENCY: u16 = 16;
 /// Changes of an object within this time cause one reconcile.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// The requeue after a conflict: the facts were stale.
+const AFTER_CONFLICT: Duration = Duration::from_millis(250);
+/// The requeue after another error, before jitter.
+const AFTER_ERROR: Duration = Duration::from_secs(2);
 
 /// The controller of WorkerDeployments.
 pub struct Workers {
     client: Client,
-    connections: Arc<dyn Connections>,
+    pub(crate) connections: Arc<dyn Connections>,
     namespaces: Vec<String>,
-    clock: SharedClock,
-    metrics: Metrics,
-    hooks: Option<Arc<dyn Hooks>>,
+    pub(crate) clock: SharedClock,
+    pub(crate) metrics: Metrics,
+    pub(crate) hooks: Option<Arc<dyn Hooks>>,
     instance: String,
 }
 
@@ -90,130 +97,112 @@ impl Workers {
 
     /// Runs until `shutdown` resolves, then finishes the reconciles under way.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
-        let context = Context::new(
-            self.client.clone(),
-            self.connections.clone(),
-            self.clock.clone(),
-            self.metrics.clone(),
-            &self.instance,
-        );
-        let context = Arc::new(context.with_hooks(self.hooks.clone()));
-        let shutdown = shutdown.shared();
-        let places: Vec<Option<String>> = if self.namespaces.is_empty() {
-            vec![None]
-        } else {
-            self.namespaces.iter().cloned().map(Some).collect()
-        };
-        let running = places
-            .into_iter()
-            .map(|place| control(self.client.clone(), place, context.clone(), shutdown.clone()));
+        let (shutdown, pace) = (shutdown.shared(), Arc::default());
+        let scopes = Namespaces::of(&self.namespaces);
+        let running = scopes.iter().map(|scope| self.run_scope(scope, &pace, shutdown.clone()));
         futures::future::join_all(running).await;
     }
-}
 
-async fn control(
-    client: Client,
-    namespace: Option<String>,
-    context: Arc<Context>,
-    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
-) {
-    let api = |kind: Kind| -> Api<DynamicObject> {
-        match &namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
-            None => Api::all_with(client.clone(), &kind.resource()),
+    async fn run_scope(&self, scope: &Namespaces, pace: &Arc<Pace>, shutdown: impl Future<Output = ()>) {
+        let view = View::shared();
+        let client = GuardedClient::new(&self.client).client();
+        let cluster: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client, view.clone()));
+        let (events, send) =
+            EventRecorder::new(cluster.clone(), view.clone(), self.clock.clone(), &self.instance);
+        let mut event_sender = JoinSet::new();
+        event_sender.spawn(send);
+        let context = Arc::new(Context::new(cluster, view.clone(), events, self, pace.clone()));
+        let (requests, queued) = unbounded_channel();
+        let _watches = self.start_watches(scope, &view, requests);
+        let reconcile = {
+            let context = context.clone();
+            move |key| reconcile_one(context.clone(), key)
+        };
+        let mut shutdown = std::pin::pin!(shutdown);
+        tokio::select! {
+            biased;
+            () = listed(&view) => {}
+            () = &mut shutdown => return,
         }
-    };
-    let workers = Kind::Workers.resource();
-    let theirs = watcher::Config::default().labels(&format!("{LABEL_WORKERS},{LABEL_MANAGED_BY}={MANAGER}"));
-    let owner = {
-        let workers = workers.clone();
-        move |child: DynamicObject| {
-            let name = child.labels().get(LABEL_WORKERS).cloned()?;
-            let of = ObjectRef::new_with(&name, workers.clone());
-            Some(of.within(&child.namespace().unwrap_or_default()))
-        }
-    };
-    let answered = {
-        let (workers, namespace) = (workers.clone(), namespace.clone());
-        let answers = context.hooks.as_ref().map(|hooks| hooks.answered().left_stream());
-        let answers = answers.unwrap_or_else(|| futures::stream::pending().right_stream());
-        answers.filter_map(move |(of, name)| {
-            let is_here = namespace.as_ref().is_none_or(|here| *here == of);
-            let found = is_here.then(|| ObjectRef::new_with(&name, workers.clone()).within(&of));
-            std::future::ready(found)
-        })
-    };
-    let controller = Controller::new_with(api(Kind::Workers), watcher::Config::default(), workers)
-        .watches_with(api(Kind::Deployment), Kind::Deployment.resource(), theirs, owner)
-        .reconcile_on(answered)
-        .with_config(ControllerConfig::default().concurrency(CONCURRENCY).debounce(DEBOUNCE))
-        .graceful_shutdown_on(shutdown);
-    let results = controller.run(reconcile, after_error, context.clone());
-    results
-        .for_each(|result| async {
-            match result {
-                // Also covers an object whose finalizer a person removed.
-                Err(ControllerError::ObjectNotFound(of)) => {
-                    context.forget(of.namespace.as_deref().unwrap_or_default(), &of.name);
+        run_workqueue(queued, CONCURRENCY, reconcile, |_| Duration::ZERO, None, shutdown).await;
+        // The sender ends with the last recorder.
+        drop(context);
+        let _ = timeout(EVENT_FLUSH_TIMEOUT, event_sender.join_next()).await;
+    }
+
+    /// Starts the watches, which end when the result is dropped. Each change requests a reconcile.
+    fn start_watches(
+        &self,
+        scope: &Namespaces,
+        view: &Arc<View>,
+        requests: UnboundedSender<Request>,
+    ) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let owned = format!("{LABEL_WORKERS},{LABEL_MANAGED_BY}={MANAGER}");
+        let api = |kind| scope.api(&self.client, view, kind);
+        let streams = [
+            (Kind::WorkerDeployment, None, (|v| &v.workers) as fn(&View) -> &Cache<ObservedObject>),
+            (Kind::Deployment, Some(owned.as_str()), |v| &v.deployments),
+            (Kind::ControllerRevision, Some(owned.as_str()), |v| &v.worker_revisions),
+        ];
+        let streams =
+            streams.map(|(kind, labels, cache)| (kind, watch(api(kind), labels, kind, view.clone(), cache)));
+        for (kind, mut stream) in streams {
+            let requests = requests.clone();
+            tasks.spawn(async move {
+                while let Some(meta) = stream.next().await {
+                    on_change(&requests, kind, &meta);
                 }
-                Err(error) => debug!(%error, "a look at a WorkerDeployment ended with an error"),
-                Ok(_) => {}
-            }
-        })
-        .await;
-}
-
-async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, ClusterError> {
-    let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let looked = Box::pin(reconcile::reconcile(&context, &namespace, &name));
-    match unless_it_panics(&namespace, &name, looked).await {
-        Ok(Some(after)) => Ok(Action::requeue(after)),
-        Ok(None) => Ok(Action::await_change()),
-        // The facts were stale: decide again.
-        Err(ClusterError::Conflict(_) | ClusterError::Gone(_)) => {
-            Ok(Action::requeue(Duration::from_millis(250)))
+            });
         }
-        Err(error) => Err(error),
+        let (own_writes, mut written) = unbounded_channel();
+        view.notify(own_writes);
+        let of_writes = requests.clone();
+        tasks.spawn(async move {
+            while let Some((kind, meta)) = written.recv().await {
+                on_change(&of_writes, kind, &meta);
+            }
+        });
+        if let Some(mut answered) = self.hooks.as_ref().map(|hooks| hooks.answered()) {
+            let scope = scope.clone();
+            tasks.spawn(async move {
+                while let Some((namespace, name)) = answered.next().await {
+                    if scope.has(&namespace) {
+                        let _ = requests.send(Request::after(Key::new(namespace, name), DEBOUNCE));
+                    }
+                }
+            });
+        }
+        tasks
     }
 }
 
-/// Makes an error, which is retried, of a panic in the reconcile of an object. The controller would pass the panic on and
-/// end the operator with all other objects, and the next one would read the same object and panic again.
-async fn unless_it_panics<T>(
-    namespace: &str,
-    name: &str,
-    reconcile: impl Future<Output = Result<T, ClusterError>>,
-) -> Result<T, ClusterError> {
-    caught("it panicked", reconcile).await.unwrap_or_else(|why| {
-        error!(namespace, name, why, "a look at a WorkerDeployment panicked");
-        Err(ClusterError::Transient(why))
-    })
+/// Requests a reconcile of a WorkerDeployment that changed, or of that of a child.
+fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
+    let owner = if kind == Kind::WorkerDeployment {
+        Some(changed.name.as_str())
+    } else {
+        changed.label(LABEL_WORKERS)
+    };
+    let Some(owner) = owner else { return };
+    // The receiver is gone only when the controller stops.
+    let _ = requests.send(Request::after(Key::new(&changed.namespace, owner), DEBOUNCE));
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "the signature is the controller's")]
-fn after_error(object: Arc<DynamicObject>, error: &ClusterError, context: Arc<Context>) -> Action {
-    warn!(namespace = object.namespace(), name = object.name_any(), %error, "a look at a WorkerDeployment is tried again");
-    let spread = context.jitter(&object.name_any(), 2_000);
-    Action::requeue(Duration::from_millis(2_000 + spread))
+async fn listed(view: &View) {
+    while !view.has_workers() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_in_a_look_is_an_error_that_is_retried_and_anything_else_is_as_it_was() {
-        let look_at = |name: &'static str| async move {
-            assert!(name.is_empty(), "a bug in {name}");
-            Ok::<u32, ClusterError>(7)
-        };
-        let looked = unless_it_panics("shop", "orders", look_at("orders")).await;
-        assert!(
-            matches!(&looked, Err(ClusterError::Transient(why)) if why == "it panicked: a bug in orders"),
-            "{looked:?}"
-        );
-        assert!(matches!(unless_it_panics("shop", "orders", look_at("")).await, Ok(7)));
-        let gone = async { Err::<u32, _>(ClusterError::Gone("orders".to_owned())) };
-        assert!(matches!(unless_it_panics("shop", "orders", gone).await, Err(ClusterError::Gone(_))));
+/// Reconciles an object. Returns the requeue delay; `None` if the object is gone.
+async fn reconcile_one(context: Arc<Context>, key: Key) -> Option<Duration> {
+    match Box::pin(reconcile::reconcile(&context, &key)).await {
+        Ok(after) => after,
+        Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Some(AFTER_CONFLICT),
+        Err(error) => {
+            warn!(object = %key, %error, "the reconcile of a WorkerDeployment is retried");
+            Some(AFTER_ERROR + Duration::from_millis(context.jitter(&key.name, 2_000)))
+        }
     }
 }

@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use super::super::text::{Line, Terminal, mapped};
 use super::kinds::{ObservedObjects, Report};
 use super::{StatusArgs, exit_code, lines};
-use crate::cluster::freshness::SILENT;
 use crate::report::{Verdict, clock_time};
+use windlass_kube_port::freshness::SILENT;
 
 /// Changes within this time are drawn together.
 const TOGETHER: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ use crate::planner::hooks::{HookPlacement, is_of_list};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon a Job that the API server refused is checked again.
-const ASK_AGAIN: Duration = Duration::from_secs(50);
+const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);
 
 impl Fleet<'_> {
     /// The hooks that belong into a plan of this context.
@@ -105,7 +105,7 @@ impl Fleet<'_> {
         let content = format!("hooks of {} at {}", meta.uid, meta.generation);
         let verdicts = &self.scope.memory.verdicts;
         if let Some((asked, verdict)) = verdicts.get(&content)
-            && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_AGAIN)
+            && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
         {
             return verdict.err().map(Invalid::lasting);
         }

@@ -16,7 +16,7 @@ mod stored;
 
 use chrono::{DateTime, Utc};
 
-use super::events::{Event, EventType};
+use super::events::Event;
 use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
@@ -44,8 +44,7 @@ async fn advance(fleet: Fleet<'_>) -> Result<Next, ReconcileError> {
     let next = stages(fleet).await;
     // Nodes may have been created or deleted even if the reconcile failed.
     for recorded in recorder.take() {
-        let event = Event::normal(recorded.reason, recorded.cause, recorded.note);
-        cx.events.record(Kind::NodeDeployment, &meta.meta, &event);
+        cx.events.record(Kind::NodeDeployment, &meta.meta, &recorded);
     }
     next
 }
@@ -68,14 +67,7 @@ async fn unreadable_spec(
     let (kind, before) = (Kind::NodeDeployment, &*fleet.status);
     let next = save(cx, kind, &fleet.meta, before, &status, Urgency::Now, Progress::default()).await?;
     let cause = format!("{}/{sentence}", fleet.meta.generation);
-    cx.events.send(
-        Kind::NodeDeployment,
-        &fleet.meta,
-        EventType::Warning,
-        Reason::InvalidSpec,
-        &cause,
-        &sentence,
-    );
+    cx.events.record(kind, &fleet.meta, &Event::warning(Reason::InvalidSpec, cause, sentence));
     Ok(next)
 }
 

@@ -140,7 +140,8 @@ impl Fleet<'_> {
         let next =
             if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
         let next = next.within_some(self.report.look_again);
-        let in_doubt = |n: &Arc<ObservedNode>| self.scope.view.is_in_doubt(Kind::StatefulNode, &n.meta);
+        let in_doubt =
+            |n: &Arc<ObservedNode>| self.scope.view.has_pending_outcome(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
             || facts.invalid.is_some()

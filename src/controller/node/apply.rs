@@ -10,12 +10,12 @@ use crate::api::at_hook::point_of;
 use crate::api::{ClaimRetention, Ending, HookPoint, TaskType};
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
-use crate::asking::Wish;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Advance, Deadline, Plan, TaskError, TaskState};
 use crate::planner::node::decide::recipes;
 use crate::planner::node::status::allowed_until;
 use crate::planner::node::{NodeDecision, NodeFacts, StatefulSetFact, decide};
+use crate::probe::RequestKind;
 use crate::tasks::watch_sidecar::{Watched, watch};
 use crate::tasks::{create_stateful_set, request_mark_ready};
 
@@ -125,7 +125,7 @@ impl Node<'_> {
     ) -> Result<StatusChange, ReconcileError> {
         let Some(mut plan) = plan.filter(Plan::is_active) else {
             // Not before the end is stored: while that write conflicts, each attempt would ask the sidecar anew.
-            self.scope.askers.settle(&self.scope.key, &Wish::MarkReady { task_id: String::new() });
+            self.scope.prober.settle(&self.scope.key, RequestKind::MarkReady);
             return Ok(StatusChange::of(self.stored_plan().ok().flatten()));
         };
         let env = self.cx.env.layer().with(self.scope.clone());

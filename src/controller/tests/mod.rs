@@ -21,14 +21,14 @@ use serde_json::{Value, json};
 use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
-use crate::asking::Askers;
-use crate::asking::hooks::{HookAskers, HookClient, HttpHookClient};
 use crate::clock::Clock;
 use crate::cluster::{
     Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Selector, Target, View,
 };
 use crate::engine::{Env, Registry};
 use crate::metrics::Metrics;
+use crate::probe::SidecarProber;
+use crate::probe::hooks::{HookClient, HookProber, HttpHookClient};
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
 
@@ -226,12 +226,12 @@ impl Stage {
         let port = Arc::new(Port { kept: Mutex::default(), view: view.clone() });
         let clock = Arc::new(Moved(Mutex::new(DateTime::from_timestamp(1_900_000_000, 0).unwrap())));
         let memory = Arc::new(Memory::default());
-        let (events, send) = Events::new(port.clone(), view.clone(), memory.clone(), clock.clone(), "test");
+        let (events, send) = Events::new(port.clone(), view.clone(), clock.clone(), "test");
         tokio::spawn(send);
         let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
-        let (askers, _) = Askers::new(sidecars.clone(), port.clone());
+        let prober = SidecarProber::of_sidecars(sidecars.clone(), port.clone());
         let nobody: Arc<dyn HookClient> = Arc::new(HttpHookClient::new().unwrap());
-        let (hook_askers, _) = HookAskers::new(nobody, port.clone(), clock.clone());
+        let hook_prober = HookProber::of_hooks(nobody, port.clone(), clock.clone());
         let cx = Context {
             view,
             cluster: port.clone(),
@@ -240,9 +240,9 @@ impl Stage {
             env: Env::new(),
             options: Arc::new(RenderOptions::default()),
             sidecars,
-            askers,
+            prober,
             hook_rules: Arc::default(),
-            hook_askers,
+            hook_prober,
             clock: clock.clone(),
             events,
             metrics: Metrics::default(),

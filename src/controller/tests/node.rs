@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::fleet::template;
 use super::*;
 use crate::apply::node_objects;
-use crate::cluster::port::EventNote;
+use crate::cluster::EventNote;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 
@@ -1059,7 +1059,7 @@ async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
     asked.lock().unwrap().clear();
     for _ in 0..10 {
         stage.look_at_node().await.unwrap();
-        stage.cx.askers.answer_all().await;
+        stage.cx.prober.answer_all().await;
         stage.pass(2).await;
     }
     let id = plan["id"].as_str().unwrap();
@@ -1093,17 +1093,17 @@ async fn while_the_end_of_a_plan_conflicts_its_sidecar_is_not_asked_anew_at_each
     );
     let conflict = ClusterError::Conflict { object: "db-0".to_owned(), message: "it changed".to_owned() };
     stage.fail("patch StatefulNode db-0 /status", conflict);
-    stage.cx.askers.answer_all().await;
+    stage.cx.prober.answer_all().await;
     for _ in 0..10 {
         assert!(stage.look_at_node().await.unwrap_err().is_conflict());
-        stage.cx.askers.answer_all().await;
+        stage.cx.prober.answer_all().await;
     }
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
     stage.mend();
     stage.look_at_node().await.unwrap();
     assert_eq!(stage.node()["status"]["phase"], "Running");
     stage.look_at_node().await.unwrap();
-    assert_eq!(stage.cx.askers.known(), 0, "nothing more is wished of it");
+    assert_eq!(stage.cx.prober.known(), 0, "nothing more is wished of it");
 }
 
 impl Stage {

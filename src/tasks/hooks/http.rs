@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
-use crate::asking::hooks::{HeaderText, HookQuestion, HookWish, HttpWish, Verdict};
 use crate::engine::Outcome;
 use crate::hooks::{Filled, HookUrl};
+use crate::probe::hooks::{HeaderText, HookProbe, HookQuestion, HttpProbe, Verdict};
 
 /// The defaults for a hook's interval and for the timeout of one request.
 const INTERVAL_SECONDS: i64 = 5;
@@ -29,9 +29,9 @@ fn call(turn: &Turn<'_>) -> Answer {
         Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOBODY_YET)),
     };
     let asked = format!("{} {}", method(http), shown(&question));
-    let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
+    let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
     if let Some(why) = &turn.scope.hold {
-        return match askers.last(&owner, &question) {
+        return match prober.last(&owner, &question) {
             // A request that was sent before may still be answered.
             Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
             // Nothing is asked now, so no answer is to come.
@@ -39,7 +39,7 @@ fn call(turn: &Turn<'_>) -> Answer {
             _ => Ok(turn.waits(why.clone(), NOBODY_YET)),
         };
     }
-    let heard = askers.ask(&owner, question, Duration::ZERO);
+    let heard = prober.ask(&owner, question, Duration::ZERO);
     let again = heard.again;
     match heard.last {
         Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
@@ -58,9 +58,9 @@ fn method(http: &HttpHook) -> &str {
 }
 
 fn shown(question: &HookQuestion) -> String {
-    match &question.wish {
-        HookWish::Http(wish) => wish.url.fill(&wish.values).unwrap_or_default(),
-        HookWish::Query(wish) => wish.promql.clone(),
+    match &question.probe {
+        HookProbe::Http(probe) => probe.url.fill(&probe.values).unwrap_or_default(),
+        HookProbe::Query(probe) => probe.promql.clone(),
     }
 }
 
@@ -88,7 +88,7 @@ fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
         attempt: turn.attempt(),
         interval: seconds(http.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
         timeout: turn.request_timeout(request_timeout),
-        wish: HookWish::Http(Box::new(HttpWish {
+        probe: HookProbe::Http(Box::new(HttpProbe {
             url,
             method: ::http::Method::from_bytes(method(http).as_bytes())
                 .map_err(|_| format!("http.method {:?} is none", http.method))?,

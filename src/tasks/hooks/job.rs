@@ -18,7 +18,7 @@ use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
 use crate::cluster::memory::DeletedJobs;
 use crate::cluster::observed::Meta;
-use crate::cluster::view::DOUBT;
+use crate::cluster::view::UNKNOWN_OUTCOME_TTL;
 use crate::cluster::{Cluster, ClusterError, Kind, Selector, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
@@ -142,7 +142,7 @@ fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
 /// began the plan, or acts for so long that there is no such request.
 fn contested_until(turn: &Turn<'_>) -> Option<DateTime<Utc>> {
     let here = turn.cx.env.find::<Arc<DeletedJobs>>()?.acts_for();
-    let left = DOUBT.checked_sub(here)?;
+    let left = UNKNOWN_OUTCOME_TTL.checked_sub(here)?;
     let plan = (turn.cx.now - turn.cx.plan.started_at).to_std().ok()?;
     (plan > here).then(|| turn.cx.now + left)
 }

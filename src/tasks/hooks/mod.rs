@@ -25,9 +25,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Hook, HookPoint, NodeDeploymentSpec};
-use crate::asking::hooks::{HookAskers, HookOwner};
 use crate::cluster::{Cluster, Key, Kind};
 use crate::hooks::{HookRules, Values};
+use crate::probe::hooks::{HookOwner, HookProber};
 
 /// What hook tasks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]
@@ -42,8 +42,8 @@ pub struct HookScope {
     pub rules: Arc<HookRules>,
     /// The port to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// The askers, which query peers in the background, outside of reconciles.
-    pub askers: Arc<HookAskers>,
+    /// Sends requests in the background, outside of reconciles.
+    pub prober: Arc<HookProber>,
     /// The values of `windlass.dev/approve` on the object and on its fleet.
     pub approved: Vec<String>,
     /// The hook points that `skip` and `hold` apply to.

@@ -9,9 +9,9 @@ use serde_json::json;
 use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::QueryHook;
-use crate::asking::hooks::{HookAnswer, HookQuestion, HookWish, QueryWish, Verdict};
 use crate::engine::Outcome;
 use crate::hooks::Filled;
+use crate::probe::hooks::{HookAnswer, HookProbe, HookQuestion, QueryProbe, Verdict};
 
 /// The default for a hook's interval.
 const INTERVAL_SECONDS: i64 = 30;
@@ -61,9 +61,9 @@ fn check(turn: &Turn<'_>) -> Answer {
         Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOT_NOW)),
     };
     let mut counts: Counts = Counts::deserialize(&turn.cx.record.progress).unwrap_or_default();
-    let (askers, owner) = (&turn.scope.askers, turn.scope.asks_for());
+    let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
     let interval = question.interval;
-    let new = askers.last(&owner, &question).filter(|answer| counts.at != Some(answer.at));
+    let new = prober.last(&owner, &question).filter(|answer| counts.at != Some(answer.at));
     if let Some(answer) = new {
         let before = (counts.successes, counts.failures);
         counts.take(&answer);
@@ -88,7 +88,7 @@ fn check(turn: &Turn<'_>) -> Answer {
         if let Some(why) = &turn.scope.hold {
             return Ok(turn.waits(why.clone(), NOT_NOW));
         }
-        return Ok(turn.waits(message, askers.ask(&owner, question, Duration::ZERO).again));
+        return Ok(turn.waits(message, prober.ask(&owner, question, Duration::ZERO).again));
     }
     // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
     // once.
@@ -96,14 +96,14 @@ fn check(turn: &Turn<'_>) -> Answer {
     let first = since.map_or(Duration::ZERO, |since| interval.saturating_sub(since));
     // If the time is up by then, and a query was due while no operator was there to send it, its answer decides. One
     // always comes: a query that fails or times out is answered with that.
-    let is_owed = first.is_zero() && turn.scope.hold.is_none() && askers.last(&owner, &question).is_none();
+    let is_owed = first.is_zero() && turn.scope.hold.is_none() && prober.last(&owner, &question).is_none();
     if turn.is_overdue() && !is_owed {
         return turn.is_late(&turn.said_before("the query was not answered".to_owned()));
     }
     if let Some(why) = &turn.scope.hold {
         return Ok(turn.waits(why.clone(), NOT_NOW));
     }
-    let heard = askers.ask(&owner, question, first);
+    let heard = prober.ask(&owner, question, first);
     Ok(turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again))
 }
 
@@ -118,7 +118,7 @@ fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> 
         attempt: turn.attempt(),
         interval: seconds(query.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
         timeout: turn.request_timeout(QUERY_TIMEOUT),
-        wish: HookWish::Query(QueryWish {
+        probe: HookProbe::Query(QueryProbe {
             url: prometheus.instant_queries(),
             promql: promql.fill_plainly(&turn.values())?,
             success: query.success.clone(),

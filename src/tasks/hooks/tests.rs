@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::names::ANNOTATION_TASK;
-use crate::asking::hooks::{HookClient, HookReply, HookRequest};
 use crate::clock::Clock;
 use crate::cluster::ClusterError;
+use crate::cluster::MockCluster;
 use crate::cluster::memory::DeletedJobs;
-use crate::cluster::port::MockCluster;
 use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
+use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 
 mod asked;
 mod defaults;
@@ -83,7 +83,7 @@ impl Stage {
         };
         let (cluster, peer) = (Arc::new(cluster), Arc::new(Peer::default()));
         let clock = Arc::new(Moved(tokio::time::Instant::now()));
-        let (askers, _) = HookAskers::new(peer.clone(), cluster.clone(), clock.clone());
+        let prober = HookProber::of_hooks(peer.clone(), cluster.clone(), clock.clone());
         let rules = HookRules {
             hosts: [Host::parse("peer").unwrap()].into(),
             prometheus: Some(PrometheusUrl::parse("http://prometheus").unwrap()),
@@ -105,7 +105,7 @@ impl Stage {
             },
             rules: Arc::new(rules),
             cluster,
-            askers,
+            prober,
             approved: Vec::new(),
             skip: None,
             hold: None,
@@ -130,7 +130,7 @@ impl Stage {
     /// A reconcile, then the requests that it asked for, then another reconcile.
     async fn turn(&mut self) -> Advance {
         let _ = self.look().await;
-        self.scope.askers.answer(&self.scope.asks_for()).await;
+        self.scope.prober.answer_all().await;
         self.look().await
     }
 
@@ -138,8 +138,8 @@ impl Stage {
     fn restart(&mut self) {
         let stored = self.plan.to_value().to_string();
         self.plan = Plan::from_value(&serde_json::from_str(&stored).unwrap()).unwrap();
-        let (askers, _) = HookAskers::new(self.peer.clone(), self.scope.cluster.clone(), self.clock.clone());
-        self.scope.askers = askers;
+        let prober = HookProber::of_hooks(self.peer.clone(), self.scope.cluster.clone(), self.clock.clone());
+        self.scope.prober = prober;
         self.deleted = Arc::default();
     }
 

@@ -101,7 +101,7 @@ impl Fleet {
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             invalid: None,
             cache: Arc::default(),
-            recorder: crate::observe::recorder::Recorder::default(),
+            recorder: windlass_kube_port::EventBuffer::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }
     }

@@ -191,7 +191,7 @@ async fn what_a_sidecar_said_once_is_no_success_and_it_is_asked_anew() {
     let waits = said(&run(&MarkReady {}, &ready).await);
     assert_eq!(waits, "waiting for the sidecar to answer");
     assert_eq!(ready.answer(), SidecarAnswer::NotAsked);
-    ready.scope.askers.answer_all().await;
+    ready.scope.prober.answer_all().await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(said(&run(&MarkReady {}, &ready).await), "waiting for the sidecar to answer");
     assert_eq!(ready.answer(), SidecarAnswer::Ready, "which is the last that is known");

@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use super::{NodeScope, UNSEEN};
 use crate::api::{PodTemplateHash, StatefulNodeSpec};
-use crate::asking::Askers;
-use crate::cluster::port::MockCluster;
+use crate::cluster::MockCluster;
 use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::observe::node_scope::decided_on;
 use crate::observe::recorder::SidecarRecorder;
 use crate::planner::node::status::SidecarAnswer;
+use crate::probe::SidecarProber;
 use crate::render::{self, RenderOptions};
 use crate::revision;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
@@ -244,7 +244,7 @@ impl Bench {
             decided_on: known.map(|node| decided_on(&node)).unwrap_or_default(),
             key,
             view: self.view,
-            askers: Askers::new(sidecars.clone(), cluster.clone()).0,
+            prober: SidecarProber::of_sidecars(sidecars.clone(), cluster.clone()),
             cluster,
             memory: Arc::new(Memory::default()),
             options: Arc::new(RenderOptions::default()),
@@ -275,7 +275,7 @@ async fn heard(task: &dyn Task, ready: &Ready) -> Result<Outcome, TaskError> {
         matches!(outcome, Ok(Outcome::Waiting { .. })),
         "a task does not wait for a sidecar: {outcome:?}"
     );
-    ready.scope.askers.answer_all().await;
+    ready.scope.prober.answer_all().await;
     run(task, ready).await
 }
 

@@ -118,7 +118,7 @@ impl Amid {
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
             invalid: None,
             cache: Arc::default(),
-            recorder: crate::observe::recorder::Recorder::default(),
+            recorder: windlass_kube_port::EventBuffer::default(),
             now: now(),
         }
     }

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus,
-    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT},
+    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_WORKERS},
 };
 
 pub use crate::api::names::LAST_APPLIED;
@@ -186,6 +186,31 @@ pub struct ObservedRevision {
     pub revision: i64,
     /// Its data, stored as text: there are many revisions, and few are ever read again.
     pub data: JsonText,
+}
+
+/// A whole object of a kind of which there are few.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedObject {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The object, without managed fields.
+    pub object: Value,
+}
+
+impl Observed for ObservedObject {
+    fn of(object: &impl Sent, meta: Meta) -> Self {
+        let mut object: Value = object.fields();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        Self { meta, object }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    fn groups(&self) -> Vec<&str> {
+        self.meta.label(LABEL_WORKERS).into_iter().collect()
+    }
 }
 
 /// Compares everything that is read by the type's own equality. The resourceVersions are made equal for the comparison.

@@ -3,11 +3,10 @@
 use windlass_core::api::at_hook::point_of;
 use windlass_core::api::{AtHook, HookPoint, OnHookFailure};
 use windlass_engine::{Env, Plan, PlanState, control};
+use windlass_kube_port::Event;
 
 use super::state::Reconcile;
 use crate::api::Reason;
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::hooks::{HookContext, HookedObject, HooksRejected};
 use crate::planner::{hooks, routing};
 
@@ -78,9 +77,9 @@ impl Reconcile<'_> {
     }
 
     /// Stops what the hooks of an ending plan have started.
-    pub(super) async fn end_hooks(&self, plan: &Plan) -> Result<(), ClusterError> {
+    pub(super) async fn end_hooks(&self, plan: &Plan) -> Result<(), String> {
         let Some(port) = &self.cx.hooks else { return Ok(()) };
-        port.end(&HookedObject::facts(&self.facts), plan).await.map_err(ClusterError::Transient)
+        port.end(&HookedObject::facts(&self.facts), plan).await
     }
 
     /// Restores the ramp that a person changed while the plan is between two steps.

@@ -11,51 +11,58 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::api::RawPlan;
+use windlass_kube_port::{ClusterError, Key, Part, PatchOp};
 
 use crate::api::names::FINALIZER;
-use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
 use crate::finalize;
 use crate::observe::{self, Read};
 use crate::planner::{Decision, decide};
-use state::{Reconcile, finalizers, unreadable};
+use state::{Reconcile, unreadable};
 
 /// Requeue of an object at rest, before jitter.
 const RESYNC: Duration = Duration::from_secs(30);
+/// Nothing is done on caches that are older than this. A watch is restarted more often than that.
+const STALE: Duration = Duration::from_secs(30);
+/// Requeue while the caches are too old.
+const WHILE_STALE: Duration = Duration::from_secs(3);
 /// Requeue right away.
 const IMMEDIATELY: Duration = Duration::from_millis(100);
 
 /// Reconciles an object. Returns when to requeue it; `None` if it is gone.
-pub async fn reconcile(cx: &Context, namespace: &str, name: &str) -> Result<Option<Duration>, ClusterError> {
-    let cluster = Cluster::new(cx.client.clone(), namespace);
-    let Some(object) = cluster.get(Kind::Workers, name).await? else {
-        cx.forget(namespace, name);
+pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, ClusterError> {
+    let Some(stored) = cx.view.workers.get(key) else {
+        cx.forget(key);
         return Ok(None);
     };
-    let read = Read::of(object);
-    let has_finalizer = finalizers(&read.object).iter().any(|finalizer| finalizer == FINALIZER);
+    if cx.view.freshness.outdated() > STALE {
+        // Temporal must not be changed by a spec that a person may have changed since.
+        return Ok(Some(WHILE_STALE));
+    }
+    let read = Read::of(stored);
+    let has_finalizer = read.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     if read.deleted_at().is_some() && !has_finalizer {
-        cx.forget(namespace, name);
+        cx.forget(key);
         return Ok(None);
     }
     let spec = match &read.spec {
         Ok(spec) => spec.clone(),
         Err(sentence) if read.deleted_at().is_some() => {
-            return finalize::finalize_unreadable(cx, &cluster, &read, sentence).await.map(Some);
+            return finalize::finalize_unreadable(cx, &read, sentence).await.map(Some);
         }
         Err(sentence) => {
-            unreadable(cx, &cluster, &read, sentence).await?;
+            unreadable(cx, &read, sentence).await?;
             return Ok(Some(RESYNC));
         }
     };
     if !has_finalizer {
-        let mut all = finalizers(&read.object);
+        let mut all = read.finalizers();
         all.push(json!(FINALIZER));
-        let op = json!({"op": "add", "path": "/metadata/finalizers", "value": all});
-        cluster.patch(Kind::Workers, &read.object, false, vec![op]).await?;
+        let op = PatchOp::set("/metadata/finalizers", json!(all));
+        cx.cluster.patch(read.write_target(), Part::Main, vec![op]).await?;
         return Ok(Some(IMMEDIATELY));
     }
-    Box::pin(run(Reconcile::new(cx, cluster, read, spec).await?)).await.map(Some)
+    Box::pin(run(Reconcile::new(cx, read, spec).await)).await.map(Some)
 }
 
 /// Decides and acts.

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use windlass_core::api::{Ending, HistoryEntry, RawPlan, Rejected};
 use windlass_engine::{Advance, Env, Plan, PlanState, control, executor};
+use windlass_kube_port::{ClusterError, Event};
 
 use super::IMMEDIATELY;
 use super::state::Reconcile;
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
@@ -90,7 +89,7 @@ impl Reconcile<'_> {
 
     /// Keeps a plan that is to end, because its hooks could not be stopped, and says so. The versions are maintained
     /// meanwhile.
-    async fn wait_for_hooks(mut self, old: &Plan, error: &ClusterError) -> Result<Duration, ClusterError> {
+    async fn wait_for_hooks(mut self, old: &Plan, error: &str) -> Result<Duration, ClusterError> {
         let note = format!("rollout {} does not end yet: {error}", old.id);
         self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
         let (forgotten, _) = self.maintain_versions(true, Some(old)).await;
@@ -169,7 +168,7 @@ impl Reconcile<'_> {
 
     /// Ends the active plan because the object is being deleted. Hooks that cannot be stopped delay that, unless a
     /// person asked that nothing is waited for.
-    pub(crate) async fn end_for_deletion(&mut self) -> Result<(), ClusterError> {
+    pub(crate) async fn end_for_deletion(&mut self) -> Result<(), String> {
         let raw = self.facts.status.plan.as_ref();
         let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else {
             return Ok(());

@@ -7,13 +7,12 @@ use windlass_core::api::RawPlan;
 use windlass_core::api::at_hook::hook_of;
 use windlass_core::api::names::ANNOTATION_SKIP;
 use windlass_engine::{Plan, control};
+use windlass_kube_port::{ClusterError, Event};
 
 use super::state::Reconcile;
 use super::{IMMEDIATELY, RESYNC};
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, TemporalState};
 use crate::port::BuildId;

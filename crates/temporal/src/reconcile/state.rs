@@ -4,67 +4,55 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_core::api::conditions::{self, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY};
 use windlass_engine::Plan;
+use windlass_kube_port::{ClusterError, Event, EventBuffer, Kind, Part, PatchOp};
 
 use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
-use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::context::Context;
-use crate::events::{Event, Recorder, send};
 use crate::observe::{self, Read};
 use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, Facts, TemporalState, status};
 use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
 
-pub(crate) fn finalizers(object: &Value) -> Vec<Value> {
-    object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default()
-}
-
 /// Writes a status if it changed, guarded by the resourceVersion that it was decided on.
 pub(crate) async fn save(
-    cluster: &Cluster,
+    cx: &Context,
     read: &Read,
     status: &WorkerDeploymentStatus,
 ) -> Result<(), ClusterError> {
-    if *status == read.status && read.object["status"].is_object() {
+    if *status == read.status && read.stored.object["status"].is_object() {
         return Ok(());
     }
-    let op = json!({"op": "add", "path": "/status", "value": status});
-    cluster.patch(Kind::Workers, &read.object, true, vec![op]).await.map(drop)
+    let op = PatchOp::set("/status", json!(status));
+    cx.cluster.patch(read.write_target(), Part::Status, vec![op]).await.map(drop)
 }
 
 /// Reports that an object's spec cannot be read.
-pub(crate) async fn unreadable(
-    cx: &Context,
-    cluster: &Cluster,
-    read: &Read,
-    sentence: &str,
-) -> Result<(), ClusterError> {
-    let (now, generation) =
-        (cx.clock.now(), read.object["metadata"]["generation"].as_i64().unwrap_or_default());
+pub(crate) async fn unreadable(cx: &Context, read: &Read, sentence: &str) -> Result<(), ClusterError> {
+    let (now, generation) = (cx.clock.now(), read.meta().generation);
     let mut status = read.status.clone();
     status.observed_generation = generation;
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
         let word = Reason::InvalidSpec.as_ref();
         conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
     }
-    cx.metrics.set_reason(read.meta("namespace"), read.meta("name"), Reason::InvalidSpec.as_ref());
-    save(cluster, read, &status).await
+    cx.metrics.set_reason(&read.meta().namespace, &read.meta().name, Reason::InvalidSpec.as_ref());
+    save(cx, read, &status).await
 }
 
 /// One reconcile.
 pub(crate) struct Reconcile<'a> {
     pub cx: &'a Context,
-    pub cluster: Cluster,
     pub read: Read,
     pub facts: Facts,
     pub children: Arc<Children>,
     pub temporal: Option<Arc<dyn Temporal>>,
-    pub recorder: Recorder,
+    pub recorder: EventBuffer,
     pub now: DateTime<Utc>,
     /// False if the hooks of the spec are invalid, or could not be checked.
     pub hooks_accepted: bool,
@@ -72,15 +60,10 @@ pub(crate) struct Reconcile<'a> {
 }
 
 impl<'a> Reconcile<'a> {
-    pub(super) async fn new(
-        cx: &'a Context,
-        cluster: Cluster,
-        read: Read,
-        spec: WorkerDeploymentSpec,
-    ) -> Result<Self, ClusterError> {
-        let children = Children::read(&cluster, read.meta("name"), cx.compared.clone()).await?;
+    pub(super) async fn new(cx: &'a Context, read: Read, spec: WorkerDeploymentSpec) -> Self {
+        let children = cx.children(&read);
         let connection = spec.connection.clone();
-        let port = cx.connections.connect(read.meta("namespace"), &connection).await;
+        let port = cx.connections.connect(&read.meta().namespace, &connection).await;
         let port = port.map(|port| {
             let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
             Arc::new(paced) as Arc<dyn Temporal>
@@ -88,18 +71,17 @@ impl<'a> Reconcile<'a> {
         let (facts, retry_after) = observe::facts(&read, spec, &children, &port).await;
         let children = Arc::new(children);
         let now = cx.clock.now();
-        Ok(Self {
+        Self {
             cx,
-            cluster,
             read,
             facts,
             children,
             temporal: port.ok(),
-            recorder: Recorder::default(),
+            recorder: EventBuffer::default(),
             now,
             hooks_accepted: true,
             retry_after,
-        })
+        }
     }
 
     /// Observes the deployment in Temporal again, because the facts are stale.
@@ -127,13 +109,13 @@ impl<'a> Reconcile<'a> {
         }
         let sentence = match self.children.try_target(&self.facts).await {
             Ok(()) => return,
-            Err(ClusterError::Refused(sentence)) => {
-                format!("spec.template: the API server refuses it: {sentence}")
+            Err(ClusterError::Refused { message, .. }) => {
+                format!("spec.template: the API server refuses it: {message}")
             }
             // The dry run asks for one Deployment more, and quotas come after everything else that the API server
             // checks: the template is fine, and the rollout says so when it has to wait for room.
-            Err(ClusterError::Forbidden(message)) if message.contains("exceeded quota: ") => return,
-            Err(ClusterError::Forbidden(message)) => {
+            Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => return,
+            Err(ClusterError::Forbidden { message, .. }) => {
                 format!("spec.template: the API server does not allow it now: {message}")
             }
             Err(error) => {
@@ -159,7 +141,7 @@ impl<'a> Reconcile<'a> {
         };
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<DateTime<Utc>>().ok());
         let obeyed = time(self.facts.status.restarted_at.as_deref());
-        let created = time(Some(self.read.meta("creationTimestamp")));
+        let created = self.read.meta().created_at;
         if obeyed.max(created).is_none_or(|before| at > before) && !self.facts.spec.paused {
             self.facts.status.restarted_at = Some(text.to_owned());
         }
@@ -200,11 +182,9 @@ impl<'a> Reconcile<'a> {
         if let Some(condition) = conditions::find(&status.conditions, UP_TO_DATE) {
             self.cx.metrics.set_reason(&facts.namespace, &facts.name, &condition.reason);
         }
-        save(&self.cluster, &self.read, &status).await?;
+        save(self.cx, &self.read, &status).await?;
         for event in self.recorder.take() {
-            if self.cx.is_new_event(&facts.uid, &event) {
-                send(&self.cluster, &self.read.object, &event, &self.cx.instance, self.now).await;
-            }
+            self.cx.events.record(Kind::WorkerDeployment, self.read.meta(), &event);
         }
         Ok(())
     }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use windlass_engine::Plan;
+use windlass_kube_port::{ClusterError, Event};
 
 use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::observe;
 use crate::planner::routing;
 use crate::planner::sunset::{Act, Making, Wanted, act, drained_since, is_contested};
@@ -170,10 +169,10 @@ impl Reconcile<'_> {
 
     fn report_failure(&self, build: &BuildId, error: &ClusterError) {
         // The object changed in between; the next reconcile tries again.
-        if matches!(error, ClusterError::Conflict(_) | ClusterError::Gone(_)) {
+        if matches!(error, ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) {
             return;
         }
-        let note = format!("the workers of {build} could not be changed: {error}");
+        let note = format!("the workers of {build} could not be changed: {}", error.message());
         self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
     }
 

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
+use windlass_kube_port::Event;
 
 use crate::api::Reason;
-use crate::events::Event;
 use crate::planner::routing::{Next, PAUSED, owned};
 use crate::scope::{LATER, SOON, WorkerScope, due_unless_paused, outcome, wait_for, wait_out};
 

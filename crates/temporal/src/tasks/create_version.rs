@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
+use windlass_kube_port::ClusterError;
 
 use crate::api::Reason;
-use crate::cluster::ClusterError;
 use crate::planner::routing::{PAUSED, lost};
 use crate::scope::{LATER, SOON, WorkerScope, due_unless_paused, outcome, wait_for};
 
@@ -39,8 +39,10 @@ impl Task for CreateVersion {
                     format!("waiting for the Deployment of {} to be seen", scope.facts.target.build);
                 Ok(wait_for(cx, Reason::Applying, &message, SOON))
             }
-            Err(ClusterError::Refused(sentence)) => Ok(wait_for(cx, Reason::InvalidSpec, &sentence, LATER)),
-            Err(error) => Err(TaskError::transient(error.to_string())),
+            Err(ClusterError::Refused { message, .. }) => {
+                Ok(wait_for(cx, Reason::InvalidSpec, &message, LATER))
+            }
+            Err(error) => Err(TaskError::transient(error.message())),
         }
     }
 }

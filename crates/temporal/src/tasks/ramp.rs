@@ -5,9 +5,9 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
+use windlass_kube_port::Event;
 
 use crate::api::Reason;
-use crate::events::Event;
 use crate::planner::routing::{LAG, Next, ramp};
 use crate::scope::{
     SOON, WorkerScope, due_unless_paused, outcome, recorded_time, wait_for, wait_out, wait_with,

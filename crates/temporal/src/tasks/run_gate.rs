@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
+use windlass_kube_port::Event;
 
 use crate::api::Reason;
-use crate::events::Event;
 use crate::planner::facts::reason_of;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};

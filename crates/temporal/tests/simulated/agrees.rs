@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use windlass_sim::{Cluster, Options};
-use windlass_temporal::fake::cases::{CASES, Ground};
-use windlass_temporal::fake::{FakeTemporal, Settings};
 use windlass_temporal::port::{BuildId, DeploymentName, Temporal};
+use windlass_temporal_fake::cases::{CASES, Ground};
+use windlass_temporal_fake::{FakeTemporal, Settings};
 
 struct Board {
     fake: FakeTemporal,

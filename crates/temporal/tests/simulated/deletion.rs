@@ -6,8 +6,8 @@ use chrono::TimeDelta;
 use kube::api::DeleteParams;
 use serde_json::json;
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
-use windlass_temporal::fake::{FakeTemporal, Fault, Settings, Write};
 use windlass_temporal::port::{BuildId, RoutingWrite};
+use windlass_temporal_fake::{FakeTemporal, Fault, Settings, Write};
 
 use crate::stage::{Stage, deployment, spec};
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use chrono::TimeDelta;
 use serde_json::json;
 use windlass_sim::{After, AuditEntry, Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::fake::{Fault, Write};
 use windlass_temporal::port::RoutingWrite;
+use windlass_temporal_fake::{Fault, Write};
 
 use crate::stage::{End, Stage, spec};
 

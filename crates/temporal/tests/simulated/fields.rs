@@ -2,8 +2,8 @@
 
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
-use windlass_temporal::fake::Fault;
 use windlass_temporal::port::{DeploymentName, Percent, RoutingWrite};
+use windlass_temporal_fake::Fault;
 
 use crate::stage::{NAMESPACE, Stage, deployment, spec};
 

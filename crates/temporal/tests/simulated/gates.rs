@@ -1,8 +1,8 @@
 //! Gates.
 
 use serde_json::json;
-use windlass_temporal::fake::GateEnd;
 use windlass_temporal::port::BuildId;
+use windlass_temporal_fake::GateEnd;
 
 use crate::stage::{Stage, spec};
 
@@ -169,8 +169,8 @@ async fn a_temporal_that_is_away_for_longer_than_the_gates_time_fails_no_gate() 
     s.until_current(&v1).await;
     let v2 = s.roll_to("v2").await;
     s.until("its version is listed", |s| s.record(&v2)["state"] == "Inactive").await;
-    s.temporal.set_fault(windlass_temporal::fake::Fault::Down);
+    s.temporal.set_fault(windlass_temporal_fake::Fault::Down);
     s.seconds(300).await;
-    s.temporal.set_fault(windlass_temporal::fake::Fault::None);
+    s.temporal.set_fault(windlass_temporal_fake::Fault::None);
     s.until_current(&v2).await;
 }

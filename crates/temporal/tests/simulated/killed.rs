@@ -1,8 +1,8 @@
 //! The operator dies before, and right after, each of its writes to Kubernetes and to Temporal; another one starts.
 
 use windlass_sim::{After, Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::fake::Write;
 use windlass_temporal::port::RoutingWrite;
+use windlass_temporal_fake::Write;
 
 use crate::stage::{End, Stage, deployment, spec};
 

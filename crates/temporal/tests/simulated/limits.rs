@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
-use windlass_temporal::fake::Settings;
+use windlass_temporal_fake::Settings;
 
 use crate::stage::{Stage, spec};
 

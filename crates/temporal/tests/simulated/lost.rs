@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_temporal::fake::Fault;
+use windlass_temporal_fake::Fault;
 
 use crate::stage::{Stage, deployment, spec};
 

@@ -14,6 +14,7 @@ mod idle;
 mod killed;
 mod limits;
 mod lost;
+mod paced;
 mod reasons;
 mod rollouts;
 mod shown;

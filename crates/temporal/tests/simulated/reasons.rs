@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use windlass_temporal::fake::{Fault, GateEnd};
 use windlass_temporal::port::BuildId;
+use windlass_temporal_fake::{Fault, GateEnd};
 
 use crate::stage::{Stage, deployment, spec};
 

@@ -1,8 +1,8 @@
 //! Rollouts, and what supersedes them.
 
 use serde_json::json;
-use windlass_temporal::fake::Write;
 use windlass_temporal::port::{Percent, RoutingWrite};
+use windlass_temporal_fake::Write;
 
 use crate::stage::{Stage, deployment, spec};
 

@@ -12,9 +12,9 @@ use kube::api::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass_sim::{Cluster, ClusterClock, Latency, Options};
-use windlass_temporal::fake::{FakeTemporal, Settings};
 use windlass_temporal::port::{BuildId, DeploymentName};
 use windlass_temporal::{Metrics, Workers};
+use windlass_temporal_fake::{FakeTemporal, Settings};
 
 use crate::fake_hooks::FakeHooks;
 
@@ -245,8 +245,8 @@ impl Stage {
 
     /// The ramps written, in percent; `0`: a ramp was taken back, `100`: a new current version.
     pub fn ramps(&self) -> Vec<i32> {
-        use windlass_temporal::fake::Write;
         use windlass_temporal::port::RoutingWrite;
+        use windlass_temporal_fake::Write;
         let of = |write: Write| match write {
             Write::Routing(RoutingWrite::Ramp { percent, .. }) => Some(percent.0 as i32),
             Write::Routing(RoutingWrite::ClearRamp) => Some(0),

@@ -1,7 +1,7 @@
 //! Versions that nobody needs any more, and their return.
 
-use windlass_temporal::fake::{Fault, Write};
 use windlass_temporal::port::RoutingWrite;
+use windlass_temporal_fake::{Fault, Write};
 
 use crate::stage::{Stage, deployment, spec};
 

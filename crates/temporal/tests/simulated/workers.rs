@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, RequestInfo};
-use windlass_temporal::fake::{Fault, Settings};
+use windlass_temporal_fake::{Fault, Settings};
 
 use crate::stage::{Stage, deployment, spec};
 

@@ -141,7 +141,7 @@ async fn nothing_is_begun_while_it_is_held_and_what_was_answered_counts() {
     assert_eq!((stage.sent(), stage.message()), (0, "waiting for the fleet to be resumed"));
     stage.scope.hold = None;
     let _ = stage.look().await;
-    stage.scope.askers.answer(&stage.scope.asks_for()).await;
+    stage.scope.prober.answer_all().await;
     stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
     let _ = stage.look().await;
     assert_eq!(stage.state(), TaskState::Complete);

@@ -5,3 +5,5 @@ pub mod frontend;
 pub mod person;
 pub mod programs;
 pub mod running;
+
+pub use windlass_temporal_fake as fake;

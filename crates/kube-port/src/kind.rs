@@ -1,0 +1,86 @@
+//! The kinds of objects that Windlass reads or writes.
+
+use kube::core::ApiResource;
+
+use windlass_core::api::names::{GROUP, VERSION};
+
+/// A kind of object that Windlass reads or writes.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    /// `windlass.dev` NodeDeployment.
+    NodeDeployment,
+    /// `windlass.dev` StatefulNode.
+    StatefulNode,
+    /// `windlass.dev` WorkerDeployment.
+    WorkerDeployment,
+    /// `apps` Deployment.
+    Deployment,
+    /// `apps` StatefulSet.
+    StatefulSet,
+    /// `apps` ControllerRevision.
+    ControllerRevision,
+    /// Core Service.
+    Service,
+    /// Core Pod.
+    Pod,
+    /// `batch` Job. Never watched; read by name if a hook has one.
+    Job,
+    /// Core PersistentVolumeClaim.
+    PersistentVolumeClaim,
+    /// Core Secret. Never watched; read by name if a sidecar needs a token.
+    Secret,
+    /// `events.k8s.io` Event.
+    Event,
+}
+
+impl Kind {
+    /// The kind's name in manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NodeDeployment => "NodeDeployment",
+            Self::StatefulNode => "StatefulNode",
+            Self::WorkerDeployment => "WorkerDeployment",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::ControllerRevision => "ControllerRevision",
+            Self::Service => "Service",
+            Self::Pod => "Pod",
+            Self::Job => "Job",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::Secret => "Secret",
+            Self::Event => "Event",
+        }
+    }
+
+    /// The group and version in manifests, for example `apps/v1`.
+    #[must_use]
+    pub fn api_version(self) -> String {
+        let (group, version) = self.group_version();
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    }
+
+    fn group_version(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NodeDeployment | Self::StatefulNode | Self::WorkerDeployment => (GROUP, VERSION),
+            Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
+            Self::Job => ("batch", "v1"),
+            Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),
+            Self::Event => ("events.k8s.io", "v1"),
+        }
+    }
+
+    /// The description of the kind for kube-rs.
+    #[must_use]
+    pub fn resource(self) -> ApiResource {
+        let (group, version) = self.group_version();
+        let kind = self.name().to_owned();
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version(),
+            plural: format!("{}s", kind.to_lowercase()),
+            kind,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The watch caches of all kinds. They include our own writes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use crate::metrics::SharedMetrics;
+use windlass_clock::monotonic;
+use windlass_core::api::names::{LABEL_NODE, LABEL_WORKERS};
+
+use crate::{
+    Cache, Key, Kind,
+    freshness::Freshness,
+    observed::{
+        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod, ObservedRevision,
+        ObservedService, ObservedStatefulSet,
+    },
+    raw::{RawObject, Sent},
+    refusal_store::Refusals,
+};
+
+/// How long a write whose answer did not come may still be carried out: the API server gives up after 60 s.
+pub const UNKNOWN_OUTCOME_TTL: Duration = Duration::from_secs(75);
+
+/// The caches of every kind that is watched.
+#[derive(Default)]
+pub struct View {
+    /// Fleets.
+    pub fleets: Cache<ObservedFleet>,
+    /// Nodes.
+    pub nodes: Cache<ObservedNode>,
+    /// StatefulSets that Windlass manages.
+    pub stateful_sets: Cache<ObservedStatefulSet>,
+    /// Pods of nodes.
+    pub pods: Cache<ObservedPod>,
+    /// Services that Windlass manages.
+    pub services: Cache<ObservedService>,
+    /// Volume claims of nodes.
+    pub claims: Cache<ObservedClaim>,
+    /// Revisions of fleets.
+    pub revisions: Cache<ObservedRevision>,
+    /// `WorkerDeployments`.
+    pub workers: Cache<ObservedObject>,
+    /// Deployments of `WorkerDeployments`.
+    pub deployments: Cache<ObservedObject>,
+    /// Revisions of `WorkerDeployments`.
+    pub worker_revisions: Cache<ObservedObject>,
+    /// How fresh the caches are.
+    pub freshness: Freshness,
+    /// Why StatefulSets have no pod.
+    pub refusals: Refusals,
+    news: OnceLock<UnboundedSender<Changed>>,
+    metrics: OnceLock<SharedMetrics>,
+    doubts: Mutex<Doubts>,
+}
+
+/// Writes with an unknown outcome.
+#[derive(Default)]
+struct Doubts {
+    /// By object: the resourceVersion that the write was decided on, and when it was sent.
+    open: HashMap<(Kind, Key), (String, Instant)>,
+    /// The number of such writes so far.
+    count: u64,
+}
+
+impl Doubts {
+    /// Removes the writes that are not carried out any more.
+    fn prune(&mut self) {
+        self.open.retain(|_, (_, since)| since.elapsed() < UNKNOWN_OUTCOME_TTL);
+    }
+}
+
+/// An object that changed according to a response to our own request, and not to a watch.
+pub type Changed = (Kind, Meta);
+
+impl View {
+    /// Counts the requests of the watches in these metrics.
+    pub fn count_requests(&self, metrics: SharedMetrics) {
+        // Only the first call has an effect. An operator has one set of metrics.
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// The metrics that count the requests of the watches, if any.
+    pub(crate) fn metrics(&self) -> Option<&SharedMetrics> {
+        self.metrics.get()
+    }
+
+    /// True if the first list of every kind of fleets is complete. The list of events may also be unavailable.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.fleets.is_ready()
+            && self.nodes.is_ready()
+            && self.stateful_sets.is_ready()
+            && self.pods.is_ready()
+            && self.services.is_ready()
+            && self.claims.is_ready()
+            && self.revisions.is_ready()
+            && self.refusals.is_settled()
+    }
+
+    /// True if the first list of every kind of `WorkerDeployments` is complete.
+    #[must_use]
+    pub fn has_workers(&self) -> bool {
+        self.workers.is_ready() && self.deployments.is_ready() && self.worker_revisions.is_ready()
+    }
+
+    /// A number that changes with each change of any object.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.fleets.changes()
+            + self.nodes.changes()
+            + self.stateful_sets.changes()
+            + self.pods.changes()
+            + self.services.changes()
+            + self.claims.changes()
+            + self.revisions.changes()
+            + self.workers.changes()
+            + self.deployments.changes()
+            + self.worker_revisions.changes()
+    }
+
+    /// Stores an object from a response, or removes it, if it no longer has the label that pods and claims are watched
+    /// by. If that is news, the subscriber is notified now: when the watch shows the same object later, it is not.
+    pub fn observe(&self, kind: Kind, object: &Value) {
+        self.take_in(kind, object, Meta::read(object));
+    }
+
+    /// Like [`Self::observe`], for an object of which only the needed parts are parsed.
+    pub fn observe_raw(&self, kind: Kind, object: &RawObject) {
+        self.take_in(kind, object, object.seen().clone());
+    }
+
+    fn take_in(&self, kind: Kind, object: &impl Sent, meta: Meta) {
+        let is_new = match kind {
+            // No watch would report that such an object changes or is gone.
+            Kind::Pod if meta.label(LABEL_NODE).is_none() => self.pods.left(&meta),
+            Kind::PersistentVolumeClaim if meta.label(LABEL_NODE).is_none() => self.claims.left(&meta),
+            Kind::NodeDeployment => self.fleets.take_in(object, &meta),
+            Kind::StatefulNode => self.nodes.take_in(object, &meta),
+            Kind::StatefulSet => self.stateful_sets.take_in(object, &meta),
+            Kind::Pod => self.pods.take_in(object, &meta),
+            Kind::Service => self.services.take_in(object, &meta),
+            Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
+            Kind::ControllerRevision if meta.label(LABEL_WORKERS).is_some() => {
+                self.worker_revisions.take_in(object, &meta)
+            }
+            Kind::ControllerRevision => self.revisions.take_in(object, &meta),
+            Kind::WorkerDeployment => self.workers.take_in(object, &meta),
+            Kind::Deployment => self.deployments.take_in(object, &meta),
+            Kind::Event | Kind::Secret | Kind::Job => false,
+        };
+        if let Some(news) = self.news.get().filter(|_| is_new) {
+            // The receiver is gone only when the operator stops.
+            let _ = news.send((kind, meta));
+        }
+    }
+
+    /// Records that a write to an object, decided on this resourceVersion, may or may not have been carried out.
+    pub fn doubt(&self, kind: Kind, key: Key, version: &str) {
+        let mut doubts = self.doubts();
+        doubts.count += 1;
+        doubts.prune();
+        doubts.open.insert((kind, key), (version.to_owned(), monotonic()));
+    }
+
+    /// True if a write of ours with an unknown outcome may have changed the object: no other write may be decided on
+    /// the cached version. The doubt ends when another version is seen.
+    #[must_use]
+    pub fn has_pending_outcome(&self, kind: Kind, meta: &Meta) -> bool {
+        let doubts = self.doubts();
+        if doubts.open.is_empty() {
+            return false;
+        }
+        let open = doubts.open.get(&(kind, meta.key()));
+        open.is_some_and(|(version, since)| {
+            *version == meta.resource_version && since.elapsed() < UNKNOWN_OUTCOME_TTL
+        })
+    }
+
+    /// True if any object may be in doubt.
+    #[must_use]
+    pub fn has_doubts(&self) -> bool {
+        let mut doubts = self.doubts();
+        // An API server that is well causes no more doubts, so nothing else would ever remove the last ones.
+        doubts.prune();
+        !doubts.open.is_empty()
+    }
+
+    /// For how long a write with an unknown outcome may still be carried out; `None` if there is no such write.
+    #[must_use]
+    pub fn in_doubt_for(&self) -> Option<Duration> {
+        let doubts = self.doubts();
+        let left = doubts.open.values().map(|(_, since)| UNKNOWN_OUTCOME_TTL.saturating_sub(since.elapsed()));
+        left.max().filter(|left| !left.is_zero())
+    }
+
+    /// How many writes have ended with an unknown outcome.
+    #[must_use]
+    pub fn doubts_so_far(&self) -> u64 {
+        self.doubts().count
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Doubts> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Subscribes to changes that do not come from a watch. Only the first subscriber is notified.
+    pub fn notify(&self, news: UnboundedSender<Changed>) {
+        let _ = self.news.set(news);
+    }
+
+    /// Removes an object that our own request has deleted, or has found to be gone.
+    pub fn deleted(&self, kind: Kind, key: &Key, uid: &str) {
+        match kind {
+            Kind::NodeDeployment => self.fleets.deleted(key, uid),
+            Kind::StatefulNode => self.nodes.deleted(key, uid),
+            Kind::StatefulSet => self.stateful_sets.deleted(key, uid),
+            Kind::Pod => self.pods.deleted(key, uid),
+            Kind::Service => self.services.deleted(key, uid),
+            Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
+            Kind::ControllerRevision => {
+                self.revisions.deleted(key, uid);
+                self.worker_revisions.deleted(key, uid);
+            }
+            Kind::WorkerDeployment => self.workers.deleted(key, uid),
+            Kind::Deployment => self.deployments.deleted(key, uid),
+            Kind::Event | Kind::Secret | Kind::Job => {}
+        }
+    }
+
+    /// Removes an object whose deletion no watch shows, and notifies the subscriber.
+    pub fn vanished(&self, kind: Kind, meta: &Meta) {
+        self.deleted(kind, &meta.key(), &meta.uid);
+        if let Some(news) = self.news.get() {
+            let _ = news.send((kind, meta.clone()));
+        }
+    }
+
+    /// Creates an empty view that can be shared.
+    #[must_use]
+    pub fn shared() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+}

@@ -1,0 +1,489 @@
+//! The prober with fake sidecars, under paused time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::sidecar::SidecarKey;
+use super::{Halt, Peer, Question, RequestKind, SIDECAR_VALIDITY, SidecarProber, SidecarRequest};
+use crate::clock::monotonic;
+use crate::cluster::Key;
+use crate::cluster::MockCluster;
+use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
+
+/// The behavior of a test's sidecars, by URL.
+#[derive(Default)]
+struct Played {
+    /// The response times; without an entry at once, `None` never.
+    takes: Mutex<BTreeMap<String, Option<Duration>>>,
+    /// The times at which each was asked, in seconds from the start.
+    asked: Mutex<BTreeMap<String, Vec<f64>>>,
+    /// The tasks that each was given.
+    tasks: Mutex<Vec<(String, String)>>,
+    /// True if they refuse tasks, as they do without their token.
+    refuses: Mutex<bool>,
+    /// The times at which a task was refused.
+    refused: Mutex<Vec<f64>>,
+    at_once: Mutex<(usize, usize)>,
+    began: Mutex<Option<Instant>>,
+}
+
+impl Played {
+    fn takes(&self, url: &str, time: Option<Duration>) {
+        self.takes.lock().unwrap().insert(url.to_owned(), time);
+    }
+
+    fn asked(&self, url: &str) -> Vec<f64> {
+        self.asked.lock().unwrap().get(url).cloned().unwrap_or_default()
+    }
+
+    fn now(&self) -> f64 {
+        let began = *self.began.lock().unwrap().get_or_insert_with(monotonic);
+        monotonic().duration_since(began).as_secs_f64()
+    }
+
+    async fn pause(&self, url: &str) -> Result<(), SidecarError> {
+        let at = self.now();
+        self.asked.lock().unwrap().entry(url.to_owned()).or_default().push(at);
+        let takes = self.takes.lock().unwrap().get(url).copied();
+        {
+            let mut at_once = self.at_once.lock().unwrap();
+            at_once.0 += 1;
+            at_once.1 = at_once.1.max(at_once.0);
+        }
+        let answers = match takes {
+            None => true,
+            Some(Some(time)) => {
+                sleep(time).await;
+                true
+            }
+            Some(None) => {
+                sleep(Duration::from_secs(2)).await;
+                false
+            }
+        };
+        self.at_once.lock().unwrap().0 -= 1;
+        if answers { Ok(()) } else { Err(SidecarError::Unreachable(format!("{url} did not answer"))) }
+    }
+}
+
+#[async_trait]
+impl SidecarClient for Played {
+    async fn status(&self, url: &str) -> Result<Status, SidecarError> {
+        self.pause(url).await?;
+        let ready = self.tasks.lock().unwrap().iter().any(|(of, _)| of == url);
+        Ok(Status { ready, caught_up: true, height: Some(7), halted: false })
+    }
+
+    async fn submit<'a>(
+        &self,
+        url: &str,
+        request: &TaskRequest,
+        _token: Option<&'a str>,
+    ) -> Result<(), SidecarError> {
+        if *self.refuses.lock().unwrap() {
+            let at = self.now();
+            self.refused.lock().unwrap().push(at);
+            return Err(SidecarError::Refused { status: 401, message: format!("{url} wants its token") });
+        }
+        let mut tasks = self.tasks.lock().unwrap();
+        let task = (url.to_owned(), request.id.clone());
+        if !tasks.contains(&task) {
+            tasks.push(task);
+        }
+        Ok(())
+    }
+
+    async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        Ok(None)
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new("shop", name)
+}
+
+fn question(url: &str, request: SidecarRequest) -> Question {
+    let peer = Peer { pod_uid: "pod".to_owned(), url: url.to_owned(), ..Peer::default() };
+    Question { peer, request }
+}
+
+fn mark(url: &str) -> Question {
+    question(url, SidecarRequest::MarkReady { task_id: "plan-4".to_owned() })
+}
+
+fn watch(url: &str) -> Question {
+    question(url, SidecarRequest::Watch { halt: None })
+}
+
+fn prober() -> (Arc<Played>, Arc<SidecarProber>) {
+    let played = Arc::new(Played::default());
+    let prober = SidecarProber::of_sidecars(played.clone(), Arc::new(MockCluster::new()));
+    (played, prober)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_answered_later_and_its_answer_is_of_now_for_five_seconds() {
+    let (played, prober) = prober();
+    let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
+    assert_eq!((heard.last, heard.is_fresh), (None, false));
+    assert!(played.asked("http://a").is_empty(), "who asks does not wait");
+    prober.answer_all().await;
+    let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
+    assert!(heard.last.unwrap().unwrap().ready && heard.is_fresh);
+    assert_eq!((heard.again, played.asked("http://a").len()), (SIDECAR_VALIDITY, 2));
+    sleep(SIDECAR_VALIDITY).await;
+    let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
+    assert!(heard.last.unwrap().unwrap().ready && !heard.is_fresh, "it may have been restarted");
+    prober.answer_all().await;
+    assert!(prober.ask_sidecar(&key("a"), mark("http://a")).is_fresh);
+    assert_eq!(played.tasks.lock().unwrap().len(), 1, "what is ready is not told again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_belongs_to_its_pod_its_address_and_its_task() {
+    let other_pod = |mut question: Question| {
+        question.peer.pod_uid = "another".to_owned();
+        question
+    };
+    let restarted = |mut question: Question| {
+        question.peer.restarts = 1;
+        question
+    };
+    let others = [
+        other_pod(mark("http://a")),
+        restarted(mark("http://a")),
+        mark("http://b"),
+        question("http://a", SidecarRequest::MarkReady { task_id: "plan-9".to_owned() }),
+    ];
+    for other in others {
+        let (_, prober) = prober();
+        prober.ask_sidecar(&key("a"), mark("http://a"));
+        prober.answer_all().await;
+        let heard = prober.ask_sidecar(&key("a"), other.clone());
+        assert_eq!((heard.last, heard.is_fresh), (None, false), "{other:?}");
+        prober.answer_all().await;
+        assert!(prober.ask_sidecar(&key("a"), other).is_fresh, "it is asked at once");
+    }
+    let (_, prober) = prober();
+    let halt = |height| {
+        let halt = Some(Halt { task_id: "halt".to_owned(), height });
+        question("http://a", SidecarRequest::Watch { halt })
+    };
+    prober.ask_sidecar(&key("a"), halt(7));
+    prober.answer_all().await;
+    assert_eq!(prober.ask_sidecar(&key("a"), halt(8)).last, None);
+    assert_eq!(prober.ask_sidecar(&key("a"), watch("http://a")).last, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_an_earlier_question_is_dropped_and_the_new_one_is_sent() {
+    let (played, prober) = prober();
+    played.takes("http://a", Some(Duration::from_secs(1)));
+    let answered = run(&prober);
+    prober.ask_sidecar(&key("a"), watch("http://a"));
+    sleep(Duration::from_millis(300)).await;
+    let mut next = watch("http://a");
+    next.peer.pod_uid = "another".to_owned();
+    assert_eq!(prober.ask_sidecar(&key("a"), next.clone()).last, None);
+    sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(*answered.lock().unwrap(), 0);
+    assert_eq!(prober.ask_sidecar(&key("a"), next.clone()).last, None);
+    sleep(Duration::from_secs(2)).await;
+    assert!(prober.ask_sidecar(&key("a"), next).is_fresh);
+    assert_eq!(*answered.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_answer_is_asked_less_and_less_and_heard_when_it_does() {
+    let (played, prober) = prober();
+    played.takes("http://a", None);
+    let hour = async {
+        for _ in 0..3600 * 4 {
+            prober.ask_sidecar(&key("a"), watch("http://a"));
+            prober.answer_all().await;
+            sleep(Duration::from_millis(250)).await;
+        }
+    };
+    hour.await;
+    let asked = played.asked("http://a");
+    // After missing the prompt lane it is asked again with more time; then the backoff doubles.
+    assert!(asked[2] - asked[1] < 4.0 && asked[3] - asked[2] < 5.0, "{:?}", &asked[..6]);
+    let waits: Vec<f64> = asked[20..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
+    let heard = prober.ask_sidecar(&key("a"), watch("http://a"));
+    assert_eq!(heard.last, Some(Err("http://a did not answer".to_owned())));
+    played.takes("http://a", Some(Duration::ZERO));
+    sleep(Duration::from_secs(32)).await;
+    prober.ask_sidecar(&key("a"), watch("http://a"));
+    prober.answer_all().await;
+    assert!(prober.ask_sidecar(&key("a"), watch("http://a")).last.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_asked_less_and_less_though_something_else_is_answered() {
+    let (played, prober) = prober();
+    *played.refuses.lock().unwrap() = true;
+    for _ in 0..600 * 4 {
+        prober.ask_sidecar(&key("a"), mark("http://a"));
+        prober.ask_sidecar(&key("a"), watch("http://a"));
+        prober.answer_all().await;
+        sleep(Duration::from_millis(250)).await;
+    }
+    let refused = played.refused.lock().unwrap().clone();
+    let waits: Vec<f64> = refused.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.len() > 15 && waits[0] < 1.5 && waits[3] > 3.5, "{waits:?}");
+    assert!(waits[5..].iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
+    // Before it is told to mark the node, it is asked whether it has. All other requests are to watch it.
+    let asked = played.asked("http://a");
+    let watched = asked.len() - refused.len();
+    assert!((100..=121).contains(&watched), "{watched} in ten minutes");
+    assert!(asked.windows(2).all(|pair| pair[1] - pair[0] < 5.5), "{asked:?}");
+    assert!(prober.ask_sidecar(&key("a"), watch("http://a")).last.unwrap().is_ok());
+    let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
+    assert_eq!(heard.last, Some(Err("http://a wants its token".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_answer_is_asked_no_more_often_because_it_is_asked_something_else() {
+    let (played, prober) = prober();
+    played.takes("http://a", None);
+    let task = |n: usize| question("http://a", SidecarRequest::MarkReady { task_id: format!("plan-{n}") });
+    for n in 0..600 * 4 {
+        // Something else is first asked of it after a minute, and something new with each request from then on.
+        if n > 60 * 4 {
+            prober.ask_sidecar(&key("a"), task(played.asked("http://a").len()));
+        }
+        prober.ask_sidecar(&key("a"), watch("http://a"));
+        prober.answer_all().await;
+        sleep(Duration::from_millis(250)).await;
+    }
+    let asked = played.asked("http://a");
+    let later = asked.iter().filter(|at| **at > 60.0).count();
+    // Two questions, each of them every 16 s at most.
+    let seconds = (played.now() - 60.0) as usize;
+    assert!((seconds / 20 - 2..=seconds / 8 + 2).contains(&later), "{later} in {seconds} s: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_question_delays_no_other_question_to_the_same_sidecar() {
+    let (played, prober) = prober();
+    *played.refuses.lock().unwrap() = true;
+    run(&prober);
+    let ask = || {
+        prober.ask_sidecar(&key("a"), mark("http://a"));
+        prober.ask_sidecar(&key("a"), watch("http://a"))
+    };
+    ask();
+    sleep(SIDECAR_VALIDITY).await;
+    ask();
+    sleep(Duration::from_millis(1)).await;
+    assert!(ask().is_fresh);
+    assert_eq!(played.refused.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_sidecar_is_asked_a_second_time_and_given_its_time() {
+    let (played, prober) = prober();
+    played.takes("http://a", Some(Duration::from_millis(900)));
+    run(&prober);
+    let ask = || prober.ask_sidecar(&key("a"), watch("http://a"));
+    assert_eq!(ask().last, None);
+    sleep(Duration::from_millis(250 + 899)).await;
+    assert_eq!(ask().last, None);
+    sleep(Duration::from_millis(2)).await;
+    assert!(ask().is_fresh);
+    // It is slow, and has no moment in the prompt lane any more.
+    sleep(SIDECAR_VALIDITY).await;
+    assert!(!ask().is_fresh);
+    sleep(Duration::from_millis(901)).await;
+    assert!(ask().is_fresh);
+    assert_eq!(played.asked("http://a").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_question_is_sent_once_however_often_it_is_asked() {
+    let (played, prober) = prober();
+    played.takes("http://a", Some(Duration::from_millis(100)));
+    run(&prober);
+    for _ in 0..100 {
+        prober.ask_sidecar(&key("a"), watch("http://a"));
+        prober.ask_sidecar(&key("a"), mark("http://a"));
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(played.asked("http://a").len(), 1 + 2, "watched once, and before and after it was marked");
+}
+
+/// Runs the prober. Returns the number of answers so far.
+fn run(prober: &Arc<SidecarProber>) -> Arc<Mutex<usize>> {
+    let answers = Arc::new(Mutex::new(0));
+    let (prober, counted) = (prober.clone(), answers.clone());
+    tokio::spawn(async move { prober.run(|_| *counted.lock().unwrap() += 1).await });
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_a_node_that_is_gone_or_of_which_nothing_is_wished() {
+    let (_, prober) = prober();
+    for name in ["a", "b"] {
+        prober.ask_sidecar(&key(name), watch("http://a"));
+        prober.ask_sidecar(&key(name), mark("http://a"));
+    }
+    prober.answer_all().await;
+    assert_eq!(prober.known(), 4);
+    prober.forget_node(&key("a"));
+    prober.settle(&key("b"), RequestKind::MarkReady);
+    assert_eq!(prober.known(), 1);
+    prober.settle(&key("b"), RequestKind::Watch);
+    assert_eq!(prober.known(), 0);
+    // A question that arrives while it is being asked.
+    prober.ask_sidecar(&key("a"), watch("http://a"));
+    prober.settle(&key("a"), RequestKind::Watch);
+    prober.answer_all().await;
+    assert_eq!(prober.known(), 0);
+    assert_eq!(prober.ask_sidecar(&key("a"), watch("http://a")).last, None);
+}
+
+/// A client with a bug.
+struct Panics;
+
+#[async_trait]
+impl SidecarClient for Panics {
+    async fn status(&self, _: &str) -> Result<Status, SidecarError> {
+        panic!("a bug of the client")
+    }
+
+    async fn submit<'a>(&self, _: &str, _: &TaskRequest, _: Option<&'a str>) -> Result<(), SidecarError> {
+        Ok(())
+    }
+
+    async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_asked_again() {
+    let prober = SidecarProber::of_sidecars(Arc::new(Panics), Arc::new(MockCluster::new()));
+    for _ in 0..2 {
+        prober.ask_sidecar(&key("a"), watch("http://a"));
+        assert!(prober.answer_all().await);
+        let said = prober.ask_sidecar(&key("a"), watch("http://a")).last.unwrap().unwrap_err();
+        assert_eq!(said, "the request panicked: a bug of the client");
+        sleep(Duration::from_mins(1)).await;
+    }
+}
+
+/// Peers whose name begins with `cut` never answer. Peers whose name begins with `slow` take half a second.
+#[derive(Default)]
+struct Dropped {
+    at_once: Mutex<(usize, usize)>,
+}
+
+#[async_trait]
+impl SidecarClient for Dropped {
+    async fn status(&self, url: &str) -> Result<Status, SidecarError> {
+        if !url.starts_with("cut") {
+            sleep(Duration::from_millis(if url.starts_with("slow") { 500 } else { 2 })).await;
+            return Ok(Status { ready: true, ..Status::default() });
+        }
+        {
+            let mut at_once = self.at_once.lock().unwrap();
+            at_once.0 += 1;
+            at_once.1 = at_once.1.max(at_once.0);
+        }
+        let _end = OneLess(&self.at_once);
+        sleep(Duration::from_secs(2)).await;
+        Err(SidecarError::Unreachable("it did not answer".to_owned()))
+    }
+
+    async fn submit<'a>(&self, _: &str, _: &TaskRequest, _: Option<&'a str>) -> Result<(), SidecarError> {
+        Ok(())
+    }
+
+    async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
+        Ok(None)
+    }
+}
+
+/// Decrements the counter when it is dropped: a request may be dropped in flight.
+struct OneLess<'a>(&'a Mutex<(usize, usize)>);
+
+impl Drop for OneLess<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().0 -= 1;
+    }
+}
+
+fn ask_to_watch(prober: &SidecarProber, name: &str) -> super::AnswerState<super::SidecarAnswer> {
+    let peer = Peer { pod_uid: "pod".to_owned(), url: name.to_owned(), ..Peer::default() };
+    prober.ask_sidecar(
+        &Key::new("shop", name),
+        Question { peer, request: SidecarRequest::Watch { halt: None } },
+    )
+}
+
+/// How long it takes until all of these have answered.
+async fn heard(prober: &SidecarProber, names: &[String]) -> Duration {
+    let began: Instant = monotonic();
+    while names.iter().filter(|name| ask_to_watch(prober, name).last.is_none()).count() > 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    monotonic().duration_since(began)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_that_swallow_what_they_are_sent_hold_up_nobody_who_answers() {
+    let client = Arc::new(Dropped::default());
+    let prober = SidecarProber::of_sidecars(client.clone(), Arc::new(MockCluster::new()));
+    let times: Arc<Mutex<BTreeMap<Key, usize>>> = Arc::default();
+    let (running, counted) = (prober.clone(), times.clone());
+    let count = move |key: &SidecarKey| *counted.lock().unwrap().entry(key.node.clone()).or_default() += 1;
+    tokio::spawn(async move { running.run(count).await });
+    let cut: Vec<String> = (0..1000).map(|n| format!("cut-{n}")).collect();
+    let well = |round: usize| (0..10).map(|n| format!("well-{round}-{n}")).collect::<Vec<_>>();
+    for name in &cut {
+        ask_to_watch(&prober, name);
+    }
+    // All peers are new at the same moment, which is the worst case.
+    let first = heard(&prober, &well(0)).await;
+    let again = prober.clone();
+    let asking = tokio::spawn(async move {
+        loop {
+            for name in &cut {
+                ask_to_watch(&again, name);
+            }
+            sleep(Duration::from_millis(250)).await;
+        }
+    });
+    let mut later = Vec::new();
+    for round in 1..=60 {
+        sleep(Duration::from_secs(5)).await;
+        later.push(heard(&prober, &well(round)).await);
+    }
+    // A slow peer that has answered before waits for one of them at most.
+    ask_to_watch(&prober, "slow");
+    heard(&prober, &["slow".to_owned()]).await;
+    for _ in 0..10 {
+        sleep(super::SIDECAR_VALIDITY).await;
+        let began = monotonic();
+        while !ask_to_watch(&prober, "slow").is_fresh {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let took = monotonic().duration_since(began);
+        assert!(took <= Duration::from_millis(2_000 + 600), "{took:?}");
+    }
+    asking.abort();
+    println!("heard after {first:?}, and later after {:?} at most", later.iter().max());
+    assert!(first <= Duration::from_secs(5), "{first:?}");
+    assert!(later[1..].iter().all(|time| *time <= Duration::from_millis(20)), "{later:?}");
+    let most = client.at_once.lock().unwrap().1;
+    assert!((64..=128).contains(&most), "{most} at the same time");
+    let times = times.lock().unwrap();
+    // In five minutes each is reported for its first failures, then two or three times a minute.
+    let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();
+    assert!((5..=25).contains(&most.unwrap()), "{most:?}");
+}
