@@ -47,11 +47,9 @@ pub struct ClusterFlags {
 /// A connected cluster, with the namespaces that the flags select.
 #[derive(Clone)]
 pub struct Cluster {
-    /// Its client.
     pub client: Client,
     /// The namespace: -n, or else the context's.
     pub namespace: String,
-    /// True for all namespaces.
     pub all_namespaces: bool,
 }
 

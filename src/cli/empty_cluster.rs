@@ -9,7 +9,6 @@ use tower::{BoxError, service_fn};
 
 use super::kind::Kind;
 
-/// Its client.
 pub fn without_objects() -> Client {
     let server = service_fn(|request: Request<Body>| async move {
         let last = request.uri().path().rsplit('/').next().unwrap_or_default();

@@ -19,9 +19,7 @@ use crate::reader::sentence;
 /// An object that a person named.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Its kind.
     pub kind: Kind,
-    /// Its name.
     pub name: String,
 }
 
@@ -144,7 +142,6 @@ impl ObjectSelector {
 pub struct Located {
     /// The object.
     pub target: Target,
-    /// Its namespace.
     pub namespace: String,
 }
 

@@ -25,7 +25,6 @@ use crate::operator::worker_hooks::{WorkerHooks, peers};
 /// The controller of `WorkerDeployments` within the operator.
 #[derive(Clone, Default)]
 pub struct Controller {
-    /// Its metrics.
     pub metrics: Metrics,
 }
 

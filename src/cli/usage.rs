@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 /// The exit code of a usage error: 2, except for `plan`, where 2 means that something would change. There it is 1, as
 /// for a refusal and as in `terraform plan -detailed-exitcode`, so that a script with a typo does not read it as a
@@ -26,14 +26,12 @@ pub fn report(error: &clap::Error) -> ExitCode {
 /// Clap's message in one line, without the synopsis.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let (said, has_help) = match text.split_once("Usage:").or(text.split_once("For more information")) {
-        Some((said, _)) => (said, true),
-        None => (text.as_str(), false),
-    };
-    let paragraphs = said.trim().trim_start_matches("error: ").split("\n\n");
+    let said = text.split("Usage:").next().and_then(|text| text.split("For more information").next());
+    let paragraphs = said.unwrap_or_default().trim().trim_start_matches("error: ").split("\n\n");
     let joined = paragraphs.map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     let sentence = joined.collect::<Vec<_>>().join("; ");
-    if has_help { sentence + "; see --help" } else { sentence }
+    // Errors of our own have no synopsis: they say what to write.
+    if error.get(ContextKind::Usage).is_some() { sentence + "; see --help" } else { sentence }
 }
 
 #[cfg(test)]

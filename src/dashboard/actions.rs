@@ -143,9 +143,7 @@ fn awaits(plan: &Plan) -> bool {
 pub struct Action {
     /// The fleet's namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The button.
     pub button: Button,
     /// The seal of the rehearsal that the user saw: the action fails if it would do something else. Empty before the
     /// first rehearsal.

@@ -33,7 +33,6 @@ impl Page {
     }
 }
 
-/// A page as a response.
 pub(super) fn page(status: StatusCode, markup: Markup) -> Response {
     (status, Html(markup.into_string())).into_response()
 }

@@ -71,7 +71,6 @@ pub enum Next {
     Large,
 }
 
-/// One fleet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
     /// When it was rendered.

@@ -25,7 +25,6 @@ pub enum Outcome {
     Nothing,
     /// Something does.
     Changes,
-    /// It is refused.
     Refused,
 }
 
@@ -46,7 +45,6 @@ pub struct Move {
 pub struct MoveWave {
     /// When they move.
     pub when: String,
-    /// The nodes.
     pub nodes: Vec<Move>,
 }
 
@@ -87,7 +85,6 @@ impl Takeover {
 pub struct Foreseen {
     /// The fleet's namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// True if it is created.
     pub is_new: bool,

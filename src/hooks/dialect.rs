@@ -1,6 +1,6 @@
-//! Where the interpreter is not CEL. It treats 2 and 2.0 as different, while a query's value is always a double; a field
-//! of anything but a map is `false`, as is `has` of one; and it copies each value that it selects. Such parts of an
-//! expression are calls of the functions here instead.
+//! Corrects the interpreter where it differs from CEL. It treats 2 and 2.0 as different, while a query's value is always
+//! a double. It returns `false` for a field, and for `has`, of anything but a map. It copies each value that it selects.
+//! So such parts of an expression are replaced by calls of the functions here.
 
 use std::mem;
 use std::sync::Arc;

@@ -176,9 +176,7 @@ impl Variables {
 /// One element of an instant vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its labels.
     pub labels: Vec<(String, String)>,
-    /// Its value.
     pub value: f64,
 }
 

@@ -10,7 +10,6 @@ pub enum Over {
 }
 
 impl Over {
-    /// The variables that it has.
     #[must_use]
     pub fn variables(self) -> &'static [&'static str] {
         match self {

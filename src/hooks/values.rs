@@ -187,7 +187,6 @@ fn is_a_word(text: &str) -> bool {
 pub struct Values {
     /// The fleet's name.
     pub fleet: Option<String>,
-    /// The namespace.
     pub namespace: Option<String>,
     /// The node's name.
     pub node: Option<String>,
@@ -232,7 +231,6 @@ impl Values {
         value.as_deref()
     }
 
-    /// Sets a value.
     pub fn set(&mut self, name: ValueName, value: impl Into<String>) {
         let field = match name {
             ValueName::Fleet => &mut self.fleet,

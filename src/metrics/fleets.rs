@@ -6,12 +6,9 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::register::{Register, Seconds};
 
-/// The sample of a fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetSample {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// InPlace, BlueGreen or HardFork.
     pub strategy: String,
@@ -21,7 +18,6 @@ pub struct FleetSample {
     pub nodes: Vec<(&'static str, i64)>,
     /// True if `UpToDate` is True.
     pub up_to_date: bool,
-    /// True if Stalled is True.
     pub stalled: bool,
     /// The reason of `UpToDate`.
     pub reason: String,

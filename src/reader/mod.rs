@@ -35,7 +35,6 @@ const PAGE: u32 = 500;
 /// The fleets to read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
-    /// The namespaces.
     pub scope: Namespaces,
     /// Their names; all if empty.
     pub names: Vec<String>,

@@ -52,7 +52,6 @@ impl Link {
 pub struct Remedy {
     /// What it achieves.
     pub to: String,
-    /// The command.
     pub command: String,
 }
 
@@ -93,9 +92,7 @@ impl Deletion {
 pub struct TimelineEntry {
     /// Its subject: `Pod db-2-0`.
     pub about: String,
-    /// Its reason.
     pub reason: String,
-    /// Its note.
     pub note: String,
     /// When it was last seen.
     pub at: DateTime<Utc>,

@@ -45,7 +45,6 @@ pub struct Bar {
     pub task: String,
     /// The task's hook; empty if it has none.
     pub hook: String,
-    /// Its state.
     pub state: TaskState,
     /// When it started.
     pub began: DateTime<Utc>,

@@ -27,7 +27,6 @@ pub enum Verdict {
     Progressing,
     /// It has 0 replicas and a target that has not completed: the target starts with the next scale-up.
     ScaledToZero,
-    /// It is.
     UpToDate,
 }
 
@@ -100,7 +99,6 @@ pub struct Wave {
 pub struct RolloutReport {
     /// Why it started: a reason of the condition RolloutInProgress.
     pub cause: String,
-    /// Its stage.
     pub stage: Stage,
     /// When it started.
     pub started_at: DateTime<Utc>,
@@ -132,22 +130,17 @@ pub struct RolloutReport {
     pub to_image: String,
 }
 
-/// A plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanReport {
-    /// Its ID.
     pub id: String,
-    /// Its recipe.
     pub recipe: String,
-    /// Its state.
     pub state: PlanState,
     /// When it started.
     pub started_at: DateTime<Utc>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<DateTime<Utc>>,
-    /// Its tasks.
     pub tasks: Vec<TaskReport>,
     /// Why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -158,15 +151,12 @@ pub struct PlanReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskReport {
-    /// Its ID.
     pub id: String,
-    /// Its type.
     #[serde(rename = "type")]
     pub type_: String,
     /// Its hook; empty if it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hook: String,
-    /// Its state.
     pub state: TaskState,
     /// What it waits for, or why it failed.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -214,17 +204,13 @@ impl PlanReport {
     }
 }
 
-/// The report of a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetReport {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// InPlace, BlueGreen or HardFork.
     pub strategy: String,
-    /// Its phase.
     pub phase: String,
     /// Whether its spec is carried out.
     pub verdict: Verdict,
@@ -245,7 +231,6 @@ pub struct FleetReport {
     pub replicas: i32,
     /// The image of its template.
     pub image: String,
-    /// The active set.
     pub active_set: String,
     /// The set that gets traffic: it differs from the active set until the hooks of a promotion are done.
     #[serde(skip)]

@@ -4,7 +4,6 @@ use super::Health;
 use crate::engine::TaskState;
 
 impl Health {
-    /// Its glyph.
     #[must_use]
     pub fn glyph(self) -> &'static str {
         match self {
@@ -17,7 +16,6 @@ impl Health {
     }
 }
 
-/// The glyph of a task.
 #[must_use]
 pub fn task_glyph(state: TaskState) -> &'static str {
     match state {

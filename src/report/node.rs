@@ -37,13 +37,10 @@ impl Health {
     }
 }
 
-/// The report of a node.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeReport {
-    /// Its name.
     pub name: String,
-    /// Its set.
     pub set: String,
     /// How it is doing.
     pub health: Health,

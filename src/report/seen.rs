@@ -10,7 +10,6 @@ use crate::cluster::observed::{ObservedFleet, ObservedNode, ObservedPod};
 /// A fleet and its objects.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The fleet.
     pub fleet: Arc<ObservedFleet>,
     /// Its nodes, by set and ordinal.
     pub nodes: Vec<Arc<ObservedNode>>,

@@ -27,9 +27,7 @@ pub struct Ramp {
 pub struct WorkersReport {
     /// `WorkerDeployment`, to distinguish it from a fleet in a mixed list.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Manual, `AllAtOnce` or Progressive.
     pub strategy: String,

@@ -14,11 +14,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
-/// The ID of a trace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TraceId(pub [u8; 16]);
 
-/// The ID of a span.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SpanId(pub [u8; 8]);
 
@@ -43,9 +41,7 @@ impl SpanId {
 /// A span that has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Span {
-    /// Its trace.
     pub trace: TraceId,
-    /// Its ID.
     pub id: SpanId,
     /// The parent span; `None`: it is the root.
     pub parent: Option<SpanId>,
@@ -53,9 +49,7 @@ pub struct Span {
     pub name: String,
     /// Its start.
     pub began: DateTime<Utc>,
-    /// Its end.
     pub ended: DateTime<Utc>,
-    /// Its attributes.
     pub attributes: Vec<(&'static str, String)>,
     /// Why it failed, if it did.
     pub failure: Option<String>,

@@ -30,11 +30,8 @@ pub struct Seen {
 /// The watch that an object came from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sort {
-    /// The fleet.
     Fleet,
-    /// A node.
     Node,
-    /// A pod.
     Pod,
 }
 
@@ -128,7 +125,6 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// True if a pod is Ready.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");

@@ -16,7 +16,6 @@ pub trait Stage {
     fn setting(&self) -> Vec<String>;
     /// How to watch from another terminal, in lines.
     fn invitation(&self) -> Vec<String>;
-    /// Starts an operator.
     fn start_operator(&mut self) -> Result<(), String>;
     /// Kills the operator without notice.
     fn kill_operator(&mut self) -> impl Future<Output = Result<(), String>>;

@@ -23,7 +23,6 @@ use crate::report::{FleetReport, Verdict, worst_first};
 
 /// The report of one object.
 pub enum Report {
-    /// A fleet.
     Fleet(Box<FleetReport>),
     /// A `WorkerDeployment`.
     #[cfg(feature = "temporal")]

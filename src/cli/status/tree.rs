@@ -78,7 +78,6 @@ pub fn indented(line: &Line, terminal: Terminal) -> Vec<Line> {
     terminal.folded(&indented, INDENT)
 }
 
-/// The one line of a healthy fleet.
 pub fn healthy(report: &FleetReport, namespaces: bool, width: usize) -> Line {
     let mut line = healthy_start(&name(report, namespaces), width, &report.strategy, &report.summary);
     line.push_span(format!("   {}", serving(report)));

@@ -13,7 +13,6 @@ use crate::cluster::observed::parse_time;
 use crate::engine::Registry;
 use crate::planner::fleet::sets::how_to_promote;
 
-/// A verb.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verb {
     /// Pause rollouts.
@@ -50,7 +49,6 @@ pub enum Write {
     Field(&'static str, Value),
     /// Sets two fields at once.
     Fields([(&'static str, Value); 2]),
-    /// An annotation.
     Annotation(&'static str, String),
 }
 

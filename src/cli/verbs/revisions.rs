@@ -21,7 +21,6 @@ const TEMPLATE: &str = "/spec/template/spec";
 /// The most differences in a row of the table.
 pub(super) const SHOWN: usize = 3;
 
-/// A stored revision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRevision {
     /// Its ControllerRevision's name.

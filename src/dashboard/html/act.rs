@@ -8,7 +8,6 @@ use crate::dashboard::actions::{Action, Button, MAX_REASON_CHARS, Refused, Rehea
 /// A click that is to be confirmed.
 #[derive(Clone, Copy, Debug)]
 pub struct Confirmation<'a> {
-    /// The action.
     pub action: &'a Action,
     /// The CSRF token.
     pub form: &'a str,

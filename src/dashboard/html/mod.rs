@@ -72,7 +72,6 @@ impl Frame<'_> {
     }
 }
 
-/// The parts, each in its section.
 fn sections(parts: &[Part]) -> Markup {
     html! { @for (id, part) in parts { section id=(id) { (part) } } }
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::names::{ANNOTATION_APPLIED_METADATA, LAST_APPLIED};
 use crate::api::{PackedTexts, TemplateMeta};
@@ -110,19 +110,6 @@ impl MetadataChange {
         self.labels.extend(other.labels);
         self.annotations.extend(other.annotations);
         self
-    }
-
-    /// A JSON merge patch of the child's `metadata`, without the resourceVersion that guards it.
-    #[must_use]
-    pub fn to_merge_patch(&self) -> Value {
-        let Self { labels, annotations } = self;
-        let mut patch = serde_json::Map::new();
-        for (field, changes) in [("labels", labels), ("annotations", annotations)] {
-            if !changes.is_empty() {
-                patch.insert(field.to_owned(), json!(changes));
-            }
-        }
-        Value::Object(patch)
     }
 }
 
@@ -231,7 +218,7 @@ mod tests {
             "labels": {"a": null, "b": "4"},
             "annotations": {"c": null, "windlass.dev/applied-metadata": r#"{"annotations":[],"labels":["b"]}"#},
         });
-        assert_eq!(found.to_merge_patch(), expected);
+        assert_eq!(json!({"labels": found.labels, "annotations": found.annotations}), expected);
         let child = apply(child, &found);
         assert_eq!(child.labels["stranger"], "x");
         assert_eq!(child.annotations["stranger"], "x");

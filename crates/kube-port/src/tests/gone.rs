@@ -118,15 +118,15 @@ fn a_pod_or_claim_that_lost_its_label_is_known_by_no_response_and_one_without_is
         let view = View::shared();
         let (send, mut news) = tokio::sync::mpsc::unbounded_channel();
         view.notify(send);
-        let shown = |version: u32, label: Value| {
+        let shown = |version: u32, labels: Value| {
             let mut object = object(kind);
             object["metadata"]["resourceVersion"] = json!(version.to_string());
-            object["metadata"]["labels"] = json!({"windlass.dev/node": label});
+            object["metadata"]["labels"] = labels;
             view.observe(kind, &object);
         };
-        shown(5, json!("db-0"));
-        shown(6, Value::Null);
-        shown(7, Value::Null);
+        shown(5, json!({"windlass.dev/node": "db-0"}));
+        shown(6, json!({}));
+        shown(7, json!({}));
         let known = view.pods.list("shop", |_| true).len()
             + view.claims.list("shop", |_| true).len()
             + view.stateful_sets.list("shop", |_| true).len()

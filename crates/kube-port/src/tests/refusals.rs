@@ -42,7 +42,7 @@ fn server(refuses: &'static str, code: u16) -> (Client, Arc<Mutex<Vec<String>>>)
                 .to_string()
         } else if is_watch {
             let later = event("b", "later", "2030-01-01T00:05:00Z", 8);
-            format!("{}\n", json!({"type": "ADDED", "object": later}))
+            line("ADDED", &later)
         } else {
             json!({"apiVersion": "events.k8s.io/v1", "kind": "EventList", "metadata": {"resourceVersion": "7"},
                 "items": [event("a", "first", "2030-01-01T00:00:00Z", 6)]})
@@ -218,7 +218,7 @@ fn no(code: u16) -> Answer {
 }
 
 fn line(kind: &str, object: &Value) -> String {
-    format!("{}\n", json!({"type": kind, "object": object}))
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
 #[tokio::test(start_paused = true)]

@@ -230,7 +230,7 @@ fn only_the_version_moves() -> Client {
     let server = service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let said = if is_watch {
-            format!("{}\n", json!({"type": "MODIFIED", "object": set("6")}))
+            format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", set("6"))
         } else {
             json!({"kind": "StatefulSetList", "apiVersion": "apps/v1", "metadata": {"resourceVersion": "5"}, "items": [set("5")]})
                 .to_string()

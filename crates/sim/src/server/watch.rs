@@ -193,7 +193,8 @@ impl Lens {
 }
 
 fn event(what: &str, object: &Value) -> Bytes {
-    Bytes::from(format!("{}\n", json!({"type": what, "object": object})))
+    // The API server sends the type first.
+    Bytes::from(format!("{{\"type\":\"{what}\",\"object\":{object}}}\n"))
 }
 
 fn too_old(requested: u64, oldest: u64) -> Bytes {
