@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -56,7 +56,7 @@ impl RawObject {
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let seen = Meta::read(&*text);
+        let seen = Meta::try_read(&*text).map_err(D::Error::custom)?;
         let named = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let metadata = ObjectMeta {
             name: named(&seen.name),
@@ -69,8 +69,8 @@ impl<'de> Deserialize<'de> for RawObject {
 }
 
 impl Sent for RawObject {
-    fn fields<T: DeserializeOwned + Default>(&self) -> T {
-        self.text.fields()
+    fn try_fields<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        self.text.try_fields()
     }
 }
 
@@ -131,6 +131,12 @@ mod tests {
         assert_eq!(read.meta().name.as_deref(), Some("db-0"));
         let also: RawObject = serde_json::from_value(sent.clone()).unwrap();
         assert_eq!(also.value(), sent);
+    }
+
+    #[test]
+    fn an_object_whose_metadata_cannot_be_read_is_an_error() {
+        let read = serde_json::from_str::<RawObject>(r#"{"metadata": {"name": 7}}"#);
+        assert!(read.unwrap_err().to_string().contains("expected a string"));
     }
 
     #[test]

@@ -86,12 +86,17 @@ impl Meta {
     /// Reads an object's `metadata`.
     #[must_use]
     pub fn read(object: &(impl Sent + ?Sized)) -> Self {
-        let WithMeta { metadata } = object.fields();
+        Self::try_read(object).unwrap_or_default()
+    }
+
+    /// The same. The error says which field has another type than the API server's.
+    pub fn try_read(object: &(impl Sent + ?Sized)) -> Result<Self, serde_json::Error> {
+        let WithMeta { metadata } = object.try_fields()?;
         let texts = |texts: &Option<BTreeMap<String, String>>| -> Shared<PackedTexts> {
             let texts = texts.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
             texts.map(|(key, value)| (key.as_str(), value.as_str())).collect::<PackedTexts>().into()
         };
-        Self {
+        Ok(Self {
             labels: texts(&metadata.labels),
             annotations: texts(&metadata.annotations),
             has_labels: metadata.labels.is_some(),
@@ -105,7 +110,7 @@ impl Meta {
             terminating: metadata.deletion_timestamp.is_some(),
             collects_first: metadata.finalizers.iter().any(|f| f == "foregroundDeletion" || f == "orphan"),
             created_at: metadata.creation_timestamp,
-        }
+        })
     }
 
     /// Namespace and name.

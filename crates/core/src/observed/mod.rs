@@ -31,21 +31,26 @@ use pod::{PodSpecJson, images, read_pod};
 
 /// An object as it was received: as text, or as a value.
 pub trait Sent {
-    /// The fields that `T` has; all others are skipped. The API server validates what it stores: an object whose fields
-    /// have other types is read as one without fields.
+    /// The fields that `T` has; all others are skipped.
+    fn try_fields<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error>;
+
+    /// The same of an object that the API server has validated: one whose fields have other types is read as one without
+    /// fields.
     #[must_use]
-    fn fields<T: DeserializeOwned + Default>(&self) -> T;
+    fn fields<T: DeserializeOwned + Default>(&self) -> T {
+        self.try_fields().unwrap_or_default()
+    }
 }
 
 impl Sent for Value {
-    fn fields<T: DeserializeOwned + Default>(&self) -> T {
-        T::deserialize(self).unwrap_or_default()
+    fn try_fields<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(self)
     }
 }
 
 impl Sent for RawValue {
-    fn fields<T: DeserializeOwned + Default>(&self) -> T {
-        serde_json::from_str(self.get()).unwrap_or_default()
+    fn try_fields<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
     }
 }
 
