@@ -240,45 +240,6 @@ async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_whose_plan_is_lost_has_failed_and_one_that_is_done_is_complete() {
-    let lose = async |at: &str| {
-        let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
-        stage.change_fleet(&to_v2());
-        stage.until(at).await;
-        drop(stage.told().await);
-        stage.change_fleet(&json!({"status": {"plan": null}}));
-        stage.look_at_fleet().await.unwrap();
-        stage
-    };
-    let stage = lose("Promoting").await;
-    assert_eq!(condition(&stage.fleet(), "UpToDate").1, "PlanFailed");
-    assert_eq!(stage.outcomes(), ["Failed Unreadable"]);
-    assert_eq!(stage.stage(), "Promoting", "it cannot be taken back");
-    assert_eq!(stage.reasons().await, ["RolloutFailed"]);
-    let history = stage.fleet()["status"]["history"][0].clone();
-    assert_eq!((&history["recipe"], history["targetHash"].is_null()), (&json!("BlueGreen"), false));
-    // A retry that names the plan continues it to the same target.
-    let failed = stage.fleet()["status"]["plan"]["id"].as_str().unwrap().to_owned();
-    stage.annotate("windlass.dev/retry", &failed);
-    stage.look_at_fleet().await.unwrap();
-    let fleet = stage.fleet();
-    assert_ne!(fleet["status"]["plan"]["id"], failed);
-    assert_eq!(
-        (fleet["status"]["plan"]["state"].as_str(), stage.stage().as_str()),
-        (Some("Active"), "Promoting")
-    );
-    assert_eq!(fleet["status"]["rollout"]["cause"], "RetryRequested");
-    let told = stage.told().await;
-    assert!(told[0].0 == "RolloutStarted" && told[0].1.ends_with("(RetryRequested)"), "{told:?}");
-    stage.until("Retiring").await;
-
-    let stage = lose("Retiring").await;
-    assert_eq!(stage.outcomes(), ["Complete "]);
-    assert_eq!(stage.reasons().await, ["RolloutComplete"]);
-    assert!(stage.fleet()["status"]["rollout"].is_null());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_every_look() {
     let stage = Stage::serving(blue_green(&json!({}))).await;
     stage.fail("names Pod", busy());

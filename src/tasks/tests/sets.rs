@@ -173,20 +173,6 @@ async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again_and_no_ot
 }
 
 #[tokio::test]
-async fn a_lost_build_id_is_found_again_only_where_what_completed_bears_it_out() {
-    let spec: StatefulNodeSpec = serde_json::from_value(spec_json("v1")).unwrap();
-    for (completed_under, found) in [("one", "one"), ("", ""), ("two", "")] {
-        let amid = amid("BlueGreen", "AwaitingEntrants").with(json!({"unsafeCustomBuildID": "one"}));
-        let mut scope = amid.without("db-new-0").scope(MockCluster::new(), &View::shared());
-        let mut fleet = (*scope.fleet).clone();
-        fleet.status.rollout = None;
-        fleet.status.last_completed_rollout_hash = revision::rollout_hash(&spec, completed_under).into();
-        scope.fleet = Arc::new(fleet);
-        assert_eq!(scope.repair_status().fleet.status.active_build_id, found, "{completed_under:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_set_has_other_claims_only_where_they_mean_something_else() {
     for (wanted, differ) in [("1Gi", false), ("1024Mi", false), ("2Gi", true)] {
         let mut template = spec_json("v2");
