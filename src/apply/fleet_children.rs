@@ -54,9 +54,10 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
     // Between the switch and the hooks that complete the promotion, the wave is about the nodes that now take traffic.
     let took_over = took_over(&fleet.fleet.status).map(|set| facts.activated(&set));
     let facts = took_over.as_ref().unwrap_or(facts);
-    let why = format!("replicas is {}", facts.replicas);
+    let why = format!("replicas is {}", facts.spec.replicas);
     let may_go = |name: &NodeName| !fleet.keeps_claims(name.as_str());
-    let others = facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.paused);
+    let others =
+        facts.sets.values().flat_map(|set| &set.children).filter(|c| c.surplus && !facts.spec.paused);
     // Other sets do not serve, so no wave limits them.
     let (mut leaves, mut others) = (leave::in_waves(facts), leave::together(others));
     for names in [&mut leaves.ask, &mut leaves.delete, &mut others.ask, &mut others.delete] {
@@ -75,13 +76,13 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
             continue;
         }
         // The nodes of a failed plan stay until a person requests something.
-        let failed = facts.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
+        let failed = facts.record.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
         if failed && !active && retiring.unpromoted {
             continue;
         }
         // While the fleet is paused its rollout does nothing. Entrants that were given up are no longer part of a
         // rollout.
-        if facts.paused && (active || !retiring.unpromoted) {
+        if facts.spec.paused && (active || !retiring.unpromoted) {
             continue;
         }
         let why = match (retiring.unpromoted, retiring.served) {

@@ -23,7 +23,7 @@ impl FleetScope {
     ) -> Result<Removed, ClusterError> {
         // A node that was asked to leave serves until it is deleted, and a node that is deleted before it depends on
         // that.
-        let serves_on = |c: &ChildFacts| ChildFacts { asked_to_leave: false, ..c.clone() };
+        let serves_on = |c: &ChildFacts| c.clone().with(|f| f.leave.asked = false);
         let asked_stay: Vec<ChildFacts> = facts.children.iter().map(serves_on).collect();
         let mut removed = Removed::default();
         for (children, ask, delete) in [

@@ -39,7 +39,7 @@ impl FleetScope {
         let mut new = Vec::new();
         for ordinal in missing {
             let Some(revision) = revision_for(&facts, ordinal) else { continue };
-            let restart = facts.restarted_at.clone();
+            let restart = facts.record.restarted_at.clone();
             let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
             if self.node_spec(&revision).is_none() {
                 continue;
@@ -72,7 +72,7 @@ impl FleetScope {
     fn manifest(&self, child: &ChildFacts) -> Option<Value> {
         let name = child.name.as_str();
         let mut spec = (*self.node_spec(child.spec_hash.as_ref()?)?).clone();
-        spec.granted_hash = child.granted.clone().map(String::from).unwrap_or_default();
+        spec.granted_hash = child.grant.hash.clone().map(String::from).unwrap_or_default();
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
         // From its first moment: no task may be left that asks it, and it would run past the height.
         if spec.sidecar.is_some()
@@ -81,7 +81,7 @@ impl FleetScope {
             (spec.halt_height, spec.halt_task_id) = (height, task_id);
         }
         let mut own = self.own_metadata(name);
-        if let Some(restart) = &child.restart {
+        if let Some(restart) = &child.restarts.asked {
             own.annotations.insert(ANNOTATION_RESTARTED_AT.to_owned(), restart.to_string());
         }
         let metadata = render::metadata::new_child_metadata(&self.spec.template.metadata, &own);

@@ -201,7 +201,7 @@ pub async fn prune_revisions(fleet: &FleetScope) -> Result<(), ReconcileError> {
     );
     let others = facts.sets.values().flat_map(|set| &set.children);
     let hashes = facts.children.iter().chain(others).filter_map(|c| c.spec_hash.as_ref());
-    let hashes = hashes.chain([&facts.requested]).chain(&facts.last_completed);
+    let hashes = hashes.chain([&facts.requested]).chain(&facts.record.last_completed);
     referenced.extend(hashes.map(|hash| revision_name(&meta.name, &meta.uid, hash)));
     for name in revision::to_prune(&stored, &referenced, fleet.spec.revision_history_limit) {
         let Some(revision) = fleet.view.revisions.get(&Key::new(&meta.namespace, name.as_str())) else {

@@ -132,7 +132,7 @@ impl FleetScope {
         let lags = child.is_down() && child.sidecar.is_none();
         let heard = heard.as_deref();
         live.has_come_up(&pod, heard)
-            || (lags && child.status_outdated && live.is_ready(&pod, heard))
+            || (lags && child.controller.status_outdated && live.is_ready(&pod, heard))
             || (lags && live.is_newly_ready(&pod, heard, self.now))
     }
 

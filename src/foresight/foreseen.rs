@@ -316,7 +316,7 @@ impl Foreseen {
         specified: RolloutHash,
     ) {
         self.new_target =
-            before.is_some_and(|before| *before != specified) && facts.last_completed != specified;
+            before.is_some_and(|before| *before != specified) && facts.record.last_completed != specified;
         self.target_hash = specified.into();
     }
 
@@ -362,7 +362,7 @@ impl Foreseen {
         };
         self.happens = match active {
             Some(plan) => to(plan),
-            None if facts.last_completed.is_none() && facts.replicas > 0 => {
+            None if facts.record.last_completed.is_none() && facts.spec.replicas > 0 => {
                 "the fleet's nodes are made; that is no rollout".to_owned()
             }
             None => String::new(),
@@ -392,7 +392,7 @@ impl Foreseen {
             _ => forecast::in_place(fleet, facts, None),
         };
         let gone = forecast::incumbents(facts, &in_place);
-        let delay = facts.retire_delay_seconds;
+        let delay = facts.spec.retire_delay_seconds;
         let waves = match start.strategy {
             Strategy::BlueGreenImmediate => {
                 [("first".to_owned(), gone), ("then, before traffic moves".to_owned(), made)]
@@ -402,13 +402,13 @@ impl Foreseen {
                 (
                     format!(
                         "after the halt at height {} and the move of traffic, {delay}s later",
-                        facts.halt_height
+                        facts.spec.halt_height
                     ),
                     gone,
                 ),
             ],
             Strategy::InPlace | Strategy::BlueGreen => {
-                let moves = if facts.promotion == Promotion::Manual {
+                let moves = if facts.spec.promotion == Promotion::Manual {
                     "a person moves traffic"
                 } else {
                     "traffic has moved"
@@ -438,23 +438,26 @@ impl Foreseen {
         };
         let when = match strategy {
             _ if facts
-                .set_rollout
+                .rollout
+                .set
                 .as_ref()
                 .is_some_and(|r| r.entrant == *set && r.stage == Stage::Promoting) =>
             {
                 "now".to_owned()
             }
-            Strategy::HardFork => format!("once its nodes have halted at height {}", facts.halt_height),
+            Strategy::HardFork => format!("once its nodes have halted at height {}", facts.spec.halt_height),
             Strategy::BlueGreenImmediate => "as soon as the new nodes run".to_owned(),
-            _ if facts.force_promote => "as soon as the new nodes run: a person asked for it".to_owned(),
-            _ if facts.promotion == Promotion::Manual => "once a person promotes it".to_owned(),
+            _ if facts.requests.force_promote => {
+                "as soon as the new nodes run: a person asked for it".to_owned()
+            }
+            _ if facts.spec.promotion == Promotion::Manual => "once a person promotes it".to_owned(),
             _ => "once the new nodes are ready to take over".to_owned(),
         };
         self.takes_over = Some(Takeover {
             service: has_service,
             from_set: facts.set.to_string(),
             to_set: set.to_string(),
-            from_image: image(facts.last_completed.as_ref()),
+            from_image: image(facts.record.last_completed.as_ref()),
             to_image: image(Some(target)),
             when,
         });
@@ -470,8 +473,10 @@ impl Foreseen {
         let gone = forecast::incumbents(facts, in_place);
         // BlueGreenImmediate removes them first.
         if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
-            self.waves
-                .push(move_wave(format!("{}s after traffic has moved", facts.retire_delay_seconds), gone));
+            self.waves.push(move_wave(
+                format!("{}s after traffic has moved", facts.spec.retire_delay_seconds),
+                gone,
+            ));
         }
     }
 
@@ -500,7 +505,7 @@ impl Foreseen {
     /// Adds the removals from sets that do not serve: a set that no longer takes over, which is reported, nodes
     /// beyond a smaller size, and replaced sets.
     pub(super) fn add_removals(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
-        let entrant = facts.set_rollout.as_ref().filter(|rollout| rollout.entrant != facts.set);
+        let entrant = facts.rollout.set.as_ref().filter(|rollout| rollout.entrant != facts.set);
         let given_up = entrant.filter(|_| gives_up);
         let without = given_up.map(|rollout| &rollout.entrant);
         let mut first = Vec::new();

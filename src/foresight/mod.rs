@@ -181,7 +181,7 @@ impl Examined<'_> {
     ) -> Result<(), String> {
         self.check().await?;
         let facts = self.scope.facts();
-        if let Some(sentence) = &facts.undecided {
+        if let Some(sentence) = &facts.findings.undecided {
             foreseen.refuse(sentence.clone());
             return Ok(());
         }
@@ -281,7 +281,7 @@ impl Examined<'_> {
                     match set {
                         Admission::Admitted(set) => {
                             gives_up = superseded
-                                && facts.set_rollout.as_ref().is_some_and(|rollout| rollout.entrant != set);
+                                && facts.rollout.set.as_ref().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (&set, &start.target);
                             foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
@@ -298,7 +298,7 @@ impl Examined<'_> {
             }
             FleetDecision::Keep if facts.terminating => {}
             FleetDecision::Keep => {
-                let goes_on = active.filter(|_| facts.set_rollout.is_none()).map(|_| at);
+                let goes_on = active.filter(|_| facts.rollout.set.is_none()).map(|_| at);
                 foreseen.goes_on(active, facts);
                 // A set that is removed first is not filled any more.
                 let mut in_place = Vec::new();
@@ -310,7 +310,7 @@ impl Examined<'_> {
                     foreseen
                         .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
                 }
-                if let Some(rollout) = facts.set_rollout.as_ref().filter(|r| r.entrant != facts.set) {
+                if let Some(rollout) = facts.rollout.set.as_ref().filter(|r| r.entrant != facts.set) {
                     foreseen.add_entrants(forecast::entrants(
                         &fleet,
                         &rollout.entrant,
@@ -352,22 +352,22 @@ impl Examined<'_> {
             let names = self.cluster.names(kind, &meta.namespace).await;
             taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
         }
-        let first_choice = naming::first_choice(&start.target, facts.build_id.as_ref());
-        Ok(naming::choose(&meta.name, &first_choice, facts.replicas, &taken).into())
+        let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
+        Ok(naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken).into())
     }
 }
 
 /// The facts with the rollout's restart applied to every node.
 fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
     // A rollout that begins has not stalled, whatever was said of the one before.
-    let mut facts = FleetFacts { stalled: false, ..facts.clone() };
-    let Some(restart) = facts.restart_request.clone().filter(|_| start.cause == Cause::RestartRequested)
+    let mut facts = facts.clone().with(|f| f.record.stalled = false);
+    let Some(restart) = facts.requests.restart.clone().filter(|_| start.cause == Cause::RestartRequested)
     else {
         return facts;
     };
-    facts.restarted_at = Some(restart.clone());
+    facts.record.restarted_at = Some(restart.clone());
     for child in &mut facts.children {
-        child.restart = Some(restart.clone());
+        child.restarts.asked = Some(restart.clone());
     }
     // A restart changes each rendering's hash; the order of nodes does not depend on its value.
     let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();

@@ -16,7 +16,7 @@ impl Foreseen {
     pub(super) fn add_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
         let status = &fleet.status;
         let mut waits = Vec::new();
-        if facts.paused {
+        if facts.spec.paused {
             waits.push(format!(
                 "spec.paused is true: nothing of a rollout begins before windlass resume {}",
                 self.target()
@@ -27,7 +27,7 @@ impl Foreseen {
             let to = short(&rollout.target_hash);
             waits.push(format!("the promotion of {to} is finished first: it cannot be taken back any more"));
         }
-        if let Some(rejected) = &facts.rejected {
+        if let Some(rejected) = &facts.record.rejected {
             waits.push(format!(
                 "this target is rejected, plan {} ended {}: windlass retry {} tries it again",
                 rejected.plan_id,
@@ -36,7 +36,8 @@ impl Foreseen {
             ));
         }
         let begins = !self.recipe.is_empty();
-        if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.promotion == Promotion::Manual {
+        if begins && self.recipe == Strategy::BlueGreen.recipe() && facts.spec.promotion == Promotion::Manual
+        {
             waits.push(format!("a person: {}", how_to_promote(&self.target_hash, false)));
         }
         if *decision == FleetDecision::Keep {
@@ -53,15 +54,15 @@ impl Foreseen {
             .collect();
         // A rollout that is held by a node has no waves to report.
         let is_held =
-            facts.under_way.is_some() && facts.set_rollout.is_none() && *decision == FleetDecision::Keep;
+            facts.rollout.cause.is_some() && facts.rollout.set.is_none() && *decision == FleetDecision::Keep;
         // Nodes of a new set do not count as disrupted.
         let takes_places =
-            if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.set_rollout.is_none() };
+            if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.rollout.set.is_none() };
         if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
             let names = crate::engine::sentence::some_of(&out);
-            waits.push(format!("{names}: unavailable now, of at most {}", facts.max_unavailable));
+            waits.push(format!("{names}: unavailable now, of at most {}", facts.spec.max_unavailable));
         }
-        if !out.is_empty() && self.waves.is_empty() && !begins && !is_held && facts.set_rollout.is_none() {
+        if !out.is_empty() && self.waves.is_empty() && !begins && !is_held && facts.rollout.set.is_none() {
             let names = crate::engine::sentence::some_of(&out);
             waits.push(format!("{names}: unavailable now; windlass explain {} says why", self.target()));
         }
@@ -89,7 +90,7 @@ impl Foreseen {
     fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
         let status = &fleet.status;
         let mut waits = Vec::new();
-        if let Some(rollout) = facts.set_rollout.as_ref().filter(|rollout| {
+        if let Some(rollout) = facts.rollout.set.as_ref().filter(|rollout| {
             let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
             is_to_come && facts.awaits_person()
         }) {
@@ -122,7 +123,7 @@ fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
     if sizes.is_empty() {
         return None;
     }
-    let at = format!("later, after {} of {} nodes", sizes.join(" and "), facts.replicas);
+    let at = format!("later, after {} of {} nodes", sizes.join(" and "), facts.spec.replicas);
     Some(match hooks_at(fleet, HookPoint::AfterStep).as_slice() {
         [] => format!("{at}: until all of them serve"),
         hooks => format!("{at}: {}", hooks.join(", ")),

@@ -17,6 +17,9 @@ use crate::cluster::memory::ReadPlan;
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::cluster::{Key, Kind, LivePod};
 use crate::engine::{Plan, TaskRecord, TaskState};
+use crate::planner::fleet::child::{
+    ControllerFacts, GrantFacts, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
+};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
@@ -85,44 +88,58 @@ impl FleetScope {
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
-            asked_to_leave: removal_id.is_some(),
-            leaves_by_plan: read.leaves,
-            took_leave: read.took_leave,
-            leaves_since: read.started_at.filter(|_| read.leaves),
-            awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
-            unreadable: spec.is_err(),
             surplus: ordinal >= self.spec.replicas,
             terminating: meta.terminating,
-            status_outdated: status.observed_generation != meta.generation
-                || self.view.has_pending_outcome(Kind::StatefulNode, meta),
+            leave: LeaveFacts {
+                asked: removal_id.is_some(),
+                by_plan: read.leaves,
+                began_hook: read.took_leave,
+                since: read.started_at.filter(|_| read.leaves),
+                awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
+            },
             spec_hash,
-            grant_time: self.grant_time(node, &read, pod.as_deref(), granted.as_ref(), wait, available),
-            wait,
-            is_proven,
-            granted,
-            grant_id,
-            spent_id: spent,
-            restart: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
-            own_restart,
-            running: status.running(),
-            running_image: status.current_image.clone(),
-            rolling: read.rolling,
+            restarts: RestartFacts {
+                asked: later(self.restarted_at.as_ref(), own_restart.as_ref()).cloned(),
+                told: own_restart,
+            },
+            controller: ControllerFacts {
+                unreadable: spec.is_err(),
+                status_outdated: status.observed_generation != meta.generation
+                    || self.view.has_pending_outcome(Kind::StatefulNode, meta),
+                rolling: read.rolling,
+                suspended: spec.is_ok_and(|spec| spec.suspend),
+            },
+            pod: PodFacts {
+                hash: status.running(),
+                image: status.current_image.clone(),
+                // Edits from before the last finished rollout are already repaired and reported.
+                was_edited: status
+                    .edit_found_at
+                    .is_some_and(|at| at <= self.now && at > self.last_ended_at()),
+                ready: ready_since.is_some(),
+                ready_since,
+                available,
+                ever_ready: self.has_served(node),
+                failed: status.phase == NodePhase::Failed.as_ref(),
+                // The status of a failed node takes a container that crashed for one that cannot run, until it has run
+                // for some time.
+                runs: status.pod_runs
+                    || (status.phase == NodePhase::Failed.as_ref()
+                        && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
+            },
+            grant: GrantFacts {
+                time: self.grant_time(node, &read, pod.as_deref(), granted.as_ref(), wait, available),
+                is_proven,
+                hash: granted,
+                id: grant_id,
+                spent_id: spent,
+            },
+            health: HealthFacts {
+                unreachable: unreachable.map(|c| c.message.clone()),
+                problem: status.problem.clone(),
+                wait,
+            },
             at_hook: read.at_hook.map(|at| *at),
-            // Edits from before the last finished rollout are already repaired and reported.
-            was_edited: status.edit_found_at.is_some_and(|at| at <= self.now && at > self.last_ended_at()),
-            ready: ready_since.is_some(),
-            ready_since,
-            available,
-            ever_ready: self.has_served(node),
-            failed: status.phase == NodePhase::Failed.as_ref(),
-            // The status of a failed node takes a container that crashed for one that cannot run, until it has run for some
-            // time.
-            pod_runs: status.pod_runs
-                || (status.phase == NodePhase::Failed.as_ref()
-                    && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
-            suspended: spec.is_ok_and(|spec| spec.suspend),
-            unreachable: unreachable.map(|c| c.message.clone()),
-            problem: status.problem.clone(),
             sidecar: sidecar_facts(node),
         })
     }

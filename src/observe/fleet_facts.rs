@@ -20,6 +20,9 @@ use crate::api::{
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
+use crate::planner::fleet::facts::{
+    Findings, RecordFacts, RequestFacts, RolloutFacts, ServiceFacts, SpecFacts,
+};
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
 use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
@@ -67,11 +70,11 @@ impl FleetScope {
         let children: Vec<ChildFacts> = self.children_of(&active, &children);
         let nodes = sets.values().flat_map(|set| &set.children).chain(&children);
         let mut restarts: BTreeSet<Option<RestartTime>> =
-            nodes.flat_map(|c| [c.restart.clone(), c.own_restart.clone()]).collect();
+            nodes.flat_map(|c| [c.restarts.asked.clone(), c.restarts.told.clone()]).collect();
         restarts.insert(self.restarted_at.clone());
         if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Aborted)) {
             // What they run may be from before the restart that was aborted.
-            let moves = children.iter().filter(|c| !c.is_spent() && c.running != c.granted);
+            let moves = children.iter().filter(|c| !c.is_spent() && c.pod.hash != c.grant.hash);
             restarts.extend(moves.map(|c| self.restart_of_pod(&c.name)));
         }
         let mut renderings = BTreeMap::new();
@@ -86,48 +89,55 @@ impl FleetScope {
         let own_plan = self.own_plan_with_hooks();
         let promoted = &spec.force_promote;
         FleetFacts {
-            replicas: spec.replicas,
-            existed: status.replicas,
-            stalled: has_stalled(status),
-            max_unavailable: spec.max_unavailable(),
-            partition: spec.partition(),
-            paused: spec.paused,
-            on_stall: spec.update_strategy.on_stall,
-            deadline_seconds: spec.update_strategy.progress_deadline_seconds,
+            spec: SpecFacts {
+                replicas: spec.replicas,
+                max_unavailable: spec.max_unavailable(),
+                partition: spec.partition(),
+                paused: spec.paused,
+                on_stall: spec.update_strategy.on_stall,
+                deadline_seconds: spec.update_strategy.progress_deadline_seconds,
+                strategy: self.strategy(),
+                promotion: spec.promotion(),
+                build_id: self.build_id(),
+                retire_delay_seconds: spec.retire_delay_seconds(),
+                halt_height: spec.halt_height(),
+                steps: self.steps().unwrap_or_default(),
+            },
             terminating: meta.terminating,
-            rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.invalid.is_some()),
-            force_promote: requested == **promoted && *promoted != status.spent_force_promote,
+            requests: RequestFacts {
+                asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
+                restart: restart_request(meta, self.restarted_at.as_ref()),
+                abort: meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded),
+                retry: self.retry_request(),
+                force_promote: requested == **promoted && *promoted != status.spent_force_promote,
+            },
+            record: RecordFacts {
+                existed: status.replicas,
+                stalled: has_stalled(status),
+                last_completed: status.last_completed(),
+                rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.invalid.is_some()),
+                restarted_at: self.restarted_at.clone(),
+                unrecorded: status.requested_rollout_hash.is_empty(),
+                scaled_to_zero: status.scaled_to_zero,
+                active_build_id: self.active_build_id(),
+            },
+            rollout: RolloutFacts {
+                set: self.set_rollout(),
+                cause: self.under_way(),
+                at_hook: own_plan.as_ref().and_then(AtHook::of),
+                rolling_back: self.hooks_that_roll_back(),
+                step: own_plan.as_ref().and_then(step_of),
+            },
+            findings: Findings {
+                undecided,
+                invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
+                ..Findings::default()
+            },
+            service: ServiceFacts { selected: self.selected_set(), is_missing: self.lacks_service() },
             requested,
-            last_completed: status.last_completed(),
-            restarted_at: self.restarted_at.clone(),
-            restart_request: restart_request(meta, self.restarted_at.as_ref()),
-            unrecorded: status.requested_rollout_hash.is_empty(),
-            scaled_to_zero: status.scaled_to_zero,
-            abort: meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded),
-            asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
-            retry: self.retry_request(),
-            invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
-            not_applied: None,
-            reverted: None,
-            waits_for: None,
-            undecided,
-            selected: self.selected_set(),
-            lacks_service: self.lacks_service(),
             conflicts: self.conflicts(&active, &children),
             shutting_down: self.shutting_down(&active, spec.replicas),
             ending: self.ending(),
-            strategy: self.strategy(),
-            promotion: spec.promotion(),
-            build_id: self.build_id(),
-            active_build_id: self.active_build_id(),
-            retire_delay_seconds: spec.retire_delay_seconds(),
-            halt_height: spec.halt_height(),
-            set_rollout: self.set_rollout(),
-            under_way: self.under_way(),
-            at_hook: own_plan.as_ref().and_then(AtHook::of),
-            rolling_back: self.hooks_that_roll_back(),
-            steps: self.steps().unwrap_or_default(),
-            step: own_plan.as_ref().and_then(step_of),
             set: active,
             sets,
             children,

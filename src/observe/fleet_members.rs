@@ -41,7 +41,7 @@ impl FleetScope {
     #[must_use]
     pub fn unchangeable_claims(&self) -> Option<String> {
         let facts = self.facts();
-        if facts.strategy_for(&facts.requested).makes_set() || facts.undecided.is_some() {
+        if facts.strategy_for(&facts.requested).makes_set() || facts.findings.undecided.is_some() {
             return None;
         }
         // Those of the revision: the spec may have the same ones, written otherwise.
@@ -56,8 +56,11 @@ impl FleetScope {
                 && spec.is_some_and(|spec| wanted.is_other(&spec.volume_claim_templates))
         };
         let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
-        let yet =
-            if facts.last_completed.is_none() { ", as all are before anything has completed" } else { "" };
+        let yet = if facts.record.last_completed.is_none() {
+            ", as all are before anything has completed"
+        } else {
+            ""
+        };
         Some(format!(
             "template.spec.volumeClaimTemplates: node {} was made with other volume claims, and nodes that are updated in \
              place{yet} keep theirs: set volumeClaimTemplates back to what they were, or delete the StatefulNodes with the \

@@ -40,7 +40,7 @@ impl Task for AwaitNodesAtHeight {
         });
         let refused = refused.map(|why| format!("; {why}")).unwrap_or_default();
         let (at, task) = (rollout.halt_height, &cx.record.id);
-        if waiting.is_empty() && facts.replicas > 0 {
+        if waiting.is_empty() && facts.spec.replicas > 0 {
             return Ok(Outcome::Done);
         }
         Ok(Outcome::waiting(if without_sidecar.is_empty() {

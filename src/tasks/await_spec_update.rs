@@ -31,7 +31,7 @@ impl Task for AwaitSpecUpdate {
         if !waiting.is_empty() {
             return Ok(Outcome::waiting(format!("waiting for {} to run the target", some_of(&waiting))));
         }
-        if facts.missing().is_empty() && facts.conflicts.is_empty() && facts.replicas > 0 {
+        if facts.missing().is_empty() && facts.conflicts.is_empty() && facts.spec.replicas > 0 {
             return Ok(Outcome::Done);
         }
         Ok(Outcome::waiting("waiting for missing nodes to be created"))

@@ -58,8 +58,8 @@ impl Entrants {
         if behind.is_empty() {
             return Outcome::Done;
         }
-        let unready = self.names(|c| !c.ready || c.terminating);
-        let unproven = self.names(|c| !c.available);
+        let unready = self.names(|c| !c.pod.ready || c.terminating);
+        let unproven = self.names(|c| !c.pod.available);
         Outcome::waiting(if !unready.is_empty() {
             format!("waiting for {} to be ready", some_of(&unready))
         } else if !unproven.is_empty() {
@@ -73,7 +73,7 @@ impl Entrants {
 
     /// True if every node of the set runs the target and is available, caught up or not.
     pub fn are_available(&self, fleet: &FleetScope) -> bool {
-        let is_there = |c: &ChildFacts| c.ready && c.available && !c.terminating;
+        let is_there = |c: &ChildFacts| c.pod.ready && c.pod.available && !c.terminating;
         fleet.facts().entrants_run(&self.rollout) && self.view.wanted().all(is_there)
     }
 
@@ -94,7 +94,7 @@ impl Entrants {
     /// True if a user forces the promotion, or has forced it: once that is recorded, `spec.forcePromote` is spent.
     pub fn is_forced(&self, fleet: &FleetScope) -> bool {
         let recorded = fleet.fleet.status.rollout.as_ref().is_some_and(|r| r.forced);
-        recorded || (self.view.force_promote && fleet.invalid.is_none())
+        recorded || (self.view.requests.force_promote && fleet.invalid.is_none())
     }
 
     fn names(&self, wanted: impl Fn(&ChildFacts) -> bool) -> Vec<&str> {
@@ -104,7 +104,7 @@ impl Entrants {
 
 /// Returns a sentence with the reason if a node's sidecar cannot be reached.
 pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
-    let why = child.unreachable.as_ref()?;
+    let why = child.health.unreachable.as_ref()?;
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }
 
@@ -117,7 +117,7 @@ pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     if let Some(invalid) = fleet.invalid.as_ref().filter(|invalid| invalid.is_of_service()) {
         return Some(format!("waiting: {}", invalid.sentence));
     }
-    fleet.facts().lacks_service.then(|| "waiting for the fleet's Service to be there".to_owned())
+    fleet.facts().service.is_missing.then(|| "waiting for the fleet's Service to be there".to_owned())
 }
 
 /// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is complete
@@ -131,10 +131,10 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
         return Ok(Ensured::NotNow(Outcome::Done));
     }
     let facts = fleet.facts();
-    if facts.paused {
+    if facts.spec.paused {
         return Ok(Ensured::waiting(WAITS_TO_BE_RESUMED));
     }
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return Ok(Ensured::waiting("waiting for replicas to be above 0: there is no node to promote"));
     }
     let view = facts.as_set(&rollout.entrant);
@@ -177,7 +177,7 @@ async fn bring_to_target(
     let target = &rollout.target;
     fleet.create_nodes(&fleet.facts().as_set(&rollout.entrant), |_, _| Some(target.clone())).await?;
     let rollout_target = RolloutTarget::Revision(target.clone());
-    let view = FleetFacts { last_completed: None, ..fleet.facts().as_set(&rollout.entrant) };
+    let view = fleet.facts().as_set(&rollout.entrant).with(|f| f.record.last_completed = None);
     let grants = next_grants(&view, &rollout_target);
     fleet.grant_if_pods_confirmed(&view, grants, GrantedBy::Plan(plan)).await
 }
@@ -191,11 +191,12 @@ pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Resul
         return Ok(());
     }
     let facts = fleet.facts();
-    let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !facts.paused) else {
+    let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !facts.spec.paused)
+    else {
         return Ok(());
     };
     let view = facts.as_set(&rollout.entrant);
-    if facts.replicas == 0 || !view.is_known(&rollout.target) {
+    if facts.spec.replicas == 0 || !view.is_known(&rollout.target) {
         return Ok(());
     }
     if has_switched(plan) {
@@ -231,7 +232,7 @@ pub(super) async fn ask_to_halt(
     cx: &TaskContext<'_>,
 ) -> Result<(), ClusterError> {
     let task = cx.plan.tasks.iter().find(|t| TaskType::SubmitHalt.is(t)).map_or(&cx.record.id, |t| &t.id);
-    if fleet.facts().paused {
+    if fleet.facts().spec.paused {
         return Ok(());
     }
     let namespace = &fleet.fleet.meta.namespace;

@@ -33,7 +33,7 @@ impl Task for RetireIncumbents {
         if left().is_empty() {
             return are_gone(fleet, &rollout, set).await;
         }
-        if facts.paused {
+        if facts.spec.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
         if rollout.stage != Stage::Retiring {

@@ -25,7 +25,7 @@ impl Task for UpdateNodeSpecs {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
         let facts = fleet.facts();
-        if facts.paused {
+        if facts.spec.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
         if hooks::hold_grants(&facts, &fleet.rollout_target) {
@@ -62,7 +62,7 @@ impl Task for UpdateNodeSpecs {
             let disrupted = facts.disrupted();
             return Ok(Outcome::waiting(format!(
                 "waiting for the wave: {disrupted} of at most {} nodes are disrupted, {} still to be granted",
-                facts.max_unavailable,
+                facts.spec.max_unavailable,
                 some_of(&ungranted)
             )));
         }

@@ -68,7 +68,7 @@ impl Fleet<'_> {
         }
         // A rollout that lost its plan also gives up its set, unless the next plan continues with that set.
         let goes_on = start.as_ref().is_some_and(|start| facts.same_set(start).is_some());
-        if facts.under_way.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
+        if facts.rollout.cause.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
             set_status::give_up(&mut status, facts, self.now);
         }
         if let Some(start) = &start {
@@ -293,7 +293,7 @@ impl Fleet<'_> {
         } else {
             complete(status, &rollout_target);
             if rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
-                field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
+                field(facts.spec.build_id.as_ref()).clone_into(&mut status.active_build_id);
             }
         }
         events.push(completed(facts, plan));
@@ -304,7 +304,7 @@ impl Fleet<'_> {
 /// The rollout, if it is in the stage Promoting. A plan ends early in this stage only after the switch, so its traffic
 /// has moved.
 fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
-    facts.set_rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting)
+    facts.rollout.set.as_ref().filter(|rollout| rollout.stage == Stage::Promoting)
 }
 
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
@@ -338,7 +338,8 @@ fn started(plan: &Plan, start: &Start) -> Event {
 }
 
 fn completed(facts: &FleetFacts, plan: &Plan) -> Event {
-    let note = format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.replicas);
+    let note =
+        format!("the rollout to {} is complete on {} nodes", short(&plan.target_hash), facts.spec.replicas);
     Event::normal(Reason::RolloutComplete, &plan.id, note)
 }
 
@@ -357,8 +358,8 @@ fn ended(
             let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
-        (Ending::Superseded, None) if facts.set_rollout.is_some() && facts.replicas > 0 => {
-            let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
+        (Ending::Superseded, None) if facts.rollout.set.is_some() && facts.spec.replicas > 0 => {
+            let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
             let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
@@ -366,7 +367,7 @@ fn ended(
         (Ending::Aborted, _) => {
             reject(status, facts, old, Ending::Aborted);
             let nodes =
-                if facts.set_rollout.is_some() { "its new nodes go" } else { "nodes stay at what they run" };
+                if facts.rollout.set.is_some() { "its new nodes go" } else { "nodes stay at what they run" };
             let note = format!("the rollout to {from} was aborted{}; {nodes}", back_again(facts));
             Some(Event::warning(Reason::RolloutAborted, &old.id, note))
         }
@@ -376,7 +377,7 @@ fn ended(
             let why =
                 by_hook.unwrap_or_else(|| why_stalled(status, facts, old.finished_at.unwrap_or_default()));
             reject(status, facts, old, Ending::RolledBack);
-            let to = facts.last_completed.as_ref().map(short).unwrap_or_default();
+            let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
             let back = back_again(facts);
             let note = format!("the rollout to {from} {what} and is rolled back to {to}{back}: {why}");
             if let Some(rejected) = status.rejected.as_mut() {

@@ -81,7 +81,7 @@ impl<'a> Observed<'a> {
             (_, Edits { retried, followed, .. }) if retried.is_some() || followed => {
                 Action::StorePlan { plan, retried }
             }
-            (_, Edits { skipped, .. }) if facts.terminating || facts.undecided.is_some() => {
+            (_, Edits { skipped, .. }) if facts.terminating || facts.findings.undecided.is_some() => {
                 Action::Wait(Stored { plan, skipped })
             }
             (_, Edits { skipped, .. }) => Action::CarryOut(Stored { plan, skipped }),

@@ -51,7 +51,7 @@ impl Fleet<'_> {
     /// hooks for the status, in which the nodes find theirs.
     pub(super) fn obey_retry(&self, plan: Option<&mut Plan>, facts: &FleetFacts) -> Option<HookRetry> {
         let (meta, status) = (&self.scope.fleet.meta, &self.scope.fleet.status);
-        let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| facts.retry.is_some())?;
+        let asked = meta.annotation(ANNOTATION_RETRY).filter(|_| facts.requests.retry.is_some())?;
         let named = retried_plan(asked);
         let current = status.plan.as_ref().and_then(RawPlan::id);
         let is_of = |at: &AtHook| at.task_id.rsplit_once('-').is_some_and(|(plan, _)| plan == named);
@@ -94,7 +94,7 @@ impl Fleet<'_> {
         }
         let context = HookContext::default();
         let facts = self.scope.facts();
-        if let Ok(recipe) = self.cx.registry.recipe(facts.strategy.recipe())
+        if let Ok(recipe) = self.cx.registry.recipe(facts.spec.strategy.recipe())
             && let Some(sentence) = self.wanted_hooks(context).too_long_for(recipe)
         {
             return Some(Invalid::lasting(sentence));

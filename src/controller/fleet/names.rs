@@ -55,8 +55,8 @@ impl Fleet<'_> {
         }
         let nameless = match self.taken_names().await {
             Ok(taken) => {
-                let first_choice = naming::first_choice(&start.target, facts.build_id.as_ref());
-                match naming::choose(&meta.name, &first_choice, facts.replicas, &taken) {
+                let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
+                match naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken) {
                     Ok(set) => {
                         known.take(&question);
                         return Ok(Some(set));

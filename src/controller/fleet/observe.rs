@@ -39,7 +39,7 @@ impl<'a> Fleet<'a> {
     pub(super) async fn observe(mut self) -> Result<Observed<'a>, ReconcileError> {
         self.check().await?;
         let facts = self.scope.facts();
-        if let Some(sentence) = &facts.undecided {
+        if let Some(sentence) = &facts.findings.undecided {
             self.scope.invalid = Some(Invalid::lasting(sentence.clone()));
         }
         let mut edits = Edits::default();

@@ -110,7 +110,7 @@ impl Fleet<'_> {
 
     fn record_status_events(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
         let generation = self.scope.fleet.meta.generation;
-        for sentence in facts.invalid.iter().chain(&facts.not_applied) {
+        for sentence in facts.findings.invalid.iter().chain(&facts.findings.not_applied) {
             self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
         }
         for conflict in &facts.conflicts {
@@ -144,7 +144,7 @@ impl Fleet<'_> {
             |n: &Arc<ObservedNode>| self.scope.view.has_pending_outcome(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
-            || facts.invalid.is_some()
+            || facts.findings.invalid.is_some()
             || self.report.not_applied.is_some()
             || !facts.conflicts.is_empty();
         if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }

@@ -67,7 +67,7 @@ async fn what_changes_in_other_fleets_makes_nobody_put_the_facts_together_again(
 
     stage.node_is_down("db-1");
     let after = scope.facts();
-    assert!(!after.children[1].ready, "one of its own is down");
+    assert!(!after.children[1].pod.ready, "one of its own is down");
     stage.remove(Kind::StatefulNode, "db-2");
     assert_eq!(scope.facts().missing(), [2], "one of its own is gone");
     let mut stranger = other(1);

@@ -27,7 +27,7 @@ struct AwaitConsent {
 impl Task for AwaitConsent {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let fleet = cx.env.get::<FleetScope>()?;
-        if fleet.facts().paused {
+        if fleet.facts().spec.paused {
             return Ok(Outcome::waiting("waiting for the fleet to be resumed: spec.paused is true"));
         }
         let outside = cx.env.get::<Outside>()?;

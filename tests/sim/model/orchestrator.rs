@@ -78,30 +78,29 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
     let by = if child.pinned { GrantedBy::Abort } else { GrantedBy::Plan(&plan) };
     let grant_id = Some(GrantId::of(by, 1));
     let ran = |names: &[&str]| text(names[child.hash as usize]);
-    ChildFacts {
-        name: format!("db-{ordinal}").into(),
-        ordinal: ordinal as i32,
-        surplus: ordinal >= fleet.replicas as usize,
-        status_outdated: child.behind,
-        spec_hash: RolloutHash::recorded(REVISIONS[child.version as usize]),
-        granted: PodTemplateHash::recorded(HASHES[child.granted as usize]),
-        grant_id: grant_id.clone(),
-        spent_id: if child.spent { grant_id } else { Some("before".into()) },
-        running: PodTemplateHash::recorded(ran(&HASHES)),
-        running_image: ran(&IMAGES),
-        rolling: !matches!(child.doing, Doing::Nothing | Doing::Mark),
-        ready: child.available,
-        ready_since: child.available.then(now),
-        available: child.available && child.waited,
-        ever_ready: child.ever,
-        failed: child.failed,
-        pod_runs: child.runs,
-        unreachable: child.unreachable.then(|| text("no answer")),
-        at_hook: child.at_hook(),
-        is_proven: child.available || child.spent,
-        grant_time: if child.failed { GrantTime::Over } else { GrantTime::None },
-        ..ChildFacts::default()
-    }
+    ChildFacts::default().with(|f| {
+        f.name = format!("db-{ordinal}").into();
+        f.ordinal = ordinal as i32;
+        f.surplus = ordinal >= fleet.replicas as usize;
+        f.controller.status_outdated = child.behind;
+        f.spec_hash = RolloutHash::recorded(REVISIONS[child.version as usize]);
+        f.grant.hash = PodTemplateHash::recorded(HASHES[child.granted as usize]);
+        f.grant.id = grant_id.clone();
+        f.grant.spent_id = if child.spent { grant_id } else { Some("before".into()) };
+        f.pod.hash = PodTemplateHash::recorded(ran(&HASHES));
+        f.pod.image = ran(&IMAGES);
+        f.controller.rolling = !matches!(child.doing, Doing::Nothing | Doing::Mark);
+        f.pod.ready = child.available;
+        f.pod.ready_since = child.available.then(now);
+        f.pod.available = child.available && child.waited;
+        f.pod.ever_ready = child.ever;
+        f.pod.failed = child.failed;
+        f.pod.runs = child.runs;
+        f.health.unreachable = child.unreachable.then(|| text("no answer"));
+        f.at_hook = child.at_hook();
+        f.grant.is_proven = child.available || child.spent;
+        f.grant.time = if child.failed { GrantTime::Over } else { GrantTime::None };
+    })
 }
 
 /// The most disrupted nodes, from the spec.
@@ -128,29 +127,28 @@ pub fn facts(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> FleetF
         ((REVISIONS[version as usize].into(), None), rendering)
     };
     let asked = |is_asked: bool| is_asked.then(|| "plan".into());
-    FleetFacts {
-        replicas: i32::from(fleet.replicas),
-        existed: i32::from(world.replicas),
-        max_unavailable: wave(world, fleet) as i32,
-        partition: i32::from(fleet.partition),
-        paused: fleet.paused,
-        on_stall: if world.rollback { OnStall::Rollback } else { OnStall::Hold },
-        deadline_seconds: 600,
-        rejected: rejected(fleet).filter(|r| requested == *r.hash),
-        requested,
-        last_completed: RolloutHash::recorded(REVISIONS[fleet.completed as usize]),
-        abort: asked(fleet.abort_asked),
-        retry: asked(fleet.retry_asked),
-        children: views
+    FleetFacts::default().with(|f| {
+        f.spec.replicas = i32::from(fleet.replicas);
+        f.record.existed = i32::from(world.replicas);
+        f.spec.max_unavailable = wave(world, fleet) as i32;
+        f.spec.partition = i32::from(fleet.partition);
+        f.spec.paused = fleet.paused;
+        f.spec.on_stall = if world.rollback { OnStall::Rollback } else { OnStall::Hold };
+        f.spec.deadline_seconds = 600;
+        f.record.rejected = rejected(fleet).filter(|r| requested == *r.hash);
+        f.requested = requested;
+        f.record.last_completed = RolloutHash::recorded(REVISIONS[fleet.completed as usize]);
+        f.requests.abort = asked(fleet.abort_asked);
+        f.requests.retry = asked(fleet.retry_asked);
+        f.children = views
             .iter()
             .enumerate()
             .filter(|(_, c)| c.exists)
             .map(|(i, c)| child_facts(i, fleet, c))
-            .collect(),
-        renderings: (0..NO_VERSION).map(rendering).collect(),
-        rolling_back: hooks::rolling_back(world),
-        ..FleetFacts::default()
-    }
+            .collect();
+        f.renderings = (0..NO_VERSION).map(rendering).collect();
+        f.rollout.rolling_back = hooks::rolling_back(world);
+    })
 }
 
 fn rejected(fleet: &Fleet) -> Option<Rejected> {
@@ -172,7 +170,12 @@ fn plan_to(target: &str) -> Plan {
 /// The persisted status of a fleet.
 fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
     let mut status = NodeDeploymentStatus {
-        last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
+        last_completed_rollout_hash: facts
+            .record
+            .last_completed
+            .clone()
+            .map(String::from)
+            .unwrap_or_default(),
         ..NodeDeploymentStatus::default()
     };
     if let Some(goal) = fleet.rollout {
@@ -215,8 +218,8 @@ fn read(fleet: &Fleet, status: &NodeDeploymentStatus) -> Fleet {
 /// Writes a status like the controller: refreshes the observations first.
 fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) -> Fleet {
     let mut facts = facts.clone();
-    facts.last_completed = status.last_completed();
-    facts.rejected = status.rejected.clone().filter(|r| facts.requested == *r.hash);
+    facts.record.last_completed = status.last_completed();
+    facts.record.rejected = status.rejected.clone().filter(|r| facts.requested == *r.hash);
     let input = RefreshInput {
         name: "db",
         generation: 1,
@@ -235,8 +238,8 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
     let status = status_of(fleet, &facts);
     let rollout_target = rollout_target_of(&status);
     let plan = status.rollout.as_ref().map(|r| hooks::of_fleet(world, fleet, plan_to(&r.target_hash)));
-    facts.at_hook = plan.as_ref().and_then(AtHook::of);
-    let mut moves = Moves { wave: facts.max_unavailable as u8, ..Moves::default() };
+    facts.rollout.at_hook = plan.as_ref().and_then(AtHook::of);
+    let mut moves = Moves { wave: facts.spec.max_unavailable as u8, ..Moves::default() };
 
     // Whatever keeps it from going on, the clock may run out.
     let may_stall = world.rollback && facts.wanted().any(ChildFacts::is_disrupted) && !stop_the_clock(&facts);
@@ -271,7 +274,7 @@ fn moves(world: &World, fleet: &Fleet, views: &[Child; MAX_NODES]) -> Moves {
         complete(&mut done, &rollout_target);
         moves.complete = Some(write(fleet, done, &facts));
     }
-    if !facts.paused {
+    if !facts.spec.paused {
         if plan.as_ref().is_some_and(hooks::grants) && !hold_grants(&facts, &rollout_target) {
             moves.grants = grants(world, &facts, &rollout_target);
         }
@@ -331,7 +334,7 @@ fn grants(world: &World, facts: &FleetFacts, rollout_target: &RolloutTarget) -> 
         for order in orders(facts.children.len()) {
             let children = order.iter().map(|i| facts.children[*i].clone()).collect();
             let mut grants =
-                read_grants(&next_grants(&FleetFacts { children, ..facts.clone() }, rollout_target));
+                read_grants(&next_grants(&facts.clone().with(|f| f.children = children), rollout_target));
             grants.sort_unstable();
             all.push(grants);
         }

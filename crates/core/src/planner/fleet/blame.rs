@@ -10,7 +10,7 @@ use crate::api::Stage;
 /// True if a node that was given the target of a rollout in place does not become available with it.
 #[must_use]
 pub fn in_place(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
-    is_to_blame(facts, rollout_target, |child| !child.available)
+    is_to_blame(facts, rollout_target, |child| !child.pod.available)
 }
 
 /// True if a new node does not come to what the rollout waits for: that it has caught up or, under HardFork, runs. Where only
@@ -20,7 +20,7 @@ pub fn of_set(facts: &FleetFacts, rollout: &SetRollout) -> bool {
     let view = facts.as_set(&rollout.entrant);
     is_to_blame(&view, &rollout.rollout_target(), |child| match rollout.strategy {
         Strategy::HardFork => !view.runs(child, &rollout.target),
-        _ if rollout.stage == Stage::AwaitingPromotion => !child.available,
+        _ if rollout.stage == Stage::AwaitingPromotion => !child.pod.available,
         _ => !child.is_caught_up(),
     })
 }
@@ -33,7 +33,7 @@ fn is_to_blame(
     let is_given = |child: &ChildFacts| {
         matches!(rollout_target, RolloutTarget::Revision(target) if child.spec_hash == *target)
             && facts.is_granted(child, rollout_target)
-            && !(child.status_outdated || child.terminating || child.asked_to_leave)
+            && !(child.controller.status_outdated || child.terminating || child.leave.asked)
     };
     facts.wanted().any(|child| is_given(child) && is_its_own(child) && falls_short(child))
 }
@@ -42,5 +42,5 @@ fn is_to_blame(
 /// its time. Where the old pod does not end, or the new one is deleted, nothing is known of the target. A node that has
 /// been available with it may be down for any reason.
 fn is_its_own(child: &ChildFacts) -> bool {
-    child.grant_time == GrantTime::Over && (child.available || !child.is_proven)
+    child.grant.time == GrantTime::Over && (child.pod.available || !child.grant.is_proven)
 }

@@ -17,40 +17,88 @@ pub struct ChildFacts {
     pub surplus: bool,
     /// True if it is being deleted.
     pub terminating: bool,
-    /// True if it has been asked to leave by a `removalID`.
-    pub asked_to_leave: bool,
-    /// True if it has an active plan RemoveNode.
-    pub leaves_by_plan: bool,
-    /// True if its plan RemoveNode has begun a hook at `BeforeRemove`. That hook does not run twice.
-    pub took_leave: bool,
-    /// When its plan RemoveNode began.
-    pub leaves_since: Option<DateTime<Utc>>,
-    /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
-    pub awaits_removal: bool,
-    /// True if its spec cannot be read, so that its controller does nothing.
-    pub unreadable: bool,
-    /// True if its status is behind its generation, or may be because the outcome of a write to the node is unknown.
-    pub status_outdated: bool,
+    /// How far it is with leaving.
+    pub leave: LeaveFacts,
     /// The rollout hash of the revision in its spec; `None` if the spec cannot be read.
     pub spec_hash: Option<RolloutHash>,
+    /// What it was granted.
+    pub grant: GrantFacts,
+    /// The restarts that it was asked for, and told of.
+    pub restarts: RestartFacts,
+    /// What its controller is doing.
+    pub controller: ControllerFacts,
+    /// Its pod.
+    pub pod: PodFacts,
+    /// Why it does not serve.
+    pub health: HealthFacts,
+    /// What its sidecar reports; `None` if it has none.
+    pub sidecar: Option<SidecarFacts>,
+    /// The current hook of its plan.
+    pub at_hook: Option<AtHook>,
+}
+
+/// How far a node is with leaving its fleet.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LeaveFacts {
+    /// True if it has been asked to leave by a `removalID`.
+    pub asked: bool,
+    /// True if it has an active plan RemoveNode.
+    pub by_plan: bool,
+    /// True if its plan RemoveNode has begun a hook at `BeforeRemove`. That hook does not run twice.
+    pub began_hook: bool,
+    /// When its plan RemoveNode began.
+    pub since: Option<DateTime<Utc>>,
+    /// True if it has been asked to leave and its plan RemoveNode waits for nothing but its deletion.
+    pub awaits_removal: bool,
+}
+
+/// What a node was granted.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct GrantFacts {
     /// `spec.grantedHash`.
-    pub granted: Option<PodTemplateHash>,
+    pub hash: Option<PodTemplateHash>,
     /// `spec.grantID`.
-    pub grant_id: Option<GrantId>,
+    pub id: Option<GrantId>,
     /// `status.spentGrantID`.
     pub spent_id: Option<GrantId>,
+    /// The time that it has to become available, and to catch up, with what was granted.
+    pub time: GrantTime,
+    /// True if it has been available with what it was granted, now or before it went down.
+    pub is_proven: bool,
+}
+
+/// The restarts of a node.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RestartFacts {
     /// The latest restart that was asked of its fleet or of itself. [`FleetFacts::restart_of`](super::FleetFacts::restart_of)
     /// is the one that applies to it.
-    pub restart: Option<RestartTime>,
+    pub asked: Option<RestartTime>,
     /// The latest restart that it was told of.
-    pub own_restart: Option<RestartTime>,
-    /// `status.podTemplateHash`: what its pod was observed to run.
-    pub running: Option<PodTemplateHash>,
-    /// `status.currentImage`.
-    pub running_image: String,
-    /// True if it has an active plan NodeUpdate or RestartNode.
+    pub told: Option<RestartTime>,
+}
+
+/// What a node's controller is doing.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ControllerFacts {
+    /// True if the node's spec cannot be read, so that its controller does nothing.
+    pub unreadable: bool,
+    /// True if the node's status is behind its generation, or may be because the outcome of a write to the node is
+    /// unknown.
+    pub status_outdated: bool,
+    /// True if the node has an active plan NodeUpdate or RestartNode.
     pub rolling: bool,
-    /// True if somebody else changed its StatefulSet under its running pod, and no rollout has ended since.
+    /// True if the node's spec suspends it, so that it does not run.
+    pub suspended: bool,
+}
+
+/// A node's pod, as it was observed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PodFacts {
+    /// `status.podTemplateHash`: what it was observed to run.
+    pub hash: Option<PodTemplateHash>,
+    /// `status.currentImage`.
+    pub image: String,
+    /// True if somebody else changed its StatefulSet while it ran, and no rollout has ended since.
     pub was_edited: bool,
     /// True if it is Ready.
     pub ready: bool,
@@ -60,26 +108,21 @@ pub struct ChildFacts {
     pub available: bool,
     /// True if it was ever Ready.
     pub ever_ready: bool,
-    /// True if its phase is Failed.
+    /// True if the node's phase is Failed.
     pub failed: bool,
     /// True if its main container runs although it is not Ready.
-    pub pod_runs: bool,
-    /// True if its spec suspends it, so that it does not run.
-    pub suspended: bool,
+    pub runs: bool,
+}
+
+/// Why a node does not serve.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HealthFacts {
     /// Why its sidecar cannot be reached, in a sentence; `None` if it can.
     pub unreachable: Option<String>,
     /// Why it does not serve.
     pub problem: Option<Problem>,
     /// The time that its pod may still take to end or to become Ready, or that `minReadySeconds` lets it wait.
     pub wait: Option<Wait>,
-    /// The time that it has to become available, and to catch up, with what was granted.
-    pub grant_time: GrantTime,
-    /// True if it has been available with what it was granted, now or before it went down.
-    pub is_proven: bool,
-    /// What its sidecar reports; `None` if it has none.
-    pub sidecar: Option<SidecarFacts>,
-    /// The current hook of its plan.
-    pub at_hook: Option<AtHook>,
 }
 
 /// The time that a node has to become available with its grant: `progressDeadlineSeconds` from when its old pod was
@@ -122,49 +165,34 @@ impl ChildFacts {
         granted: PodTemplateHash,
         restart: Option<RestartTime>,
     ) -> Self {
-        Self {
+        ChildFacts {
             name,
             ordinal,
             surplus: false,
             terminating: false,
-            asked_to_leave: false,
-            leaves_by_plan: false,
-            took_leave: false,
-            leaves_since: None,
-            awaits_removal: false,
-            unreadable: false,
-            status_outdated: true,
+            leave: LeaveFacts::default(),
             spec_hash: Some(revision),
-            granted: Some(granted),
-            grant_id: None,
-            spent_id: None,
-            own_restart: restart.clone(),
-            restart,
-            running: None,
-            running_image: String::new(),
-            rolling: false,
-            was_edited: false,
-            ready: false,
-            ready_since: None,
-            available: false,
-            ever_ready: false,
-            failed: false,
-            pod_runs: false,
-            suspended: false,
-            unreachable: None,
-            problem: None,
-            wait: None,
-            grant_time: GrantTime::None,
-            is_proven: false,
+            grant: GrantFacts { hash: Some(granted), ..GrantFacts::default() },
+            restarts: RestartFacts { asked: restart.clone(), told: restart },
+            controller: ControllerFacts { status_outdated: true, ..ControllerFacts::default() },
+            pod: PodFacts::default(),
+            health: HealthFacts::default(),
             sidecar: None,
             at_hook: None,
         }
     }
 
+    /// The same node with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// True if it has converged to its grant.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.grant_id == self.spent_id
+        self.grant.id == self.grant.spent_id
     }
 
     /// True if it was asked to halt at a height.
@@ -176,47 +204,48 @@ impl ChildFacts {
     /// True if it is available and, if it has a sidecar, the sidecar reports that it has caught up.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.unreachable.is_none());
-        self.available && !self.terminating && said
+        let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.health.unreachable.is_none());
+        self.pod.available && !self.terminating && said
     }
 
     /// True if its sidecar has reported a height and can be reached.
     #[must_use]
     pub fn has_said_height(&self) -> bool {
-        self.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
+        self.health.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
     }
 
     /// True if its main container was observed to run now, so that it may do its work, Ready or not. The hash in
     /// `running` does not show that: it is kept while the pod is recreated.
     #[must_use]
     pub fn main_container_runs(&self) -> bool {
-        !self.terminating && (self.ready || self.pod_runs)
+        !self.terminating && (self.pod.ready || self.pod.runs)
     }
 
     /// True if all containers of its pod were observed to run now, as far as is known.
     #[must_use]
     pub fn has_running_pod(&self) -> bool {
-        self.main_container_runs() && (self.ready || !self.failed)
+        self.main_container_runs() && (self.pod.ready || !self.pod.failed)
     }
 
     /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.
     #[must_use]
     pub fn is_down(&self) -> bool {
-        !self.ready && self.unreachable.is_none()
+        !self.pod.ready && self.health.unreachable.is_none()
     }
 
     /// True if it can be asked to leave and has not been.
     #[must_use]
     pub fn can_be_asked(&self) -> bool {
-        !self.asked_to_leave && !self.unreadable
+        !self.leave.asked && !self.controller.unreadable
     }
 
     /// True if the node can be deleted now. A node that is down and has observed its `removalID` without starting a
     /// RemoveNode plan cannot start one, so it is deleted at once. If it has such a plan, the plan has to finish first.
     #[must_use]
     pub fn can_be_deleted(&self) -> bool {
-        let cannot = self.asked_to_leave && !self.status_outdated && self.is_down() && !self.leaves_by_plan;
-        self.awaits_removal || self.unreadable || cannot
+        let cannot =
+            self.leave.asked && !self.controller.status_outdated && self.is_down() && !self.leave.by_plan;
+        self.leave.awaits_removal || self.controller.unreadable || cannot
     }
 }
 

@@ -50,12 +50,12 @@ pub(super) fn advance(
     now: DateTime<Utc>,
 ) -> Filling {
     let Reading { score, ready, is_stopped, is_unwatched } = *reading;
-    if clock.total != facts.replicas {
+    if clock.total != facts.spec.replicas {
         // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
         // loss.
         clock.best = clock.best.min(score);
         clock.best_ready = clock.best_ready.min(ready);
-        clock.total = facts.replicas;
+        clock.total = facts.spec.replicas;
     }
     let is_progress = score > clock.best || progress::is_more(ready, clock.best_ready);
     if is_progress || is_unwatched || (clock.clock_stopped && !is_stopped) {
@@ -106,7 +106,7 @@ fn not_counted(
 }
 
 fn allowed(facts: &FleetFacts) -> TimeDelta {
-    TimeDelta::seconds(facts.deadline_seconds)
+    TimeDelta::seconds(facts.spec.deadline_seconds)
 }
 
 impl FleetFacts {
@@ -114,11 +114,11 @@ impl FleetFacts {
     /// has used up its own time, whatever the others do.
     #[must_use]
     pub fn wait(&self, now: DateTime<Utc>) -> Option<Wait> {
-        let is_overdue = |child: &ChildFacts| child.grant_time == GrantTime::Over && !child.is_proven;
+        let is_overdue = |child: &ChildFacts| child.grant.time == GrantTime::Over && !child.grant.is_proven;
         if self.nodes_of_rollout().any(is_overdue) {
             return None;
         }
-        let waits = self.nodes_of_rollout().filter_map(|child| child.wait);
+        let waits = self.nodes_of_rollout().filter_map(|child| child.health.wait);
         Wait::union(waits.chain(self.ending).filter(|wait| wait.is_on(now)))
     }
 }

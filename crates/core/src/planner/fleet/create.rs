@@ -20,16 +20,18 @@ pub fn creation_revision<'a>(
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
     // Before the first completion there is no other revision.
-    let Some(current) = &facts.last_completed else { return Some(target) };
+    let Some(current) = &facts.record.last_completed else { return Some(target) };
     // A revision that is not stored, for example because the API server rejects it, cannot be used.
     if !facts.is_known(target) || current == target || ordinal < facts.held_below() {
         return Some(current);
     }
     // A fleet that is filled again after it was scaled to 0 has no node that an untested target could take down.
-    if facts.scaled_to_zero && facts.children.iter().all(|c| c.spec_hash != *current || !c.ever_ready) {
+    if facts.record.scaled_to_zero
+        && facts.children.iter().all(|c| c.spec_hash != *current || !c.pod.ever_ready)
+    {
         return Some(target);
     }
-    if facts.paused || is_step_full(facts, target) {
+    if facts.spec.paused || is_step_full(facts, target) {
         return Some(current);
     }
     // A node that is created at the target is granted the target. So it waits for the hooks before the rollout, and
@@ -41,25 +43,26 @@ pub fn creation_revision<'a>(
     let is_shaky = |c: &&ChildFacts| match c.state() {
         NodeState::NeverStarted => false,
         NodeState::InFlight(..) | NodeState::Terminating { .. } => true,
-        NodeState::Drifted(_) | NodeState::AtRest(_) => c.failed || !c.ever_ready,
+        NodeState::Drifted(_) | NodeState::AtRest(_) => c.pod.failed || !c.pod.ever_ready,
     };
-    let room = usize::try_from(facts.max_unavailable).unwrap_or_default();
+    let room = usize::try_from(facts.spec.max_unavailable).unwrap_or_default();
     let shaky = facts.children.iter().rev().filter(is_shaky).take(room).count();
     if shaky < room {
         return Some(target);
     }
     // A lost node comes back at once, at what worked. A new one would be replaced right after its start: it waits, unless
     // it could wait for long.
-    let was_there = ordinal < facts.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
-    (was_there || has_failed(facts, target) || facts.stalled || asking(facts).next().is_some())
+    let was_there = ordinal < facts.record.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
+    (was_there || has_failed(facts, target) || facts.record.stalled || asking(facts).next().is_some())
         .then_some(current)
 }
 
 /// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing
 /// about the target. Nor does a status from before the node was granted the target.
 pub(super) fn has_failed(facts: &FleetFacts, target: &RolloutHash) -> bool {
-    let finds_none =
-        |c: &ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable.as_ref());
-    let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.status_outdated;
-    facts.wanted().filter(is_of_target).any(|c| c.failed && !finds_none(c))
+    let finds_none = |c: &ChildFacts| {
+        c.health.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable.as_ref())
+    };
+    let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.controller.status_outdated;
+    facts.wanted().filter(is_of_target).any(|c| c.pod.failed && !finds_none(c))
 }

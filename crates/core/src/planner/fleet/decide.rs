@@ -17,17 +17,19 @@ pub fn decide(
     rollout_target: &RolloutTarget,
     stalled: bool,
 ) -> FleetDecision {
-    if facts.terminating || facts.undecided.is_some() {
+    if facts.terminating || facts.findings.undecided.is_some() {
         return FleetDecision::Keep;
     }
-    match (plan.filter(|p| p.is_active()), &facts.set_rollout) {
+    match (plan.filter(|p| p.is_active()), &facts.rollout.set) {
         (Some(plan), Some(rollout)) => sets::decide::decide_with_active_plan(facts, plan, rollout, stalled),
         (Some(plan), None) => decide_with_active_plan(facts, plan, rollout_target, stalled),
         (None, Some(rollout)) if rollout.stage == Stage::Promoting => {
             sets::decide::resume(facts, plan, rollout)
         }
-        (None, _) if let Some(cause) = facts.under_way => resume_lost_rollout(facts, rollout_target, cause),
-        (None, _) if facts.replicas == 0 => FleetDecision::Keep,
+        (None, _) if let Some(cause) = facts.rollout.cause => {
+            resume_lost_rollout(facts, rollout_target, cause)
+        }
+        (None, _) if facts.spec.replicas == 0 => FleetDecision::Keep,
         (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| decide_without_plan(facts)),
     }
 }
@@ -35,10 +37,10 @@ pub fn decide(
 /// A rollout whose plan is lost continues with a new plan to the same target. Whether that target is still desired is
 /// decided once that plan is active.
 fn resume_lost_rollout(facts: &FleetFacts, rollout_target: &RolloutTarget, cause: Cause) -> FleetDecision {
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
-    let strategy = facts.set_rollout.as_ref().map_or(Strategy::InPlace, |rollout| rollout.strategy);
+    let strategy = facts.rollout.set.as_ref().map_or(Strategy::InPlace, |rollout| rollout.strategy);
     match rollout_target {
         RolloutTarget::Revision(target) if facts.is_known(target) => FleetDecision::Start(Start {
             rollout_target: rollout_target.clone(),
@@ -61,22 +63,22 @@ fn decide_with_active_plan(
     if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
     let goal = facts.goal();
     let moved = match rollout_target {
         RolloutTarget::Revision(target) => target != goal,
         // While the desired target is rejected, a repair is not superseded.
-        RolloutTarget::Own if facts.rejected.is_some() => false,
+        RolloutTarget::Own if facts.record.rejected.is_some() => false,
         // What last completed may be desired again while nodes hold what was rejected before; and before the first
         // completion, only the nodes show whether another revision is desired.
         RolloutTarget::Own => {
-            let differs = facts.last_completed.as_ref().is_some_and(|completed| completed != goal);
+            let differs = facts.record.last_completed.as_ref().is_some_and(|completed| completed != goal);
             differs || nodes_at_other_revision(facts, goal).next().is_some()
         }
     };
-    if moved && facts.invalid.is_none() {
+    if moved && facts.findings.invalid.is_none() {
         return FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded));
     }
     // A retry waits until the rollback is complete, unless the rollback is stalled and may never complete. A repair is
@@ -84,7 +86,7 @@ fn decide_with_active_plan(
     if stalled && matches!(rollout_target, RolloutTarget::Revision(_)) && is_retried(facts) {
         return FleetDecision::Supersede(rollout_to(facts, &facts.requested, Cause::RetryRequested));
     }
-    if facts.restart_request.is_some() {
+    if facts.requests.restart.is_some() {
         let start = Start {
             rollout_target: rollout_target.clone(),
             target: RolloutHash::recorded_or_lost(plan.target_hash.as_str()),
@@ -93,10 +95,11 @@ fn decide_with_active_plan(
         };
         return FleetDecision::Supersede(start);
     }
-    let is_bad = || stalled && facts.on_stall == OnStall::Rollback && blame::in_place(facts, rollout_target);
+    let is_bad =
+        || stalled && facts.spec.on_stall == OnStall::Rollback && blame::in_place(facts, rollout_target);
     if (is_bad() || rolls_back(facts, rollout_target))
-        && facts.rejected.is_none()
-        && let Some(current) = &facts.last_completed
+        && facts.record.rejected.is_none()
+        && let Some(current) = &facts.record.last_completed
         && *current != *plan.target_hash
         && matches!(rollout_target, RolloutTarget::Revision(_))
     {
@@ -108,10 +111,10 @@ fn decide_with_active_plan(
 /// The decision after a repair that failed or was aborted while another target is rejected: like every other plan, it
 /// starts again only on a retry. `None` if there was no such repair, or it completed.
 fn repair_that_ended_badly(facts: &FleetFacts, plan: Option<&Plan>) -> Option<FleetDecision> {
-    let rejected = facts.rejected.as_ref()?;
+    let rejected = facts.record.rejected.as_ref()?;
     let is_the_repair = |plan: &&Plan| plan.id == *rejected.plan_id && plan.target_hash != rejected.hash;
     plan.filter(is_the_repair).filter(|plan| plan.state != PlanState::Complete)?;
-    if facts.restart_request.is_some() {
+    if facts.requests.restart.is_some() {
         return Some(repair_in_place(facts, Cause::RestartRequested));
     }
     Some(if is_retried(facts) { repair_in_place(facts, Cause::RetryRequested) } else { FleetDecision::Keep })

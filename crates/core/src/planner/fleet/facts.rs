@@ -28,80 +28,24 @@ pub struct Rendering {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct FleetFacts {
-    /// The active set: the one that serves. Its nodes are in `children`.
-    pub set: SetName,
-    /// `spec.replicas`.
-    pub replicas: i32,
-    /// `status.replicas`: how many nodes of the active set existed when the status was last written.
-    pub existed: i32,
-    /// True if the status reports a stall.
-    pub stalled: bool,
-    /// How many nodes may be disrupted at once.
-    pub max_unavailable: i32,
-    /// Ordinals below it keep the current revision.
-    pub partition: i32,
-    /// `spec.paused`.
-    pub paused: bool,
-    /// What a stall leads to.
-    pub on_stall: OnStall,
-    /// `updateStrategy.progressDeadlineSeconds`.
-    pub deadline_seconds: i64,
+    /// What its spec asks for.
+    pub spec: SpecFacts,
     /// True if the fleet is being deleted.
     pub terminating: bool,
     /// The desired rollout hash.
     pub requested: RolloutHash,
-    /// The rollout hash that last completed; `None` before the first completion.
-    pub last_completed: Option<RolloutHash>,
-    /// The target that is not retried by itself, if it is still the desired one.
-    pub rejected: Option<Rejected>,
-    /// The user's last request with the command line: the annotation, as it is written.
-    pub asked: Option<String>,
-    /// The latest accepted restart.
-    pub restarted_at: Option<RestartTime>,
-    /// A requested restart that has not been accepted yet.
-    pub restart_request: Option<RestartTime>,
-    /// True if nothing was ever recorded about it: its status was lost, or its nodes existed before it.
-    pub unrecorded: bool,
-    /// True if a fleet that was scaled to 0 is being filled again.
-    pub scaled_to_zero: bool,
-    /// The plan that the abort annotation names.
-    pub abort: Option<PlanId>,
-    /// The plan that the retry annotation names, unless that request was already used up.
-    pub retry: Option<PlanId>,
-    /// Why no rollout to the desired revision can start, in a sentence.
-    pub invalid: Option<String>,
-    /// What could not be applied, although everything else continues, in a sentence.
-    pub not_applied: Option<String>,
-    /// What admission does not let be in the fleet's own objects, in a sentence.
-    pub reverted: Option<String>,
-    /// What a set that has to be created or removed waits for, or what keeps a node that leaves, in a sentence.
-    pub waits_for: Option<String>,
-    /// Why it is not known which set serves, in a sentence. Nothing is done then.
-    pub undecided: Option<String>,
-    /// The set that the fleet's own Service selects, if it has one.
-    pub selected: Option<SetName>,
-    /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
-    /// belongs to something else. Traffic cannot be moved then.
-    pub lacks_service: bool,
-    /// How new nodes take over, if a change creates any.
-    pub strategy: Strategy,
-    /// When new nodes take over.
-    pub promotion: Promotion,
-    /// True if a user requests the promotion of the desired revision.
-    pub force_promote: bool,
-    /// The desired `spec.unsafeCustomBuildID`; `None` if the build ID is generated.
-    pub build_id: Option<BuildId>,
-    /// The `unsafeCustomBuildID` of the active set; `None` if its build ID was generated.
-    pub active_build_id: Option<BuildId>,
-    /// How long a set is kept after it left service, in seconds.
-    pub retire_delay_seconds: i64,
-    /// The height at which old nodes halt (HardFork).
-    pub halt_height: i64,
-    /// The active rollout, if it creates a set of nodes.
-    pub set_rollout: Option<SetRollout>,
-    /// The cause of the active rollout, if there is one and it can still be abandoned. It has a plan, unless that is
-    /// lost.
-    pub under_way: Option<Cause>,
+    /// What its annotations and `forcePromote` request.
+    pub requests: RequestFacts,
+    /// What its status has recorded.
+    pub record: RecordFacts,
+    /// The active rollout.
+    pub rollout: RolloutFacts,
+    /// What stands in the way.
+    pub findings: Findings,
+    /// Its own Service.
+    pub service: ServiceFacts,
+    /// The active set: the one that serves. Its nodes are in `children`.
+    pub set: SetName,
     /// All other sets of which any object exists.
     pub sets: BTreeMap<SetName, SetFacts>,
     /// The nodes of the active set, by ordinal.
@@ -112,19 +56,124 @@ pub struct FleetFacts {
     pub shutting_down: Vec<String>,
     /// The time that pods may still take to end whose nodes are gone.
     pub ending: Option<Wait>,
-    /// The current hook of the fleet's own plan.
-    pub at_hook: Option<AtHook>,
-    /// The names of the hooks whose failure rolls the rollout back.
-    pub rolling_back: Vec<String>,
-    /// `inPlace.steps`; empty if they do not ascend.
-    pub steps: Vec<IntOrString>,
-    /// The step that its plan carries out, or stops after: an index into `steps`.
-    pub step: Option<usize>,
     /// What revisions render to, by rollout hash and restart.
     pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
 }
 
+/// What a fleet's spec asks for.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
+pub struct SpecFacts {
+    /// `spec.replicas`.
+    pub replicas: i32,
+    /// How many nodes may be disrupted at once.
+    pub max_unavailable: i32,
+    /// Ordinals below it keep the current revision.
+    pub partition: i32,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// What a stall leads to.
+    pub on_stall: OnStall,
+    /// `updateStrategy.progressDeadlineSeconds`.
+    pub deadline_seconds: i64,
+    /// How new nodes take over, if a change creates any.
+    pub strategy: Strategy,
+    /// When new nodes take over.
+    pub promotion: Promotion,
+    /// The desired `spec.unsafeCustomBuildID`; `None` if the build ID is generated.
+    pub build_id: Option<BuildId>,
+    /// How long a set is kept after it left service, in seconds.
+    pub retire_delay_seconds: i64,
+    /// The height at which old nodes halt (HardFork).
+    pub halt_height: i64,
+    /// `inPlace.steps`; empty if they do not ascend.
+    pub steps: Vec<IntOrString>,
+}
+
+/// What a user requests of a fleet, beside its desired state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestFacts {
+    /// The last request with the command line: the annotation, as it is written.
+    pub asked: Option<String>,
+    /// A requested restart that has not been accepted yet.
+    pub restart: Option<RestartTime>,
+    /// The plan that the abort annotation names.
+    pub abort: Option<PlanId>,
+    /// The plan that the retry annotation names, unless that request was already used up.
+    pub retry: Option<PlanId>,
+    /// True if the promotion of the desired revision is requested.
+    pub force_promote: bool,
+}
+
+/// What a fleet's status has recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordFacts {
+    /// `status.replicas`: how many nodes of the active set existed when the status was last written.
+    pub existed: i32,
+    /// True if the status reports a stall.
+    pub stalled: bool,
+    /// The rollout hash that last completed; `None` before the first completion.
+    pub last_completed: Option<RolloutHash>,
+    /// The target that is not retried by itself, if it is still the desired one.
+    pub rejected: Option<Rejected>,
+    /// The latest accepted restart.
+    pub restarted_at: Option<RestartTime>,
+    /// True if nothing was ever recorded: the status was lost, or the nodes existed before it.
+    pub unrecorded: bool,
+    /// True if a fleet that was scaled to 0 is being filled again.
+    pub scaled_to_zero: bool,
+    /// The `unsafeCustomBuildID` of the active set; `None` if its build ID was generated.
+    pub active_build_id: Option<BuildId>,
+}
+
+/// The active rollout of a fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RolloutFacts {
+    /// The rollout, if it creates a set of nodes.
+    pub set: Option<SetRollout>,
+    /// Its cause, if there is a rollout and it can still be abandoned.
+    pub cause: Option<Cause>,
+    /// The current hook of the fleet's own plan.
+    pub at_hook: Option<AtHook>,
+    /// The names of the hooks whose failure rolls it back.
+    pub rolling_back: Vec<String>,
+    /// The step that its plan carries out, or stops after: an index into `spec.steps`.
+    pub step: Option<usize>,
+}
+
+/// What stands in the way of a fleet, each in a sentence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// Why it is not known which set serves. Nothing is done then.
+    pub undecided: Option<String>,
+    /// Why no rollout to the desired revision can start.
+    pub invalid: Option<String>,
+    /// What could not be applied, although everything else continues.
+    pub not_applied: Option<String>,
+    /// What admission does not let be in the fleet's own objects.
+    pub reverted: Option<String>,
+    /// What a set that has to be created or removed waits for, or what keeps a node that leaves.
+    pub waits_for: Option<String>,
+}
+
+/// A fleet's own Service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceFacts {
+    /// The set that it selects, if there is one.
+    pub selected: Option<SetName>,
+    /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
+    /// belongs to something else. Traffic cannot be moved then.
+    pub is_missing: bool,
+}
+
 impl FleetFacts {
+    /// The same facts with a change.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
     /// The existing nodes of the active set that are not surplus.
     pub fn wanted(&self) -> impl Iterator<Item = &ChildFacts> {
         self.children.iter().filter(|c| !c.surplus)
@@ -135,25 +184,25 @@ impl FleetFacts {
     pub fn missing(&self) -> Vec<i32> {
         let children = self.children.iter().map(|c| c.ordinal);
         let taken: BTreeSet<i32> = children.chain(self.conflicts.iter().map(|c| c.ordinal)).collect();
-        (0..self.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
+        (0..self.spec.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
     }
 
     /// True if a user requests that this plan is aborted.
     #[must_use]
     pub fn is_aborted(&self, plan: &Plan) -> bool {
-        self.abort == plan.id
+        self.requests.abort == plan.id
     }
 
     /// True if a user requests that this plan is retried.
     #[must_use]
     pub fn is_retried(&self, plan: &PlanId) -> bool {
-        self.retry == *plan
+        self.requests.retry == *plan
     }
 
     /// True if a rejected target stays rejected: no other target is desired that could be tried.
     #[must_use]
     pub fn stays_rejected(&self, rejected: &Rejected) -> bool {
-        self.requested == *rejected.hash || self.invalid.is_some()
+        self.requested == *rejected.hash || self.findings.invalid.is_some()
     }
 
     /// True if a revision with this rollout hash is stored.
@@ -167,8 +216,8 @@ impl FleetFacts {
     #[must_use]
     pub fn held_below(&self) -> i32 {
         // Under another build ID the same content is another target, so there is no revision to hold nodes at.
-        let other_id = self.build_id != self.active_build_id;
-        if self.last_completed.is_none() || other_id { 0 } else { self.partition }
+        let other_id = self.spec.build_id != self.record.active_build_id;
+        if self.record.last_completed.is_none() || other_id { 0 } else { self.spec.partition }
     }
 
     /// The revision for nodes outside a rollout: the desired one or, while that is rejected, not stored, or meant for
@@ -176,16 +225,17 @@ impl FleetFacts {
     #[must_use]
     pub fn steady_revision(&self) -> &RolloutHash {
         let unusable =
-            self.rejected.is_some() || !self.is_known(&self.requested) || self.is_for_another_set();
-        self.last_completed.as_ref().filter(|_| unusable).unwrap_or(&self.requested)
+            self.record.rejected.is_some() || !self.is_known(&self.requested) || self.is_for_another_set();
+        self.record.last_completed.as_ref().filter(|_| unusable).unwrap_or(&self.requested)
     }
 
     /// The target of a rollout to a revision: the desired one or, once that was rolled back, the one that last
     /// completed.
     #[must_use]
     pub fn goal(&self) -> &RolloutHash {
-        let rolled_back = self.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack));
-        self.last_completed.as_ref().filter(|_| rolled_back).unwrap_or(&self.requested)
+        let rolled_back =
+            self.record.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::RolledBack));
+        self.record.last_completed.as_ref().filter(|_| rolled_back).unwrap_or(&self.requested)
     }
 
     /// The revision that a node's spec should have.
@@ -195,7 +245,7 @@ impl FleetFacts {
         child: &'a ChildFacts,
         rollout_target: &'a RolloutTarget,
     ) -> &'a RolloutHash {
-        match (rollout_target, &self.last_completed) {
+        match (rollout_target, &self.record.last_completed) {
             (RolloutTarget::Revision(_), Some(current)) if child.ordinal < self.held_below() => current,
             (RolloutTarget::Revision(target), _) => target,
             (RolloutTarget::Own, _) => {
@@ -227,11 +277,11 @@ impl FleetFacts {
     #[must_use]
     pub fn restart_of<'a>(&self, child: &'a ChildFacts) -> Option<&'a RestartTime> {
         // Where a change makes another set, the partition is about no revision of these nodes.
-        let is_in_place = !self.strategy.makes_set() || self.build_id.is_some();
+        let is_in_place = !self.spec.strategy.makes_set() || self.spec.build_id.is_some();
         if is_in_place && child.ordinal < self.held_below() {
-            child.own_restart.as_ref()
+            child.restarts.told.as_ref()
         } else {
-            child.restart.as_ref()
+            child.restarts.asked.as_ref()
         }
     }
 
@@ -253,24 +303,24 @@ impl FleetFacts {
     #[must_use]
     pub fn is_granted(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         child.spec_hash == *self.revision_for(child, rollout_target)
-            && self.target_for(child, rollout_target).is_some_and(|t| child.granted == t.hash)
+            && self.target_for(child, rollout_target).is_some_and(|t| child.grant.hash == t.hash)
             && !child.state().is_drifted()
             // While its target is rejected, an abort takes down nothing.
             && (self.is_rejected_by_abort() || !matches!(child.state(), NodeState::InFlight(Flight::Kept, _)))
     }
 
     pub(super) fn is_rejected_by_abort(&self) -> bool {
-        self.rejected.as_ref().is_some_and(|rejected| rejected.ending() == Some(Ending::Aborted))
+        self.record.rejected.as_ref().is_some_and(|rejected| rejected.ending() == Some(Ending::Aborted))
     }
 
     /// True if a node was observed to run what it should run.
     #[must_use]
     pub fn is_updated(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         self.is_granted(child, rollout_target)
-            && !child.status_outdated
+            && !child.controller.status_outdated
             && self
                 .target_for(child, rollout_target)
-                .is_some_and(|t| child.running == t.hash && t.image == child.running_image)
+                .is_some_and(|t| child.pod.hash == t.hash && t.image == child.pod.image)
     }
 
     /// The number of disrupted nodes, including missing nodes and nodes that are removed by scaling down. A name that
@@ -287,7 +337,7 @@ impl FleetFacts {
     pub fn is_held_back(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         let differs = |target: &RolloutHash| {
             self.revision_for(child, rollout_target) != target
-                || self.restart_of(child) != child.restart.as_ref()
+                || self.restart_of(child) != child.restarts.asked.as_ref()
         };
         matches!(rollout_target, RolloutTarget::Revision(target) if differs(target))
     }
@@ -296,7 +346,8 @@ impl FleetFacts {
     #[must_use]
     pub fn differs_below_partition(&self, rollout_target: &RolloutTarget) -> bool {
         let differs = |target: &RolloutHash| {
-            self.last_completed != *target || self.wanted().any(|c| self.is_held_back(c, rollout_target))
+            self.record.last_completed != *target
+                || self.wanted().any(|c| self.is_held_back(c, rollout_target))
         };
         self.held_below() > 0 && matches!(rollout_target, RolloutTarget::Revision(target) if differs(target))
     }
@@ -311,7 +362,7 @@ impl FleetFacts {
     /// they run counts.
     #[must_use]
     pub fn is_converged_from(&self, ordinal: i32, rollout_target: &RolloutTarget) -> bool {
-        self.replicas > 0
+        self.spec.replicas > 0
             && self.missing().iter().all(|missing| *missing < ordinal)
             && self.conflicts.iter().all(|conflict| conflict.ordinal < ordinal)
             && self.children.iter().all(|c| {

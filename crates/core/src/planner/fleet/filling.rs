@@ -11,12 +11,12 @@ use crate::api::{Filling, NodeDeploymentStatus};
 /// True if the fleet waits for nodes outside a rollout.
 fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
-    status.rollout.is_none() && filling && facts.replicas > 0 && !facts.terminating
+    status.rollout.is_none() && filling && facts.spec.replicas > 0 && !facts.terminating
 }
 
 /// True if the clock is stopped: the fleet is paused, or a hook runs, which has a clock of its own, or has failed.
 fn is_stopped(facts: &FleetFacts) -> bool {
-    facts.paused || hooks::stop_the_clock(facts)
+    facts.spec.paused || hooks::stop_the_clock(facts)
 }
 
 /// Updates the clock: it restarts when one more node is updated or ready.
@@ -36,7 +36,7 @@ pub(super) fn refresh(
         last_progress_at: now,
         best: score,
         best_ready: ready,
-        total: facts.replicas,
+        total: facts.spec.replicas,
         clock_stopped: is_stopped,
         not_counted_since: None,
     };

@@ -45,11 +45,11 @@ pub type Wave = Vec<Turn>;
 /// is one. Everything that waits for a user, for example the end of a pause, is assumed to happen.
 #[must_use]
 pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&RolloutTarget>) -> Vec<Wave> {
-    let mut facts = FleetFacts { paused: false, ..facts.clone() };
+    let mut facts = facts.clone().with(|f| f.spec.paused = false);
     let mut waves = Vec::new();
     // Every wave but the last moves a node, which bounds the loop. A node may be created at one revision and then moved
     // to another.
-    for _ in 0..=facts.children.len() + 2 * usize::try_from(facts.replicas).unwrap_or_default() {
+    for _ in 0..=facts.children.len() + 2 * usize::try_from(facts.spec.replicas).unwrap_or_default() {
         let mut wave = remove(&mut facts);
         wave.extend(create(fleet, &mut facts, rollout_target));
         if let Some(rollout_target) = rollout_target {
@@ -71,10 +71,10 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&Rollout
 pub fn in_place_once_up(fleet: &str, facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Wave> {
     let mut facts = facts.clone();
     for child in facts.children.iter_mut().filter(|child| !child.surplus && child.is_disrupted()) {
-        child.failed = false;
+        child.pod.failed = false;
         if !child.state().is_in_flight() {
-            (child.ready, child.available, child.ever_ready) = (true, true, true);
-            child.unreachable = None;
+            (child.pod.ready, child.pod.available, child.pod.ever_ready) = (true, true, true);
+            child.health.unreachable = None;
         }
     }
     in_place(fleet, &facts, Some(rollout_target))
@@ -94,7 +94,7 @@ pub fn entrants(fleet: &str, set: &SetName, facts: &FleetFacts, target: &Rollout
         };
         Some(Turn { name, action, revision: Some(target.clone()) })
     };
-    (0..facts.replicas).filter_map(turn).collect()
+    (0..facts.spec.replicas).filter_map(turn).collect()
 }
 
 /// The removal of the active set's nodes, including those that the waves in `beside` create. They leave together once
@@ -150,7 +150,7 @@ fn remove(facts: &mut FleetFacts) -> Wave {
     let mut wave = Vec::new();
     for name in names {
         if let Some(child) = facts.children.iter_mut().find(|child| child.name == name) {
-            child.asked_to_leave = true;
+            child.leave.asked = true;
             wave.push(Turn { name, action: Action::Remove, revision: None });
         }
     }
@@ -161,7 +161,7 @@ fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTa
     let mut wave = Vec::new();
     for ordinal in facts.missing() {
         let Some(revision) = creation_revision(facts, ordinal, rollout_target).cloned() else { continue };
-        let restart = facts.restarted_at.clone();
+        let restart = facts.record.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
         wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
@@ -174,16 +174,16 @@ fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTa
 fn grant(facts: &mut FleetFacts, rollout_target: &RolloutTarget) -> Wave {
     let mut wave = Vec::new();
     for grant in next_grants(facts, rollout_target) {
-        let restarted_at = facts.restarted_at.clone();
+        let restarted_at = facts.record.restarted_at.clone();
         let Some(child) = facts.children.iter_mut().find(|child| child.name == grant.name) else { continue };
-        let stays = child.running == grant.hash;
+        let stays = child.pod.hash == grant.hash;
         child.spec_hash = Some(grant.revision.clone());
-        child.granted = Some(grant.hash.clone());
-        child.grant_id = Some(GrantId::assumed());
-        child.spent_id = None;
-        child.status_outdated = true;
-        if child.restart < restarted_at {
-            child.restart = restarted_at;
+        child.grant.hash = Some(grant.hash.clone());
+        child.grant.id = Some(GrantId::assumed());
+        child.grant.spent_id = None;
+        child.controller.status_outdated = true;
+        if child.restarts.asked < restarted_at {
+            child.restarts.asked = restarted_at;
         }
         let action = if stays { Action::Adopt } else { Action::Update };
         wave.push(Turn { name: grant.name, action, revision: Some(grant.revision) });
@@ -195,7 +195,7 @@ fn grant(facts: &mut FleetFacts, rollout_target: &RolloutTarget) -> Wave {
 /// was moving. A node that is down and has no new grant stays as it is.
 fn converge(facts: &mut FleetFacts) -> bool {
     let before = facts.children.len();
-    facts.children.retain(|child| !child.terminating && !child.asked_to_leave);
+    facts.children.retain(|child| !child.terminating && !child.leave.asked);
     let mut moved = facts.children.len() != before || !facts.shutting_down.is_empty();
     facts.shutting_down.clear();
     let images: Vec<(PodTemplateHash, String)> = facts
@@ -204,20 +204,26 @@ fn converge(facts: &mut FleetFacts) -> bool {
         .map(|rendering| (rendering.hash.clone(), rendering.image.clone()))
         .collect();
     for child in &mut facts.children {
-        let stays_down = child.failed && !child.status_outdated;
+        let stays_down = child.pod.failed && !child.controller.status_outdated;
         if child.surplus || !child.state().is_in_flight() || stays_down {
             continue;
         }
         moved = true;
-        child.running.clone_from(&child.granted);
-        if let Some((_, image)) = images.iter().find(|(hash, _)| child.running == *hash) {
-            child.running_image.clone_from(image);
+        child.pod.hash.clone_from(&child.grant.hash);
+        if let Some((_, image)) = images.iter().find(|(hash, _)| child.pod.hash == *hash) {
+            child.pod.image.clone_from(image);
         }
-        child.spent_id.clone_from(&child.grant_id);
-        (child.status_outdated, child.rolling, child.failed, child.was_edited) = (false, false, false, false);
-        (child.ready, child.available, child.ever_ready, child.pod_runs) = (true, true, true, true);
-        child.problem = None;
-        child.unreachable = None;
+        child.grant.spent_id.clone_from(&child.grant.id);
+        (
+            child.controller.status_outdated,
+            child.controller.rolling,
+            child.pod.failed,
+            child.pod.was_edited,
+        ) = (false, false, false, false);
+        (child.pod.ready, child.pod.available, child.pod.ever_ready, child.pod.runs) =
+            (true, true, true, true);
+        child.health.problem = None;
+        child.health.unreachable = None;
     }
     moved
 }
@@ -232,32 +238,30 @@ mod tests {
     use crate::api::RetiringSet;
 
     fn child(ordinal: i32, revision: &str) -> ChildFacts {
-        ChildFacts {
-            name: format!("db-{ordinal}").into(),
-            ordinal,
-            spec_hash: Some(revision.into()),
-            granted: Some(revision.into()),
-            running: Some(revision.into()),
-            available: true,
-            ready: true,
-            ever_ready: true,
-            ..ChildFacts::default()
-        }
+        ChildFacts::default().with(|f| {
+            f.name = format!("db-{ordinal}").into();
+            f.ordinal = ordinal;
+            f.spec_hash = Some(revision.into());
+            f.grant.hash = Some(revision.into());
+            f.pod.hash = Some(revision.into());
+            f.pod.available = true;
+            f.pod.ready = true;
+            f.pod.ever_ready = true;
+        })
     }
 
     fn facts(replicas: i32, most: i32) -> FleetFacts {
         let renderings =
             ["v1", "v2"].map(|r| ((r.into(), None), Rendering { hash: r.into(), image: String::new() }));
-        FleetFacts {
-            replicas,
-            max_unavailable: most,
-            set: "first".into(),
-            last_completed: Some("v1".into()),
-            requested: "v2".into(),
-            children: (0..replicas).map(|ordinal| child(ordinal, "v1")).collect(),
-            renderings: renderings.into(),
-            ..FleetFacts::default()
-        }
+        FleetFacts::default().with(|f| {
+            f.spec.replicas = replicas;
+            f.spec.max_unavailable = most;
+            f.set = "first".into();
+            f.record.last_completed = Some("v1".into());
+            f.requested = "v2".into();
+            f.children = (0..replicas).map(|ordinal| child(ordinal, "v1")).collect();
+            f.renderings = renderings.into();
+        })
     }
 
     fn told(waves: &[Wave]) -> Vec<String> {
@@ -280,15 +284,15 @@ mod tests {
     #[test]
     fn nodes_go_from_the_highest_ordinal_as_many_at_a_time_as_may_be_out() {
         assert_eq!(rolled(&facts(5, 2)), ["4 3", "2 1", "0"]);
-        assert_eq!(rolled(&FleetFacts { paused: true, ..facts(2, 1) }), ["1", "0"], "a pause ends");
+        assert_eq!(rolled(&facts(2, 1).with(|f| f.spec.paused = true)), ["1", "0"], "a pause ends");
     }
 
     #[test]
     fn those_that_run_it_already_come_first_then_those_that_are_down() {
         let mut facts = facts(4, 1);
-        facts.children[1].running = Some("v2".into());
-        facts.children[1].granted = Some("v2".into());
-        (facts.children[2].ready, facts.children[2].available, facts.children[2].failed) =
+        facts.children[1].pod.hash = Some("v2".into());
+        facts.children[1].grant.hash = Some("v2".into());
+        (facts.children[2].pod.ready, facts.children[2].pod.available, facts.children[2].pod.failed) =
             (false, false, true);
         // The failed node takes no room of its own; with it the wave is full.
         assert_eq!(rolled(&facts), ["=1 2", "3", "0"]);
@@ -297,26 +301,26 @@ mod tests {
     #[test]
     fn a_node_that_is_down_and_not_granted_takes_a_place_of_every_wave() {
         let mut facts = facts(3, 1);
-        facts.partition = 1;
-        (facts.children[0].ready, facts.children[0].available) = (false, false);
+        facts.spec.partition = 1;
+        (facts.children[0].pod.ready, facts.children[0].pod.available) = (false, false);
         assert_eq!(rolled(&facts), Vec::<String>::new());
-        facts.max_unavailable = 2;
+        facts.spec.max_unavailable = 2;
         assert_eq!(rolled(&facts), ["2", "1"]);
     }
 
     #[test]
     fn nodes_are_made_and_leave_beside_a_rollout() {
         let mut larger = facts(3, 1);
-        larger.replicas = 5;
+        larger.spec.replicas = 5;
         assert_eq!(
             rolled(&larger),
             ["+3", "+4", "2", "1", "0"],
             "each starts at the target, and none starts twice"
         );
-        larger.max_unavailable = 2;
+        larger.spec.max_unavailable = 2;
         assert_eq!(rolled(&larger)[0], "+3 +4", "as many as the wave has room for");
         let mut smaller = facts(4, 1);
-        smaller.replicas = 2;
+        smaller.spec.replicas = 2;
         for child in &mut smaller.children[2..] {
             child.surplus = true;
         }
@@ -327,20 +331,21 @@ mod tests {
     fn nodes_that_are_down_and_may_do_their_work_go_one_wave_at_a_time() {
         let unready = |facts: &mut FleetFacts, runs: bool| {
             for child in &mut facts.children {
-                (child.ready, child.available, child.failed, child.pod_runs) = (false, false, true, runs);
+                (child.pod.ready, child.pod.available, child.pod.failed, child.pod.runs) =
+                    (false, false, true, runs);
             }
         };
         let mut half = facts(3, 1);
         unready(&mut half, true);
         assert_eq!(rolled(&half), ["2", "1", "0"], "a container beside the main one is broken");
-        half.last_completed = None;
-        half.children.iter_mut().for_each(|c| (c.ever_ready, c.rolling) = (false, true));
+        half.record.last_completed = None;
+        half.children.iter_mut().for_each(|c| (c.pod.ever_ready, c.controller.rolling) = (false, true));
         assert_eq!(rolled(&half), ["2", "1", "0"], "and nothing ever completed");
         let mut broken = facts(3, 1);
         unready(&mut broken, false);
         assert_eq!(rolled(&broken), ["2 1 0"], "their main containers do not run");
         let mut smaller = facts(4, 1);
-        smaller.replicas = 2;
+        smaller.spec.replicas = 2;
         unready(&mut smaller, true);
         smaller.children.iter_mut().for_each(|c| c.surplus = c.ordinal >= 2);
         assert_eq!(told(&in_place("db", &smaller, None)), ["-3", "-2"]);
@@ -349,16 +354,16 @@ mod tests {
     #[test]
     fn a_restart_leaves_out_what_the_partition_holds() {
         let mut held = facts(3, 1);
-        held.partition = 2;
+        held.spec.partition = 2;
         let restart = Some("2030-01-31T12:00:00Z".into());
-        held.restarted_at.clone_from(&restart);
+        held.record.restarted_at.clone_from(&restart);
         let again = Rendering { hash: "v1 again".into(), image: String::new() };
         held.renderings.insert(("v1".into(), restart.clone()), again);
-        held.children.iter_mut().for_each(|c| c.restart.clone_from(&restart));
+        held.children.iter_mut().for_each(|c| c.restarts.asked.clone_from(&restart));
         let to_itself = RolloutTarget::Revision("v1".into());
         let waves = |facts: &FleetFacts| told(&in_place("db", facts, Some(&to_itself)));
         assert_eq!(waves(&held), ["2"]);
-        held.partition = 0;
+        held.spec.partition = 0;
         assert_eq!(waves(&held), ["2", "1", "0"]);
     }
 
@@ -366,17 +371,18 @@ mod tests {
     fn the_first_nodes_are_made_together() {
         let mut first = facts(3, 1);
         first.children.clear();
-        first.last_completed = None;
+        first.record.last_completed = None;
         assert_eq!(told(&in_place("db", &first, None)), ["+0 +1 +2"]);
     }
 
     #[test]
     fn nodes_of_other_sets_beyond_replicas_leave_together_and_nobody_is_told_of_twice() {
         let set = |name: &str, replicas: i32, nodes: i32, retiring: bool| {
-            let node = |ordinal| ChildFacts {
-                name: format!("db-{name}-{ordinal}").into(),
-                surplus: ordinal >= replicas,
-                ..child(ordinal, "v2")
+            let node = |ordinal| {
+                child(ordinal, "v2").with(|f| {
+                    f.name = format!("db-{name}-{ordinal}").into();
+                    f.surplus = ordinal >= replicas;
+                })
             };
             let retiring = retiring.then(|| RetiringSet {
                 set: name.to_owned(),
@@ -403,7 +409,7 @@ mod tests {
         ];
         for (replicas, entrants, left, without, beyond, later) in table {
             let mut facts = facts(replicas, 1);
-            facts.retire_delay_seconds = 40;
+            facts.spec.retire_delay_seconds = 40;
             facts.sets = [set("new", replicas, entrants, false), set("old", replicas, left, true)].into();
             let context = format!("{replicas} {entrants} {left} {without:?}");
             let without = without.map(SetName::from);

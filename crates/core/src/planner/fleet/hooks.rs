@@ -66,10 +66,13 @@ impl<'a> CurrentHook<'a> {
 
 /// The current hooks of all plans, the fleet's own first.
 fn current_hooks(facts: &FleetFacts) -> impl Iterator<Item = CurrentHook<'_>> {
-    let own = facts.at_hook.iter().map(|at| CurrentHook { at, node: None });
+    let own = facts.rollout.at_hook.iter().map(|at| CurrentHook { at, node: None });
     // A node of the active set that is still at a target that is no longer desired leaves its hook with the next grant.
     let is_left_behind = |c: &'_ ChildFacts| {
-        !c.surplus && !c.terminating && c.spec_hash != facts.requested && c.spec_hash != facts.last_completed
+        !c.surplus
+            && !c.terminating
+            && c.spec_hash != facts.requested
+            && c.spec_hash != facts.record.last_completed
     };
     let others = facts.sets.values().flat_map(|set| &set.children);
     let own_nodes = facts.children.iter().filter(move |c| !is_left_behind(c));
@@ -126,9 +129,9 @@ pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
         let child = facts.children.iter().chain(others).find(|child| child.name == *node);
         child.is_some_and(|child| facts.is_granted(child, rollout_target))
     };
-    !facts.paused
+    !facts.spec.paused
         && failures(facts).any(|hook| {
-            facts.rolling_back.contains(&hook.at.hook) && hook.at.point.is_some() && is_of_this(&hook)
+            facts.rollout.rolling_back.contains(&hook.at.hook) && hook.at.point.is_some() && is_of_this(&hook)
         })
 }
 
@@ -164,7 +167,7 @@ pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
 /// nothing from going on.
 #[must_use]
 pub fn stop_the_clock(facts: &FleetFacts) -> bool {
-    facts.at_hook.is_some() || facts.nodes_of_rollout().any(|c| c.at_hook.is_some())
+    facts.rollout.at_hook.is_some() || facts.nodes_of_rollout().any(|c| c.at_hook.is_some())
 }
 
 /// True if nothing more is granted because a hook has failed, either of the fleet's own plan or of a node that was
@@ -173,14 +176,14 @@ pub fn stop_the_clock(facts: &FleetFacts) -> bool {
 #[must_use]
 pub fn hold_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     let failed = |at: &Option<AtHook>| at.as_ref().is_some_and(|at| at.failed);
-    failed(&facts.at_hook)
+    failed(&facts.rollout.at_hook)
         || facts.wanted().any(|c| failed(&c.at_hook) && facts.is_granted(c, rollout_target))
 }
 
 /// True while a `BeforeRollout` hook runs. No node moves to the target until it is finished.
 #[must_use]
 pub fn is_before_rollout(facts: &FleetFacts) -> bool {
-    facts.at_hook.as_ref().is_some_and(|at| at.point == Some(HookPoint::BeforeRollout))
+    facts.rollout.at_hook.as_ref().is_some_and(|at| at.point == Some(HookPoint::BeforeRollout))
 }
 
 /// What determines at which points a rollout's plan runs hooks.
@@ -238,9 +241,9 @@ impl HookContext {
 pub fn stops(facts: &FleetFacts) -> Vec<usize> {
     let mut before = 0;
     let mut stops = Vec::new();
-    for (index, step) in facts.steps.iter().enumerate() {
-        let count = nodes_of_step(step, facts.replicas);
-        if count > before && count < facts.replicas {
+    for (index, step) in facts.spec.steps.iter().enumerate() {
+        let count = nodes_of_step(step, facts.spec.replicas);
+        if count > before && count < facts.spec.replicas {
             stops.push(index);
         }
         before = before.max(count);
@@ -251,7 +254,7 @@ pub fn stops(facts: &FleetFacts) -> Vec<usize> {
 /// The number of nodes in a step; all nodes if the step no longer exists.
 #[must_use]
 pub fn size_of_step(facts: &FleetFacts, step: usize) -> i32 {
-    facts.steps.get(step).map_or(facts.replicas, |step| nodes_of_step(step, facts.replicas))
+    facts.spec.steps.get(step).map_or(facts.spec.replicas, |step| nodes_of_step(step, facts.spec.replicas))
 }
 
 /// The nodes that count for a step: those that were granted the target.
@@ -304,7 +307,7 @@ pub fn is_step_done(facts: &FleetFacts, rollout_target: &RolloutTarget, step: us
 /// True if a step has all its nodes, so that a missing node is created at the previous revision.
 #[must_use]
 pub fn is_step_full(facts: &FleetFacts, target: &RolloutHash) -> bool {
-    let Some(step) = facts.step else { return false };
+    let Some(step) = facts.rollout.step else { return false };
     let at_target = facts.wanted().filter(|c| c.spec_hash == *target).count() as i32;
     at_target >= size_of_step(facts, step)
 }

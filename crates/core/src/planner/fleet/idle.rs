@@ -7,49 +7,50 @@ use crate::api::{Rejected, RestartTime, RolloutHash};
 
 /// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
-    facts.rejected.as_ref().and_then(Rejected::plan).is_some_and(|plan| facts.is_retried(&plan))
-        && facts.invalid.is_none()
+    facts.record.rejected.as_ref().and_then(Rejected::plan).is_some_and(|plan| facts.is_retried(&plan))
+        && facts.findings.invalid.is_none()
 }
 
 /// The decision if no rollout is active.
 pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
-    if let Some(rejected) = &facts.rejected {
+    if let Some(rejected) = &facts.record.rejected {
         if is_retried(facts) {
             return FleetDecision::Start(rollout_to(facts, &facts.requested, Cause::RetryRequested));
         }
-        if facts.restart_request.is_some() {
+        if facts.requests.restart.is_some() {
             return repair_in_place(facts, Cause::RestartRequested);
         }
         // A drift whose repair was aborted is not repaired again by itself.
-        if facts.last_completed == RolloutHash::recorded(rejected.hash.as_str()) {
+        if facts.record.last_completed == RolloutHash::recorded(rejected.hash.as_str()) {
             return FleetDecision::Keep;
         }
         return drift(facts);
     }
-    if facts.invalid.is_some() {
+    if facts.findings.invalid.is_some() {
         return drift(facts);
     }
     let goal = facts.goal();
     // The first creation of a fleet, and filling it again after it was scaled to 0, are not rollouts: they are complete
     // once that is observed.
-    let filling =
-        facts.last_completed.is_none() || (facts.scaled_to_zero && !facts.strategy_for(goal).makes_set());
-    if facts.last_completed != *goal && !filling {
-        let cause = if facts.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
+    let filling = facts.record.last_completed.is_none()
+        || (facts.record.scaled_to_zero && !facts.strategy_for(goal).makes_set());
+    if facts.record.last_completed != *goal && !filling {
+        let cause = if facts.record.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
     if nodes_at_other_revision(facts, goal).next().is_some() {
         // Windlass issues no grant that does not match the revision in the node's spec, so the spec was edited.
-        let edited =
-            |c: &ChildFacts| facts.held_by(c, facts.restart_of(c)).is_some_and(|held| c.granted != held.hash);
-        let cause = if facts.unrecorded || nodes_at_other_revision(facts, goal).all(edited) {
+        let edited = |c: &ChildFacts| {
+            facts.held_by(c, facts.restart_of(c)).is_some_and(|held| c.grant.hash != held.hash)
+        };
+        let cause = if facts.record.unrecorded || nodes_at_other_revision(facts, goal).all(edited) {
             Cause::ChildDrift
         } else {
             Cause::TemplateChanged
         };
         return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
-    if facts.restart_request.is_some() {
+    if facts.requests.restart.is_some() {
         return FleetDecision::Start(rollout_to(facts, goal, Cause::RestartRequested));
     }
     drift(facts)
@@ -64,7 +65,7 @@ pub(super) fn nodes_at_other_revision<'a>(
 }
 
 pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
-    if facts.paused {
+    if facts.spec.paused {
         return FleetDecision::Keep;
     }
     match facts.wanted().filter(|c| !c.terminating).find_map(|c| drift_of(facts, c)) {
@@ -78,7 +79,7 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     let rollout_target = RolloutTarget::Own;
     if facts.is_granted(child, &rollout_target) {
         // The node's own controller repairs everything but its pod; the rollout waits for that and reports it.
-        return child.was_edited.then_some(Cause::ChildDrift);
+        return child.pod.was_edited.then_some(Cause::ChildDrift);
     }
     // What it should run is not known, so neither is whether it has drifted.
     facts.target_for(child, &rollout_target)?;
@@ -89,13 +90,13 @@ pub(super) fn drift_of(facts: &FleetFacts, child: &ChildFacts) -> Option<Cause> 
     // back.
     let restart = facts.restart_of(child);
     let is_before = |at: Option<&RestartTime>| {
-        restart != at && facts.held_by(child, at).is_some_and(|held| child.granted == held.hash)
+        restart != at && facts.held_by(child, at).is_some_and(|held| child.grant.hash == held.hash)
     };
-    if is_before(facts.restarted_at.as_ref()) || is_before(child.own_restart.as_ref()) {
+    if is_before(facts.record.restarted_at.as_ref()) || is_before(child.restarts.told.as_ref()) {
         return Some(Cause::RestartRequested);
     }
     let was_granted_by_us =
-        child.granted.is_some() && (child.granted == child.running || child.running.is_none());
+        child.grant.hash.is_some() && (child.grant.hash == child.pod.hash || child.pod.hash.is_none());
     Some(if was_granted_by_us { Cause::OperatorDrift } else { Cause::ChildDrift })
 }
 

@@ -21,7 +21,7 @@ pub struct Leave {
 /// while the fleet is paused.
 #[must_use]
 pub fn in_waves(facts: &FleetFacts) -> Leave {
-    if facts.paused {
+    if facts.spec.paused {
         return Leave::default();
     }
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
@@ -30,7 +30,7 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     let others = facts.missing().len() + facts.shutting_down.len();
     let down = facts.children.iter().filter(|c| !c.state().is_undisturbed()).count() + others;
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
-    let goes = |c: &&ChildFacts| c.is_moving(None) && (c.terminating || !c.asked_to_leave);
+    let goes = |c: &&ChildFacts| c.is_moving(None) && (c.terminating || !c.leave.asked);
     let going = (facts.children.iter().filter(goes).count() + facts.shutting_down.len()) as i32;
     let asking = (facts.moving(None), disrupted as i32);
     Leave {
@@ -53,15 +53,15 @@ fn those_with_room<'a>(
         down.into_iter().partition(|c| c.main_container_runs());
     let mut go: Vec<NodeName> = broken.iter().map(|c| c.name.clone()).collect();
     for child in running {
-        let counts = i32::from(child.is_moving(None) && !child.asked_to_leave);
-        if moving - counts < facts.max_unavailable {
+        let counts = i32::from(child.is_moving(None) && !child.leave.asked);
+        if moving - counts < facts.spec.max_unavailable {
             moving += 1 - counts;
             go.push(child.name.clone());
         }
     }
     for out in [true, false] {
         for child in others.iter().filter(|c| c.state().is_undisturbed() != out) {
-            if used - i32::from(out) < facts.max_unavailable {
+            if used - i32::from(out) < facts.spec.max_unavailable {
                 used += i32::from(!out);
                 go.push(child.name.clone());
             }
@@ -94,12 +94,12 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let others = facts.sets.values().filter(lives).flat_map(|set| {
         let leaves = move |c: &&ChildFacts| {
             set.retiring.as_ref().is_none_or(|retiring| {
-                !c.took_leave && c.leaves_since.is_none_or(|since| since < facts.removal_of(retiring))
+                !c.leave.began_hook && c.leave.since.is_none_or(|since| since < facts.removal_of(retiring))
             })
         };
         set.children.iter().filter(leaves)
     });
-    let stays = |c: &&ChildFacts| c.asked_to_leave && !c.surplus && !c.terminating;
+    let stays = |c: &&ChildFacts| c.leave.asked && !c.surplus && !c.terminating;
     active.chain(others).filter(stays).map(|c| c.name.clone()).collect()
 }
 
@@ -115,7 +115,7 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
 fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
     surplus().next()?;
-    if facts.paused {
+    if facts.spec.paused {
         let names = list(surplus().map(|c| c.name.as_str()));
         return Some(format!(
             "waiting for the fleet to be resumed before {names} can leave: spec.paused is true"
@@ -139,7 +139,7 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
         "waiting for the wave before {} can leave: {} of at most {} nodes are disrupted ({})",
         list(held.into_iter()),
         names.len(),
-        facts.max_unavailable,
+        facts.spec.max_unavailable,
         list(names.iter().map(String::as_str))
     ))
 }

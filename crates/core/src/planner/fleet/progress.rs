@@ -16,11 +16,11 @@ use crate::engine::sentence::cut;
 pub fn counts(facts: &FleetFacts, rollout_target: &RolloutTarget) -> NodeCounts {
     let count = |wanted: &dyn Fn(&ChildFacts) -> bool| facts.wanted().filter(|c| wanted(c)).count() as i32;
     NodeCounts {
-        total: facts.replicas,
+        total: facts.spec.replicas,
         updated: updated(facts, rollout_target).count() as i32,
-        ready: count(&|c| c.ready && !c.terminating),
+        ready: count(&|c| c.pod.ready && !c.terminating),
         disrupted: facts.disrupted(),
-        failed: count(&|c| c.failed),
+        failed: count(&|c| c.pod.failed),
     }
 }
 
@@ -35,7 +35,7 @@ pub fn score(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
 /// version records the best score without it, and would take the upgrade for progress.
 #[must_use]
 pub fn ready(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
-    updated(facts, rollout_target).filter(|c| c.ready && !c.terminating).count() as i32
+    updated(facts, rollout_target).filter(|c| c.pod.ready && !c.terminating).count() as i32
 }
 
 /// The updated nodes. A node that the partition holds back is at what it should run, but does not count.
@@ -135,23 +135,23 @@ pub fn unconverged(
         }
         if child.terminating {
             named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
-        } else if let Some(problem) = &child.problem {
+        } else if let Some(problem) = &child.health.problem {
             // What was moved is what the others wait for.
             let waits = child.main_container_runs()
                 && !facts.is_granted(child, rollout_target)
                 && !child.state().is_in_flight();
-            let rank = if child.failed { 1 } else { 4 };
+            let rank = if child.pod.failed { 1 } else { 4 };
             if waits {
                 let message = format!("{}; it waits for the wave", problem.message);
                 named.add_problem(rank + 1, child.name.as_str(), &Problem { message, ..problem.clone() });
             } else {
                 named.add_problem(rank, child.name.as_str(), problem);
             }
-        } else if let Some(why) = &child.unreachable {
+        } else if let Some(why) = &child.health.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.state().is_in_flight() {
             named.add(6, child.name.as_str(), Reason::WaitingForWave, &waits);
-        } else if child.suspended {
+        } else if child.controller.suspended {
             let why = "the node is suspended: it moves once its spec.suspend is false";
             named.add(4, child.name.as_str(), Reason::NotReady, why);
         } else {
@@ -159,7 +159,7 @@ pub fn unconverged(
                 child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
             let message = if let Some(message) = &at_hook {
                 message
-            } else if child.ready && !child.available && !child.state().is_in_flight() {
+            } else if child.pod.ready && !child.pod.available && !child.state().is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
                 "it moves to what it was granted"
@@ -173,7 +173,8 @@ pub fn unconverged(
 /// Lists the old nodes that have reported no height, before any of them is asked to halt.
 fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
     for child in facts.without_height() {
-        let reason = if child.unreachable.is_some() { Reason::SidecarUnreachable } else { Reason::NotReady };
+        let reason =
+            if child.health.unreachable.is_some() { Reason::SidecarUnreachable } else { Reason::NotReady };
         named.add(2, child.name.as_str(), reason, &why_without_height(child));
     }
 }
@@ -181,7 +182,7 @@ fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
 /// Why the height of a node is not known, and what to do.
 #[must_use]
 pub fn why_without_height(child: &ChildFacts) -> String {
-    match (&child.unreachable, &child.sidecar) {
+    match (&child.health.unreachable, &child.sidecar) {
         (Some(why), _) => why.clone(),
         (None, Some(_)) => {
             "its sidecar has said no height: give sidecar.args --height-url, or see what the application answers there"
@@ -198,9 +199,9 @@ fn name_those_that_have_not_halted(facts: &FleetFacts, rollout: &SetRollout, nam
         let refusal = child.sidecar.as_ref().and_then(|s| s.message.as_deref());
         if child.terminating {
             named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
-        } else if let Some(problem) = &child.problem {
-            named.add_problem(if child.failed { 1 } else { 2 }, child.name.as_str(), problem);
-        } else if let Some(why) = &child.unreachable {
+        } else if let Some(problem) = &child.health.problem {
+            named.add_problem(if child.pod.failed { 1 } else { 2 }, child.name.as_str(), problem);
+        } else if let Some(why) = &child.health.unreachable {
             named.add(2, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if let Some(why) = refusal {
             named.add(2, child.name.as_str(), Reason::NotReady, why);
@@ -224,7 +225,7 @@ pub fn missing(
     let entry = |ordinal| {
         let name = name(ordinal);
         let waits =
-            facts.set_rollout.is_none() && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
+            facts.rollout.set.is_none() && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
         let when = if waits { ": it is created at the target when the wave has room" } else { "" };
         let message = format!("the node does not exist yet{when}");
         let since = since(before, &name, Reason::Missing.as_ref(), now);
@@ -248,10 +249,10 @@ pub fn overdue_at(facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc
 
 /// The nodes that do not serve, each with the time at which it becomes overdue. The time that it is given is not counted.
 fn with_due(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &Problem, DateTime<Utc>)> {
-    let allowed = TimeDelta::seconds(facts.deadline_seconds);
+    let allowed = TimeDelta::seconds(facts.spec.deadline_seconds);
     facts.wanted().filter_map(move |child| {
-        let problem = child.problem.as_ref()?;
-        let given = problem.allowed_until.into_iter().chain(child.wait.map(|wait| wait.until)).max();
+        let problem = child.health.problem.as_ref()?;
+        let given = problem.allowed_until.into_iter().chain(child.health.wait.map(|wait| wait.until)).max();
         let since = given.map_or(problem.since, |given| given.max(problem.since));
         Some((child, problem, since + allowed))
     })
@@ -259,13 +260,13 @@ fn with_due(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &Problem, 
 
 /// What a serving node that needs a grant waits for.
 fn waits_for(facts: &FleetFacts) -> String {
-    if facts.paused {
+    if facts.spec.paused {
         return "the fleet is paused; it is granted once spec.paused is false".to_owned();
     }
     format!(
         "{} of at most {} nodes are disrupted; it is granted when the wave has room",
         facts.disrupted(),
-        facts.max_unavailable
+        facts.spec.max_unavailable
     )
 }
 
@@ -276,32 +277,32 @@ mod tests {
     #[test]
     fn a_node_that_the_partition_keeps_back_is_neither_updated_nor_progress() {
         use super::super::facts::Rendering;
-        let child = |ordinal: i32, revision: &str| ChildFacts {
-            ordinal,
-            spec_hash: Some(revision.into()),
-            granted: Some(revision.into()),
-            running: Some(revision.into()),
-            available: true,
-            ready: true,
-            ..ChildFacts::default()
+        let child = |ordinal: i32, revision: &str| {
+            ChildFacts::default().with(|f| {
+                f.ordinal = ordinal;
+                f.spec_hash = Some(revision.into());
+                f.grant.hash = Some(revision.into());
+                f.pod.hash = Some(revision.into());
+                f.pod.available = true;
+                f.pod.ready = true;
+            })
         };
         let renderings =
             ["v1", "v2"].map(|r| ((r.into(), None), Rendering { hash: r.into(), image: String::new() }));
-        let held = FleetFacts {
-            replicas: 4,
-            partition: 2,
-            last_completed: Some("v1".into()),
-            requested: "v2".into(),
-            children: vec![child(0, "v1"), child(1, "v1"), child(2, "v2"), child(3, "v2")],
-            renderings: renderings.into(),
-            ..FleetFacts::default()
-        };
+        let held = FleetFacts::default().with(|f| {
+            f.spec.replicas = 4;
+            f.spec.partition = 2;
+            f.record.last_completed = Some("v1".into());
+            f.requested = "v2".into();
+            f.children = vec![child(0, "v1"), child(1, "v1"), child(2, "v2"), child(3, "v2")];
+            f.renderings = renderings.into();
+        });
         let rollout_target = RolloutTarget::Revision("v2".into());
         assert!(is_held_by_partition(&held, &rollout_target));
         assert_eq!((counts(&held, &rollout_target).updated, score(&held, &rollout_target)), (2, 4));
-        let released = FleetFacts { partition: 0, ..held.clone() };
+        let released = held.clone().with(|f| f.spec.partition = 0);
         assert_eq!(score(&released, &rollout_target), 4, "what is still to be done was not done before");
-        let own = FleetFacts { partition: 0, ..held };
+        let own = held.with(|f| f.spec.partition = 0);
         assert_eq!(counts(&own, &RolloutTarget::Own).updated, 4);
     }
 
@@ -314,9 +315,15 @@ mod tests {
             since: start,
             ..Problem::default()
         };
-        let sick = ChildFacts { name: "db-1".into(), problem: Some(problem), ..ChildFacts::default() };
-        let well = ChildFacts { name: "db-0".into(), ..ChildFacts::default() };
-        let facts = FleetFacts { deadline_seconds: 60, children: vec![well, sick], ..FleetFacts::default() };
+        let sick = ChildFacts::default().with(|f| {
+            f.name = "db-1".into();
+            f.health.problem = Some(problem);
+        });
+        let well = ChildFacts::default().with(|f| f.name = "db-0".into());
+        let facts = FleetFacts::default().with(|f| {
+            f.spec.deadline_seconds = 60;
+            f.children = vec![well, sick];
+        });
         let due = start + TimeDelta::seconds(60);
         assert_eq!(overdue_at(&facts, start), Some(due));
         assert_eq!(overdue(&facts, due - TimeDelta::seconds(1)), None);

@@ -22,17 +22,17 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     note_asked(status, facts);
     status.requested_rollout_hash = facts.requested.to_string();
     if status.restarted_at.is_empty() {
-        field(facts.restarted_at.as_ref()).clone_into(&mut status.restarted_at);
+        field(facts.record.restarted_at.as_ref()).clone_into(&mut status.restarted_at);
     }
     status.update_revision = input.update_revision.map(ToString::to_string).unwrap_or_default();
     input.build_id.clone_into(&mut status.build_id);
     status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
-    if status.active_set.is_empty() && facts.undecided.is_none() {
+    if status.active_set.is_empty() && facts.findings.undecided.is_none() {
         status.active_set = facts.set.to_string();
     }
     sets::status::refresh_retiring(status, facts, now);
     sets::status::refresh_height(status, facts, now);
-    if facts.undecided.is_none() {
+    if facts.findings.undecided.is_none() {
         status.selector = format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={}", input.name, status.active_set);
     }
     settle(status, facts);
@@ -41,15 +41,15 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     let steady = RolloutTarget::Revision(facts.steady_revision().clone());
     let rollout_target = if status.rollout.is_some() { rollout_target_of(status) } else { steady };
     status.replicas = facts.children.len() as i32;
-    status.ready_replicas = facts.children.iter().filter(|c| c.ready && !c.terminating).count() as i32;
+    status.ready_replicas = facts.children.iter().filter(|c| c.pod.ready && !c.terminating).count() as i32;
     status.available_replicas =
-        facts.children.iter().filter(|c| c.available && !c.terminating).count() as i32;
+        facts.children.iter().filter(|c| c.pod.available && !c.terminating).count() as i32;
     let requested = RolloutTarget::Revision(facts.requested.clone());
     status.updated_replicas = facts
         .wanted()
         .filter(|c| {
             c.spec_hash == facts.requested
-                && facts.target_for(c, &requested).is_some_and(|t| c.running == t.hash)
+                && facts.target_for(c, &requested).is_some_and(|t| c.pod.hash == t.hash)
         })
         .count() as i32;
     refresh_rollout(status, facts, &rollout_target, input);
@@ -63,25 +63,25 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
 
 /// Records the completion of a fleet without a rollout: the first one, and the one after the fleet was scaled to 0.
 fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    if facts.replicas == 0 && facts.children.is_empty() {
+    if facts.spec.replicas == 0 && facts.children.is_empty() {
         status.scaled_to_zero = true;
     }
     let filling = status.last_completed_rollout_hash.is_empty() || status.scaled_to_zero;
     let target = RolloutTarget::Revision(facts.requested.clone());
     if status.rollout.is_none()
         && filling
-        && facts.rejected.is_none()
-        && facts.invalid.is_none()
+        && facts.record.rejected.is_none()
+        && facts.findings.invalid.is_none()
         && facts.is_converged(&target)
     {
         status.last_completed_rollout_hash = facts.requested.to_string();
         status.current_revision.clone_from(&status.update_revision);
-        field(facts.build_id.as_ref()).clone_into(&mut status.active_build_id);
+        field(facts.spec.build_id.as_ref()).clone_into(&mut status.active_build_id);
         status.scaled_to_zero = false;
     }
     // All its nodes exist again, but not at the desired revision, which was abandoned or is rejected.
     let steady = RolloutTarget::Revision(facts.steady_revision().clone());
-    if status.scaled_to_zero && facts.replicas > 0 && facts.is_converged(&steady) {
+    if status.scaled_to_zero && facts.spec.replicas > 0 && facts.is_converged(&steady) {
         status.scaled_to_zero = false;
     }
 }
@@ -134,7 +134,7 @@ fn refresh_rollout(
     let message = match task {
         _ if held.is_some() => held.unwrap_or_default(),
         // A node that already has its grant finishes, including its hooks.
-        _ if facts.paused => {
+        _ if facts.spec.paused => {
             let resumed = WAITS_TO_BE_RESUMED.to_owned();
             [Some(resumed), hooks::people(fleet, input.name)]
                 .into_iter()
@@ -156,7 +156,7 @@ fn refresh_rollout(
         None => String::new(),
     };
     // The message mentions the requested restart, so that it does not seem forgotten.
-    let message = match &facts.restart_request {
+    let message = match &facts.requests.restart {
         Some(restart) if set.is_some() => {
             format!("{message}; the restart of {restart} follows the promotion")
         }
@@ -177,10 +177,10 @@ fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
     let (wanted, failed) =
-        (facts.expected_nodes().count(), facts.expected_nodes().filter(|c| c.failed).count());
+        (facts.expected_nodes().count(), facts.expected_nodes().filter(|c| c.pod.failed).count());
     if facts.terminating {
         FleetPhase::Terminating
-    } else if facts.paused {
+    } else if facts.spec.paused {
         FleetPhase::Paused
     } else if wanted > 0 && failed == wanted {
         FleetPhase::Failed
@@ -192,7 +192,7 @@ fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
         FleetPhase::Initializing
     } else if facts.missing().is_empty()
         && facts.conflicts.is_empty()
-        && facts.wanted().all(|c| c.ready && !c.terminating)
+        && facts.wanted().all(|c| c.pod.ready && !c.terminating)
     {
         FleetPhase::Ready
     } else {

@@ -66,17 +66,17 @@ pub fn facts_under(
 ) -> FleetFacts {
     // A status that was never written names no active set.
     let mut facts = status.active_set().map_or_else(|| facts.clone(), |set| facts.activated(&set));
-    facts.set_rollout = SetRollout::of(status);
-    facts.at_hook = plan.and_then(AtHook::of);
-    facts.step = plan.and_then(step_of);
-    facts.not_applied.clone_from(&findings.not_applied);
-    facts.reverted.clone_from(&findings.reverted);
-    facts.waits_for.clone_from(&findings.waits_for);
+    facts.rollout.set = SetRollout::of(status);
+    facts.rollout.at_hook = plan.and_then(AtHook::of);
+    facts.rollout.step = plan.and_then(step_of);
+    facts.findings.not_applied.clone_from(&findings.not_applied);
+    facts.findings.reverted.clone_from(&findings.reverted);
+    facts.findings.waits_for.clone_from(&findings.waits_for);
     if findings.invalid.as_ref().is_some_and(|invalid| invalid.is_transient) {
-        facts.waits_for = facts.invalid.take();
+        facts.findings.waits_for = facts.findings.invalid.take();
     }
-    facts.last_completed = status.last_completed();
-    facts.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));
+    facts.record.last_completed = status.last_completed();
+    facts.record.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));
     facts
 }
 
@@ -84,8 +84,8 @@ pub fn facts_under(
 /// generated from the image and the hash.
 #[must_use]
 pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
-    let is_promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
-    match &facts.build_id {
+    let is_promoting = facts.rollout.set.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    match &facts.spec.build_id {
         Some(own) => own.to_string(),
         None if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),
         None => {
@@ -148,9 +148,9 @@ pub fn next_deadline(
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
     let removals = status.retiring.iter().map(|set| facts.removal_of(set));
-    let waits = facts.nodes_of_rollout().filter_map(|child| child.wait).chain(facts.ending);
-    let may_go_back = facts.on_stall == OnStall::Rollback && status.rollout.is_some();
-    let times = facts.nodes_of_rollout().filter_map(|child| match child.grant_time {
+    let waits = facts.nodes_of_rollout().filter_map(|child| child.health.wait).chain(facts.ending);
+    let may_go_back = facts.spec.on_stall == OnStall::Rollback && status.rollout.is_some();
+    let times = facts.nodes_of_rollout().filter_map(|child| match child.grant.time {
         GrantTime::Until(at) if may_go_back => Some(at),
         GrantTime::Until(_) | GrantTime::None | GrantTime::Over => None,
     });

@@ -58,15 +58,17 @@ impl NodeState {
     /// The state of a node, as it was observed.
     #[must_use]
     pub fn of(child: &ChildFacts) -> Self {
-        let runs_granted = child.running == child.granted;
-        let is_unsettled = child.status_outdated || child.rolling;
-        let is_still = !child.ready && !child.status_outdated && child.is_spent();
+        let runs_granted = child.pod.hash == child.grant.hash;
+        let is_unsettled = child.controller.status_outdated || child.controller.rolling;
+        let is_still = !child.pod.ready && !child.controller.status_outdated && child.is_spent();
         if child.terminating {
             let in_flight = is_unsettled || !runs_granted;
-            return Self::Terminating { moving: child.ready || child.pod_runs || (in_flight && !is_still) };
+            return Self::Terminating {
+                moving: child.pod.ready || child.pod.runs || (in_flight && !is_still),
+            };
         }
-        let is_held = child.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
-        let ran = child.ever_ready || child.main_container_runs() || child.running.is_some();
+        let is_held = child.health.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
+        let ran = child.pod.ever_ready || child.main_container_runs() || child.pod.hash.is_some();
         if is_held && !ran && !is_unsettled {
             return Self::NeverStarted;
         }
@@ -78,11 +80,11 @@ impl NodeState {
         if runs && !is_unsettled && child.is_spent() {
             return Self::Drifted(health);
         }
-        let is_by_abort = child.grant_id.as_ref().is_some_and(GrantId::is_by_abort);
+        let is_by_abort = child.grant.id.as_ref().is_some_and(GrantId::is_by_abort);
         let flight = match (child.is_spent(), runs_granted) {
             (true, _) if is_still => Flight::Stuck,
             (true, _) => Flight::Spent,
-            (false, true) if runs && !child.ready && !child.status_outdated => Flight::Arrived,
+            (false, true) if runs && !child.pod.ready && !child.controller.status_outdated => Flight::Arrived,
             (false, false) if is_by_abort && !is_unsettled => Flight::Kept,
             (false, _) => Flight::Moving,
         };
@@ -126,11 +128,12 @@ impl NodeState {
 
 impl Health {
     fn of(child: &ChildFacts) -> Self {
-        match child {
-            ChildFacts { unreachable: Some(_), ready, .. } => Self::Unreachable { ready: *ready },
-            ChildFacts { available: true, .. } => Self::Serving,
-            ChildFacts { ready: true, .. } => Self::Starting,
-            _ => Self::Down,
+        let pod = &child.pod;
+        match child.health.unreachable {
+            Some(_) => Self::Unreachable { ready: pod.ready },
+            None if pod.available => Self::Serving,
+            None if pod.ready => Self::Starting,
+            None => Self::Down,
         }
     }
 }
@@ -147,7 +150,7 @@ impl ChildFacts {
     #[must_use]
     pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
         // It is not Ready and may be deleted at any time.
-        let is_let_go = self.asked_to_leave && !self.ready && self.pod_runs;
+        let is_let_go = self.leave.asked && !self.pod.ready && self.pod.runs;
         match self.state() {
             NodeState::Terminating { moving } => moving,
             NodeState::InFlight(Flight::Arrived, _) => is_let_go || self.is_wanted_as_granted(target),
@@ -162,20 +165,20 @@ impl ChildFacts {
     /// True if it should run what it was granted, as far as is known.
     #[must_use]
     pub fn is_wanted_as_granted(&self, target: Option<&PodTemplateHash>) -> bool {
-        !self.surplus && target.is_none_or(|target| self.granted == *target)
+        !self.surplus && target.is_none_or(|target| self.grant.hash == *target)
     }
 
     /// True if it is available and not leaving. A node whose sidecar cannot be reached does not count as serving.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.state().health() == Some(Health::Serving) && !self.asked_to_leave
+        self.state().health() == Some(Health::Serving) && !self.leave.asked
     }
 
     /// True if it is in flight, terminating, asked to leave, not available, or its sidecar cannot be reached. A node
     /// that has drifted still serves and is not disrupted for that reason.
     #[must_use]
     pub fn is_disrupted(&self) -> bool {
-        self.asked_to_leave || !self.state().is_undisturbed()
+        self.leave.asked || !self.state().is_undisturbed()
     }
 
     /// True if it takes room in the wave.

@@ -29,7 +29,7 @@ const ASKED_LIMIT: usize = 5;
 
 /// Records the user's last request. It is also recorded in the active rollout, if there is one.
 pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    let Some(written) = &facts.asked else { return };
+    let Some(written) = &facts.requests.asked else { return };
     let seen = cut(written, MAX_ASKED_BYTES);
     if seen == status.asked {
         return;
@@ -54,7 +54,7 @@ pub fn begin(
     revision: Option<&RevisionName>,
     now: DateTime<Utc>,
 ) {
-    if let Some(restart) = &facts.restart_request {
+    if let Some(restart) = &facts.requests.restart {
         status.restarted_at = restart.to_string();
     }
     let own = start.rollout_target == RolloutTarget::Own;
@@ -68,7 +68,7 @@ pub fn begin(
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
     let not_counted_since = before.as_ref().and_then(|r| r.not_counted_since);
     let (started_at, last_progress_at, best, best_ready) = before.map_or((now, now, 0, None), |r| {
-        if facts.restart_request.is_some() {
+        if facts.requests.restart.is_some() {
             (r.started_at, now, 0, None)
         } else {
             (r.started_at, r.last_progress_at, r.best, r.best_ready)
@@ -135,7 +135,7 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
 /// Rejects the target of a plan that was aborted, rolled back or failed, and nothing else: the desired target may have
 /// changed by then, and was then never tried. A target that was rejected before a repair stays rejected.
 pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan, ending: Ending) {
-    let before = facts.rejected.as_ref();
+    let before = facts.record.rejected.as_ref();
     let hash = match before {
         Some(rejected) => rejected.hash.clone(),
         // What is left of the plan does not contain its target.
@@ -158,10 +158,12 @@ pub fn reject(status: &mut NodeDeploymentStatus, facts: &FleetFacts, plan: &Plan
 fn build_id_of(status: &NodeDeploymentStatus, facts: &FleetFacts, hash: &str) -> String {
     let of_rollout = status.rollout.as_ref().and_then(Rollout::build_id);
     let in_place = status.rollout.as_ref().is_none_or(|r| r.entrant_set.is_empty());
-    if let Some(id) = of_rollout.or_else(|| facts.active_build_id.clone().filter(|_| in_place)) {
+    if let Some(id) = of_rollout.or_else(|| facts.record.active_build_id.clone().filter(|_| in_place)) {
         return id.into();
     }
-    match RolloutHash::recorded(hash).and_then(|hash| facts.rendering(&hash, facts.restarted_at.as_ref())) {
+    match RolloutHash::recorded(hash)
+        .and_then(|hash| facts.rendering(&hash, facts.record.restarted_at.as_ref()))
+    {
         Some(rendering) => generated_build_id(&rendering.image, hash),
         None => status.build_id.clone(),
     }
@@ -196,7 +198,7 @@ fn has_progressed(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let set = SetRollout::of(status);
     let (score, ready) = stage::reached(facts, set.as_ref(), &rollout_target_of(status));
     // With another number of nodes, another score is possible.
-    let is_comparable = rollout.nodes.total == facts.replicas;
+    let is_comparable = rollout.nodes.total == facts.spec.replicas;
     is_comparable && (score > rollout.best || progress::is_more(ready, rollout.best_ready))
 }
 
@@ -234,12 +236,12 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
     let by_person = match rollout.stage {
         Stage::Updating => progress::is_held_by_partition(facts, &rollout_target_of(status)),
         // Nodes that are not ready any more are waited for as they were before.
-        Stage::AwaitingPromotion => facts.replicas == 0 || facts.is_ready_to_promote(status),
-        _ => facts.replicas == 0,
+        Stage::AwaitingPromotion => facts.spec.replicas == 0 || facts.is_ready_to_promote(status),
+        _ => facts.spec.replicas == 0,
     };
     // No node can do anything about that, so the target is not at fault.
     let by_service = || SetRollout::of(status).is_some_and(|rollout| facts.awaits_service(&rollout));
-    facts.paused || by_person || hooks::stop_the_clock(facts) || by_service()
+    facts.spec.paused || by_person || hooks::stop_the_clock(facts) || by_service()
 }
 
 /// What [`refresh`](super::refresh::refresh) needs in addition to the facts.

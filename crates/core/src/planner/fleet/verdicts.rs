@@ -44,17 +44,17 @@ pub(super) fn refresh_conditions(
         conditions::set(&mut status.conditions, type_, truth, reason, &message, input.generation, input.now);
     }
     let stands = conditions::is_true(&status.conditions, STALLED);
-    let filling = status.last_completed_rollout_hash.is_empty() && facts.replicas > 0;
+    let filling = status.last_completed_rollout_hash.is_empty() && facts.spec.replicas > 0;
     let is_applying = conditions::find(&status.conditions, UP_TO_DATE)
         .is_some_and(|c| c.reason == Reason::Applying.as_ref());
-    let all_ready = conditions::is_true(&status.conditions, READY) || facts.replicas == 0;
+    let all_ready = conditions::is_true(&status.conditions, READY) || facts.spec.replicas == 0;
     let busy = !stands
         && (status.rollout.is_some()
             || filling
             || is_applying
             || !all_ready
             || !status.retiring.is_empty()
-            || facts.waits_for.is_some()
+            || facts.findings.waits_for.is_some()
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) =
         if busy { (Truth::True, Reason::Progressing) } else { (Truth::False, Reason::Settled) };
@@ -62,7 +62,7 @@ pub(super) fn refresh_conditions(
     let is_at_rest = status.rollout.is_none();
     let leaving = leave::waits_for(facts).filter(|_| is_at_rest);
     let at_hooks = hooks::waits_for(facts, input.name).filter(|_| is_at_rest);
-    let waits = kept.or_else(|| facts.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
+    let waits = kept.or_else(|| facts.findings.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
     let mut kept = waits.collect::<Vec<_>>().join("; ");
     // Otherwise this is the message of another condition, which changes at the same time and so costs no extra write.
     if busy && kept.is_empty() && status.rollout.is_none() {
@@ -98,7 +98,7 @@ fn with_what_is_gone(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
 ) -> Verdict {
-    let is_gone = facts.last_completed.as_ref().is_some_and(|current| !facts.is_known(current));
+    let is_gone = facts.record.last_completed.as_ref().is_some_and(|current| !facts.is_known(current));
     if !is_gone || facts.renderings.is_empty() {
         return (truth, reason, message);
     }
@@ -111,16 +111,17 @@ fn with_what_is_gone(
 }
 
 fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> Verdict {
-    let failed: Vec<&str> = facts.expected_nodes().filter(|c| c.failed).map(|c| c.name.as_str()).collect();
-    let unready = facts.wanted().filter(|c| !c.ready || c.terminating).count()
+    let failed: Vec<&str> =
+        facts.expected_nodes().filter(|c| c.pod.failed).map(|c| c.name.as_str()).collect();
+    let unready = facts.wanted().filter(|c| !c.pod.ready || c.terminating).count()
         + facts.missing().len()
         + facts.conflicts.len();
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         verdict(Truth::False, Reason::NotStarted, "replicas is 0")
     } else if unready == 0 {
         verdict(Truth::True, Reason::AllNodesReady, "")
     } else if !failed.is_empty() {
-        let first = facts.expected_nodes().find(|c| c.failed).and_then(|c| c.problem.as_ref());
+        let first = facts.expected_nodes().find(|c| c.pod.failed).and_then(|c| c.health.problem.as_ref());
         let why = first.map(|p| format!(": {}: {}", p.reason, p.message)).unwrap_or_default();
         verdict(Truth::False, Reason::NodesFailed, format!("{} failed{why}", failed.join(", ")))
     } else if facts.children.is_empty() && status.last_completed_rollout_hash.is_empty() {
@@ -130,7 +131,11 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
         let reason = if first { Reason::NodesInitializing } else { Reason::NodesNotReady };
         // The message names only a node that stays down for longer; naming the others would only cost writes.
         let why = progress::overdue(facts, now).map(|why| format!("; {why}")).unwrap_or_default();
-        verdict(Truth::False, reason, format!("{unready} of {} nodes are not ready{why}", facts.replicas))
+        verdict(
+            Truth::False,
+            reason,
+            format!("{unready} of {} nodes are not ready{why}", facts.spec.replicas),
+        )
     }
 }
 
@@ -142,20 +147,21 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     };
     // If the name of one of a node's own objects is taken, the node's controller detects it.
     let of_node = || {
-        let refused =
-            |c: &&ChildFacts| c.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
+        let refused = |c: &&ChildFacts| {
+            c.health.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref())
+        };
         let of_entrants = entrants.map(|s| s.children.as_slice()).unwrap_or_default();
         let child = facts.wanted().chain(of_entrants).find(refused)?;
-        child.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
+        child.health.problem.as_ref().map(|p| format!("{}: {}", child.name, p.message))
     };
     // A user who has to look at a failed plan looks at its nodes as well.
-    let rests = || facts.rejected.is_none().then_some(&status.retiring);
+    let rests = || facts.record.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
-    let not_applied = || facts.not_applied.clone();
+    let not_applied = || facts.findings.not_applied.clone();
     // It keeps no rollout from its end, so what becomes of that is said first.
-    let is_at_rest = status.rollout.is_none() && facts.rejected.is_none();
-    let reverted = || facts.reverted.clone().filter(|_| is_at_rest);
-    let found = facts.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided);
+    let is_at_rest = status.rollout.is_none() && facts.record.rejected.is_none();
+    let reverted = || facts.findings.reverted.clone().filter(|_| is_at_rest);
+    let found = facts.findings.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided);
     found.or_else(not_applied).or_else(reverted)
 }
 
@@ -211,13 +217,13 @@ fn up_to_date(
     if status.last_completed() == facts.requested {
         return verdict(Truth::True, Reason::Applied, "");
     }
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return verdict(Truth::Unknown, Reason::NotStarted, "replicas is 0");
     }
     if let Some(why) = stalled {
         return verdict(Truth::False, Reason::Stalled, why);
     }
-    let waits = facts.waits_for.as_deref().unwrap_or("the nodes are being created");
+    let waits = facts.findings.waits_for.as_deref().unwrap_or("the nodes are being created");
     verdict(Truth::Unknown, Reason::Applying, waits)
 }
 
@@ -243,7 +249,7 @@ fn in_progress(
     rollout_target: &RolloutTarget,
 ) -> Verdict {
     if let Some(rollout) = &status.rollout {
-        let reason = if facts.paused {
+        let reason = if facts.spec.paused {
             Reason::Paused
         } else if stalled {
             Reason::Stalled
@@ -261,7 +267,7 @@ fn in_progress(
         Some(_) => Reason::RolloutFailed,
         None if status.last_completed_rollout_hash.is_empty() => Reason::NotStarted,
         // A rollout that ended because no nodes were desired is not complete: it starts again when nodes are desired.
-        None if status.scaled_to_zero || facts.replicas == 0 => {
+        None if status.scaled_to_zero || facts.spec.replicas == 0 => {
             let completed = status.last_completed() == facts.requested;
             if completed { Reason::RolloutComplete } else { Reason::NotStarted }
         }
@@ -329,5 +335,5 @@ fn overdue(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>
     let due = stall_deadline(status, facts, now);
     let since = due.map(|due| format!(", overdue since {}", due.to_rfc3339_opts(SecondsFormat::Secs, true)));
     let since = since.unwrap_or_default();
-    format!("no progress for {} s (progressDeadlineSeconds){since}: {what}", facts.deadline_seconds)
+    format!("no progress for {} s (progressDeadlineSeconds){since}: {what}", facts.spec.deadline_seconds)
 }

@@ -68,7 +68,7 @@ impl Used {
 fn is_stopped(facts: &FleetFacts, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
     let target = facts.target_for(child, rollout_target).map(|target| &target.hash);
     let is_counted = child.is_moving(target) || child.state() == NodeState::NeverStarted;
-    !child.main_container_runs() && !is_counted && !child.asked_to_leave
+    !child.main_container_runs() && !is_counted && !child.leave.asked
 }
 
 /// The clause under which the node at `index` may now be granted what it should run, if there is one.
@@ -87,11 +87,11 @@ fn clause(
     target: &PodTemplateHash,
     used: Used,
 ) -> Option<Clause> {
-    if child.running == *target {
+    if child.pod.hash == *target {
         return Some(Clause::RunsTarget);
     }
     let runs = child.main_container_runs();
-    if facts.last_completed.is_none() && !child.ever_ready && !runs {
+    if facts.record.last_completed.is_none() && !child.pod.ever_ready && !runs {
         return Some(Clause::NeverReady);
     }
     let health = match child.state() {
@@ -108,23 +108,24 @@ fn clause(
         NodeState::InFlight(_, health) | NodeState::Drifted(health) | NodeState::AtRest(health) => health,
     };
     let is_down = matches!(health, Health::Down | Health::Starting);
-    if is_down && child.failed && !runs {
+    if is_down && child.pod.failed && !runs {
         return Some(Clause::Failed);
     }
     // It needs room like a serving node, since it serves or may serve: also if it counts as in flight because its status
     // is behind or a plan repairs it, and its pod would go while another node is down.
-    let starts = !child.ever_ready && !child.failed && child.is_spent() && has_failed(facts, revision);
-    if (is_down || child.asked_to_leave) && !starts {
+    let starts =
+        !child.pod.ever_ready && !child.pod.failed && child.is_spent() && has_failed(facts, revision);
+    if (is_down || child.leave.asked) && !starts {
         // If its main container runs, nodes whose main containers do not run take room from it.
         let stopped = if runs { used.stopped } else { 0 };
         let others = used.moving + stopped - i32::from(child.is_moving(Some(target)));
-        return (others < facts.max_unavailable).then_some(Clause::Down);
+        return (others < facts.spec.max_unavailable).then_some(Clause::Down);
     }
     // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
     // other.
     let alike = if child.state().is_mute() { used.mute - 1 } else { 0 };
     let others = used.disrupted - i32::from(child.counts_as_disrupted()) - alike;
-    (others < facts.max_unavailable).then_some(Clause::Serving)
+    (others < facts.spec.max_unavailable).then_some(Clause::Serving)
 }
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
@@ -137,7 +138,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
         .children
         .iter()
         .rev()
-        .filter(|c| !c.surplus && !c.terminating && !c.asked_to_leave && !facts.is_granted(c, rollout_target))
+        .filter(|c| !c.surplus && !c.terminating && !c.leave.asked && !facts.is_granted(c, rollout_target))
         .filter_map(|c| {
             Some((c, facts.revision_for(c, rollout_target), facts.target_for(c, rollout_target)?))
         })
@@ -146,7 +147,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
         return Vec::new();
     }
     let pass_of = |child: &ChildFacts, target: &PodTemplateHash| match child {
-        _ if child.running == *target => 0,
+        _ if child.pod.hash == *target => 0,
         _ if child.is_disrupted() && !child.is_spent() => 1,
         _ if child.is_disrupted() => 2,
         _ => 3,
@@ -180,12 +181,13 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
     if !facts.is_rejected_by_abort() {
         return Vec::new();
     }
-    let runs_other =
-        |c: &&ChildFacts| !c.is_spent() && c.running.is_some() && c.running != c.granted && !c.terminating;
+    let runs_other = |c: &&ChildFacts| {
+        !c.is_spent() && c.pod.hash.is_some() && c.pod.hash != c.grant.hash && !c.terminating
+    };
     let pin = |child: &ChildFacts| {
         // An abort takes back a restart, too: what runs may have been rendered without it.
         let ((revision, restart), rendering) =
-            facts.renderings.iter().find(|(_, r)| child.running == r.hash)?;
+            facts.renderings.iter().find(|(_, r)| child.pod.hash == r.hash)?;
         Some(Grant {
             name: child.name.clone(),
             revision: revision.clone(),

@@ -45,7 +45,7 @@ pub fn resume(facts: &FleetFacts, plan: Option<&Plan>, rollout: &SetRollout) -> 
 
 /// The promotion is done once traffic is switched, so the next rollout need not wait for the old nodes to be removed.
 fn retiring(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecision {
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return FleetDecision::Keep;
     }
     // What is only put right, or restarted, waits for the hooks that the promotion has left. Another target does not.
@@ -83,27 +83,28 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if !old_set_serves(facts) {
         return FleetDecision::Keep;
     }
-    if rolls_back(facts, &rollout.rollout_target()) && facts.rejected.is_none() {
+    if rolls_back(facts, &rollout.rollout_target()) && facts.record.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
     // A new target counts only if this promotion is stuck at a failed hook. Another strategy alone is no target.
-    let is_stuck = stands_after_switch(plan, rollout) && *facts.goal() != rollout.target && !facts.paused;
+    let is_stuck =
+        stands_after_switch(plan, rollout) && *facts.goal() != rollout.target && !facts.spec.paused;
     elsewhere(facts, rollout).filter(|_| is_stuck).unwrap_or(FleetDecision::Keep)
 }
 
 /// True if every node of the set that served before exists and is available. Traffic may be moved back to it.
 fn old_set_serves(facts: &FleetFacts) -> bool {
-    facts.missing().is_empty() && facts.wanted().all(|child| child.available && !child.terminating)
+    facts.missing().is_empty() && facts.wanted().all(|child| child.pod.available && !child.terminating)
 }
 
 /// The decision that supersedes a rollout that can be rolled back, if the target has changed.
 fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> {
-    if facts.invalid.is_some() {
+    if facts.findings.invalid.is_some() {
         return None;
     }
     let goal = facts.goal();
     let strategy = facts.strategy_for(goal);
-    if strategy == Strategy::InPlace && facts.last_completed == *goal {
+    if strategy == Strategy::InPlace && facts.record.last_completed == *goal {
         return Some(FleetDecision::Withdraw);
     }
     let is_other = *goal != rollout.target || strategy != rollout.strategy;
@@ -114,14 +115,14 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
     if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
-    if facts.replicas == 0 {
+    if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
     if let Some(decision) = elsewhere(facts, rollout) {
         return decision;
     }
-    let is_bad = || stalled && facts.on_stall == OnStall::Rollback && blame::of_set(facts, rollout);
-    if (is_bad() || rolls_back(facts, &rollout.rollout_target())) && facts.rejected.is_none() {
+    let is_bad = || stalled && facts.spec.on_stall == OnStall::Rollback && blame::of_set(facts, rollout);
+    if (is_bad() || rolls_back(facts, &rollout.rollout_target())) && facts.record.rejected.is_none() {
         return FleetDecision::TakeBack;
     }
     FleetDecision::Keep

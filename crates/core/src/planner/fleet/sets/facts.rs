@@ -15,31 +15,31 @@ impl FleetFacts {
     /// The strategy of a rollout to this target.
     #[must_use]
     pub fn strategy_for(&self, target: &RolloutHash) -> Strategy {
-        let same_set = self.build_id.is_some() && self.build_id == self.active_build_id;
+        let same_set = self.spec.build_id.is_some() && self.spec.build_id == self.record.active_build_id;
         // Before the first completion there is no serving set next to which a new one could be created.
-        if self.last_completed.is_none() || self.last_completed == *target || same_set {
+        if self.record.last_completed.is_none() || self.record.last_completed == *target || same_set {
             return Strategy::InPlace;
         }
-        self.strategy
+        self.spec.strategy
     }
 
     /// True if the desired revision, or the active rollout, is not for the active set.
     #[must_use]
     pub fn is_for_another_set(&self) -> bool {
-        let under_way = self.set_rollout.as_ref().is_some_and(|r| r.stage != Stage::Retiring);
+        let under_way = self.rollout.set.as_ref().is_some_and(|r| r.stage != Stage::Retiring);
         under_way || self.strategy_for(&self.requested).makes_set()
     }
 
     /// The new set, until it has taken over.
     #[must_use]
     pub fn entrants(&self) -> Option<&SetFacts> {
-        let rollout = self.set_rollout.as_ref().filter(|r| r.entrant != self.set)?;
+        let rollout = self.rollout.set.as_ref().filter(|r| r.entrant != self.set)?;
         self.sets.get(&rollout.entrant)
     }
 
     /// The existing nodes of the active set, and of the other sets of its rollout.
     pub fn nodes_of_rollout(&self) -> impl Iterator<Item = &ChildFacts> {
-        let sets = self.set_rollout.iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
+        let sets = self.rollout.set.iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
         let others = sets.filter_map(|set| self.sets.get(set)).flat_map(|set| &set.children);
         self.children.iter().chain(others)
     }
@@ -54,19 +54,29 @@ impl FleetFacts {
     #[must_use]
     pub fn active_set_goes(&self) -> bool {
         let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.strategy == Strategy::BlueGreenImmediate;
-        self.set_rollout.as_ref().is_some_and(goes)
+        self.rollout.set.as_ref().is_some_and(goes)
     }
 
     /// The facts as if this set were the active one, and no other set existed.
     #[must_use]
     pub fn as_set(&self, set: &SetName) -> Self {
         if *set == self.set {
-            return Self { partition: 0, sets: [].into(), ..self.clone() };
+            return self.clone().with(|f| {
+                f.spec.partition = 0;
+                f.sets = [].into();
+            });
         }
         let SetFacts { children, conflicts, shutting_down, .. } =
             self.sets.get(set).cloned().unwrap_or_default();
         let (set, sets) = (set.clone(), [].into());
-        Self { set, children, conflicts, shutting_down, partition: 0, sets, ..self.clone() }
+        self.clone().with(|f| {
+            f.set = set;
+            f.children = children;
+            f.conflicts = conflicts;
+            f.shutting_down = shutting_down;
+            f.spec.partition = 0;
+            f.sets = sets;
+        })
     }
 
     /// The facts with this set as the active one, and the previously active set among the others.
@@ -76,7 +86,7 @@ impl FleetFacts {
             return self.clone();
         }
         let mut facts = self.as_set(set);
-        facts.partition = self.partition;
+        facts.spec.partition = self.spec.partition;
         facts.sets = self.sets.clone();
         facts.sets.remove(set);
         let before = SetFacts {
@@ -94,7 +104,7 @@ impl FleetFacts {
     #[must_use]
     pub fn entrants_run(&self, rollout: &SetRollout) -> bool {
         let view = self.as_set(&rollout.entrant);
-        view.replicas > 0
+        view.spec.replicas > 0
             && view.missing().is_empty()
             && view.conflicts.is_empty()
             && view.wanted().all(|c| view.runs(c, &rollout.target))
@@ -121,21 +131,25 @@ impl FleetFacts {
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let has_service = !self.lacks_service_for(rollout);
-        self.invalid.is_none() && !self.paused && has_service && self.nodes_are_ready_for(rollout)
+        self.findings.invalid.is_none()
+            && !self.spec.paused
+            && has_service
+            && self.nodes_are_ready_for(rollout)
     }
 
     /// True if the fleet lacks its Service and the old nodes stop serving before traffic moves. Under BlueGreen they serve
     /// until then, however long that takes.
     fn lacks_service_for(&self, rollout: &SetRollout) -> bool {
-        self.lacks_service && rollout.strategy != Strategy::BlueGreen
+        self.service.is_missing && rollout.strategy != Strategy::BlueGreen
     }
 
     /// True if the nodes keep the rollout from passing the point of no return no more: all nodes of the new set run the
     /// target and, under HardFork, every old node exists and has reported a height. Where the old nodes go before the
     /// new ones are created, there is nothing to wait for.
     fn nodes_are_ready_for(&self, rollout: &SetRollout) -> bool {
-        let known =
-            || self.halt_height > 0 && self.without_height().next().is_none() && self.absent().is_empty();
+        let known = || {
+            self.spec.halt_height > 0 && self.without_height().next().is_none() && self.absent().is_empty()
+        };
         let height = rollout.strategy != Strategy::HardFork || known();
         let old_first = rollout.strategy == Strategy::BlueGreenImmediate;
         height && (old_first || self.entrants_run(rollout))
@@ -157,15 +171,15 @@ impl FleetFacts {
     /// When a set that left service, or was abandoned, is removed.
     #[must_use]
     pub fn removal_of(&self, set: &RetiringSet) -> DateTime<Utc> {
-        let delay = if set.has_served() { self.retire_delay_seconds } else { 0 };
+        let delay = if set.has_served() { self.spec.retire_delay_seconds } else { 0 };
         set.since + TimeDelta::seconds(delay)
     }
 
     /// The active rollout, if a start continues with its set because it has the same target.
     #[must_use]
     pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
-        let rollout = self.set_rollout.as_ref().filter(|r| r.is_revocable())?;
-        let same = rollout.target == start.target && rollout.build_id == self.build_id;
+        let rollout = self.rollout.set.as_ref().filter(|r| r.is_revocable())?;
+        let same = rollout.target == start.target && rollout.build_id == self.spec.build_id;
         (same && start.strategy.makes_set()).then_some(rollout)
     }
 
@@ -173,12 +187,16 @@ impl FleetFacts {
     #[must_use]
     pub fn living_set(&self, now: DateTime<Utc>) -> Option<&SetName> {
         // The new set of a rollout that is abandoned may be such a set as well: it may have served before.
-        let enters = self.set_rollout.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
+        let enters = self.rollout.set.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
         let lives = |name: &SetName, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
             let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
-            let is_wanted = set.build_id() == self.build_id
-                && if self.build_id.is_none() { self.requested == *set.hash } else { !facts.claims_differ };
+            let is_wanted = set.build_id() == self.spec.build_id
+                && if self.spec.build_id.is_none() {
+                    self.requested == *set.hash
+                } else {
+                    !facts.claims_differ
+                };
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // Nodes that have halted at a height do not resume.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
@@ -191,8 +209,8 @@ impl FleetFacts {
     /// is used up.
     #[must_use]
     pub fn awaits_person(&self) -> bool {
-        let heard = self.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
-        self.promotion == Promotion::Manual && !self.force_promote && !heard
+        let heard = self.rollout.set.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+        self.spec.promotion == Promotion::Manual && !self.requests.force_promote && !heard
     }
 
     /// True if nothing but a user is waited for: every new node runs the target and has caught up, unless a user has
@@ -200,7 +218,7 @@ impl FleetFacts {
     /// promotion does not wait for them, so it must not be offered then. `status`: the one that these facts are about.
     #[must_use]
     pub fn is_ready_to_promote(&self, status: &NodeDeploymentStatus) -> bool {
-        let Some(rollout) = self.set_rollout.as_ref().filter(|r| r.stage == Stage::AwaitingPromotion) else {
+        let Some(rollout) = self.rollout.set.as_ref().filter(|r| r.stage == Stage::AwaitingPromotion) else {
             return false;
         };
         let entrants = self.entrants().map_or(&self.children, |set| &set.children);

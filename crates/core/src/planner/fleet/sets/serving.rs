@@ -74,7 +74,7 @@ impl FleetFacts {
     /// Why a set that left service is not removed although its time has come, in a sentence; `None` if it is removed.
     #[must_use]
     pub fn kept(&self, set: &RetiringSet) -> Option<String> {
-        if self.selected.as_ref().is_some_and(|selected| *selected == *set.set) {
+        if self.service.selected.as_ref().is_some_and(|selected| *selected == *set.set) {
             let name = &set.set;
             return Some(format!("set {name} is not removed as long as the fleet's Service selects it"));
         }
@@ -86,7 +86,7 @@ impl FleetFacts {
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
         let nobody_knows = set.hash.is_empty() && !set.unpromoted;
-        if !nobody_knows || self.selected == self.set {
+        if !nobody_knows || self.service.selected == self.set {
             return None;
         }
         let (name, facts) = (&set.set, self.sets.get(set.set.as_str())?);

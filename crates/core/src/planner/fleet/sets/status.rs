@@ -26,15 +26,15 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
     let Some(rollout) = status.rollout.as_mut() else { return };
     // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose
     // BeforeRollout hooks are not finished, nor one whose traffic could not move: no way back would be left.
-    let waits = facts.paused
-        || facts.lacks_service
+    let waits = facts.spec.paused
+        || facts.service.is_missing
         || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
     rollout.incumbent_set = active;
     let known = rollout.entrant_left_service_at.filter(|_| *entrant == *rollout.entrant_set);
     rollout.entrant_left_service_at = left_service.or(known);
     rollout.entrant_set = entrant.to_string();
-    field(facts.build_id.as_ref()).clone_into(&mut rollout.build_id);
+    field(facts.spec.build_id.as_ref()).clone_into(&mut rollout.build_id);
     rollout.from_hash = from;
     if rollout.stage == Stage::Promoting {
         pass_no_return(status, facts);
@@ -47,7 +47,7 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         rollout.stage = Stage::Promoting;
         rollout.forced = false;
         if rollout.strategy == Strategy::HardFork.api_name() {
-            rollout.halt_height = facts.halt_height;
+            rollout.halt_height = facts.spec.halt_height;
         }
     }
     spend_force(status, facts);
@@ -57,11 +57,11 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
 fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     // A revision that already serves needs no promotion, and the request is not kept for the next time that it is
     // desired.
-    if facts.force_promote && status.last_completed() == facts.requested {
+    if facts.requests.force_promote && status.last_completed() == facts.requested {
         status.spent_force_promote = facts.requested.to_string();
     }
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage == Stage::Promoting) else { return };
-    if facts.force_promote {
+    if facts.requests.force_promote {
         rollout.forced = true;
         status.spent_force_promote = facts.requested.to_string();
     }
@@ -81,8 +81,8 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
         status,
         RetiringSet {
             set: facts.set.to_string(),
-            hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
-            build_id: field(facts.active_build_id.as_ref()).to_owned(),
+            hash: facts.record.last_completed.clone().map(String::from).unwrap_or_default(),
+            build_id: field(facts.record.active_build_id.as_ref()).to_owned(),
             since: now,
             unpromoted: false,
             served: false,
@@ -129,7 +129,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     // A time in the future was written before the clock was set back; the set would stay longer by that much. If its
     // nodes were asked to leave, its delay is over: what was done before they leave is not done a second time.
     for set in status.retiring.iter_mut().filter(|set| set.since > now) {
-        let leaves = |set: &SetFacts| set.children.iter().any(|child| child.asked_to_leave);
+        let leaves = |set: &SetFacts| set.children.iter().any(|child| child.leave.asked);
         let delay = facts.removal_of(set) - set.since;
         let is_over = facts.sets.get(set.set.as_str()).is_some_and(leaves);
         set.since = if is_over { now - delay } else { now };
@@ -138,7 +138,7 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
     // same holds while nobody knows which set serves.
     let failed = status.rollout.is_none()
         && status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
-    let failed = failed || facts.undecided.is_some();
+    let failed = failed || facts.findings.undecided.is_some();
     let strays: Vec<&SetName> = facts
         .sets
         .iter()
@@ -185,7 +185,7 @@ pub fn refresh_height(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now
         |c: &&ChildFacts| !c.terminating && c.sidecar.as_ref().is_some_and(|s| s.height.is_none());
     let mute = || facts.children.iter().filter(says_nothing);
     // In place of a node that is gone: its own controller has not seen it yet.
-    let is_replaced = mute().any(|c| c.status_outdated && !c.ever_ready);
+    let is_replaced = mute().any(|c| c.controller.status_outdated && !c.pod.ever_ready);
     // As long as one of them says nothing, nobody knows the lowest height.
     let of_all = if mute().next().is_none() { stage::lowest_height(facts) } else { 0 };
     if is_grown || is_replaced {

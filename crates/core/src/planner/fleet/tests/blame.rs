@@ -6,7 +6,7 @@ use crate::api::{OnStall, Stage};
 
 /// True if a stalled rollout to v2 is rolled back.
 fn is_rejected(facts: FleetFacts) -> bool {
-    let facts = FleetFacts { on_stall: OnStall::Rollback, ..facts };
+    let facts = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
     let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), true);
     assert!(
         matches!(decided, FleetDecision::RollBack(_) | FleetDecision::TakeBack | FleetDecision::Keep),
@@ -21,7 +21,7 @@ fn given(child: ChildFacts) -> ChildFacts {
 
 /// Its new pod runs, and is not ready.
 fn unready(child: ChildFacts) -> ChildFacts {
-    ChildFacts { pod_runs: true, ..starting(child) }
+    starting(child).with(|f| f.pod.runs = true)
 }
 
 /// Its new pod does not run yet.
@@ -30,7 +30,7 @@ fn starting(child: ChildFacts) -> ChildFacts {
 }
 
 fn with_pod(child: ChildFacts) -> ChildFacts {
-    ChildFacts { grant_time: GrantTime::Over, ..child }
+    child.with(|f| f.grant.time = GrantTime::Over)
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn a_target_is_blamed_for_what_it_did_on_the_nodes_that_have_it() {
         ),
         (
             "it was Ready, but not for minReadySeconds",
-            healthy().but(2, |c| ChildFacts { is_proven: false, ..with_pod(c.down()) }),
+            healthy().but(2, |c| with_pod(c.down()).with(|f| f.grant.is_proven = false)),
             true,
         ),
         (
             "its pod has not had its time yet",
-            base().but(2, |c| ChildFacts { grant_time: GrantTime::Until(later(1)), ..given(c).failed() }),
+            base().but(2, |c| given(c).failed().with(|f| f.grant.time = GrantTime::Until(later(1)))),
             false,
         ),
         ("nobody has it yet, and another node is down", base().but(0, ChildFacts::down), false),
@@ -86,10 +86,10 @@ fn a_target_is_blamed_for_its_new_nodes_and_not_for_old_ones() {
         *child = change(child.clone());
         facts
     };
-    let behind = |c| ChildFacts { sidecar: Some(super::super::SidecarFacts::default()), ..with_pod(c) };
+    let behind = |c| with_pod(c).with(|f| f.sidecar = Some(super::super::SidecarFacts::default()));
     let awaited = |change| {
         let mut facts = new(Strategy::BlueGreen, change);
-        let rollout = facts.set_rollout.as_mut().unwrap();
+        let rollout = facts.rollout.set.as_mut().unwrap();
         rollout.stage = Stage::AwaitingPromotion;
         facts
     };

@@ -24,13 +24,17 @@ fn moving(change: impl Fn(ChildFacts) -> ChildFacts) -> FleetFacts {
 
 /// Its pod is deleted at one time, and has its grace period until the other.
 fn terminating(from: i64, until: i64) -> FleetFacts {
-    moving(|c| ChildFacts { wait: wait(from, until), ..c.down() })
+    moving(|c| c.down().with(|f| f.health.wait = wait(from, until)))
 }
 
 /// It is Ready since a time, and has to be for 900 s.
 fn proving(since: i64) -> FleetFacts {
-    let ready =
-        |c: ChildFacts| ChildFacts { available: false, wait: wait(since, since + 900), ..c.converged() };
+    let ready = |c: ChildFacts| {
+        c.converged().with(|f| {
+            f.pod.available = false;
+            f.health.wait = wait(since, since + 900);
+        })
+    };
     moving(ready)
 }
 
@@ -108,12 +112,17 @@ fn a_rollout_that_is_stalled_is_not_less_so_by_a_wait() {
 
 #[test]
 fn the_longest_of_several_waits_counts() {
-    let two = terminating(0, 1800).but(1, |c| ChildFacts { wait: wait(100, 300), ..c.down() });
+    let two = terminating(0, 1800).but(1, |c| c.down().with(|f| f.health.wait = wait(100, 300)));
     let status = rolling(&two);
     assert_eq!(stall_deadline(&status, &two, later(100)), Some(later(2400)));
-    let overdue = two.but(1, |c| ChildFacts { grant_time: GrantTime::Over, is_proven: false, ..c });
+    let overdue = two.but(1, |c| {
+        c.with(|f| {
+            f.grant.time = GrantTime::Over;
+            f.grant.is_proven = false;
+        })
+    });
     assert_eq!(overdue.wait(later(100)), None, "one of them has had its time");
-    let gone = FleetFacts { ending: wait(0, 1800), ..moving(ChildFacts::down) };
+    let gone = moving(ChildFacts::down).with(|f| f.ending = wait(0, 1800));
     let status = rolling(&gone);
     assert_eq!(stall_deadline(&status, &gone, later(100)), Some(later(2400)), "a pod whose node is gone");
 }
@@ -123,7 +132,7 @@ fn new_nodes_and_those_of_a_first_creation_have_their_time_to_start() {
     for stage in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion] {
         let mut facts = super::sets::amid(Strategy::BlueGreen, stage);
         let new = facts.sets.get_mut("v2").unwrap();
-        new.children[1] = ChildFacts { wait: wait(0, 1800), ..node(1).granted("v2").seen().down() };
+        new.children[1] = node(1).granted("v2").seen().down().with(|f| f.health.wait = wait(0, 1800));
         let status = rolling(&facts);
         let mut status = NodeDeploymentStatus { active_set: "first".to_owned(), ..status };
         let rollout = status.rollout.as_mut().unwrap();
@@ -132,7 +141,8 @@ fn new_nodes_and_those_of_a_first_creation_have_their_time_to_start() {
         facts.sets.insert("older".into(), SetFacts { children: vec![node(0)], ..SetFacts::default() });
         assert_eq!(stall_deadline(&status, &facts, later(1)), Some(later(2400)), "{stage:?}");
     }
-    let starts = fleet(2).never_completed().but(1, |c| ChildFacts { wait: wait(0, 1800), ..c.never_ready() });
+    let starts =
+        fleet(2).never_completed().but(1, |c| c.never_ready().with(|f| f.health.wait = wait(0, 1800)));
     let status = look(NodeDeploymentStatus::default(), &starts, 0);
     assert!(!is_stalled(&status, &starts, later(1799)));
     let status = look(status, &starts, 1800);
@@ -155,8 +165,11 @@ fn a_node_is_overdue_only_after_what_it_was_given() {
     let facts = |allowed: Option<i64>, given: Option<Wait>| {
         fleet(2).but(1, |c| {
             let problem =
-                c.clone().down().problem.map(|p| Problem { allowed_until: allowed.map(later), ..p });
-            ChildFacts { problem, wait: given, ..c.down() }
+                c.clone().down().health.problem.map(|p| Problem { allowed_until: allowed.map(later), ..p });
+            c.down().with(|f| {
+                f.health.problem = problem;
+                f.health.wait = given;
+            })
         })
     };
     let due = |facts: &FleetFacts| node_overdue_at(facts, now());

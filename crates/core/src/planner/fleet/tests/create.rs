@@ -19,7 +19,7 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ("another failed at its grant", base().but(0, ChildFacts::failed), Some(&rolling), "v1"),
         (
             "another never ready",
-            base().but(0, |c| ChildFacts { ever_ready: false, ..c }),
+            base().but(0, |c| c.with(|f| f.pod.ever_ready = false)),
             Some(&rolling),
             "v1",
         ),
@@ -56,29 +56,31 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
         ),
         (
             "below the partition, filling again from nothing",
-            FleetFacts { scaled_to_zero: true, ..base().held_below_ordinal(3) },
+            base().held_below_ordinal(3).with(|f| f.record.scaled_to_zero = true),
             Some(&rolling),
             "v1",
         ),
         (
             "filling again from nothing, another in flight",
-            FleetFacts {
-                scaled_to_zero: true,
-                children: vec![node(0).never_ready().granted("v2")],
-                ..base()
-            },
+            base().with(|f| {
+                f.record.scaled_to_zero = true;
+                f.children = vec![node(0).never_ready().granted("v2")];
+            }),
             Some(&rolling),
             "v2",
         ),
         (
             "filled again with what was before, and one of these in flight",
-            FleetFacts { scaled_to_zero: true, ..base() }.but(0, |c| c.granted("v2")),
+            base().with(|f| f.record.scaled_to_zero = true).but(0, |c| c.granted("v2")),
             Some(&rolling),
             "v1",
         ),
         (
             "filling again from nothing, paused",
-            FleetFacts { scaled_to_zero: true, children: vec![], ..base().paused() },
+            base().paused().with(|f| {
+                f.record.scaled_to_zero = true;
+                f.children = vec![];
+            }),
             None,
             "v2",
         ),
@@ -105,12 +107,12 @@ fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_h
     let rolling = to("v2");
     let base = || fleet(3).wanting("v2").without(2);
     let at = |at, failed| Some(AtHook { point: Some(at), failed, ..AtHook::default() });
-    let of_fleet = |at_hook| FleetFacts { at_hook, ..base() };
+    let of_fleet = |at_hook| base().with(|f| f.rollout.at_hook = at_hook);
     let of_node = |failed| {
         let at_hook = at(HookPoint::BeforeNode, failed);
-        base().at_most(2).but(0, |c| ChildFacts { at_hook: at_hook.clone(), ..c.granted("v2") })
+        base().at_most(2).but(0, |c| c.granted("v2").with(|f| f.at_hook = at_hook.clone()))
     };
-    let left = |c: ChildFacts| ChildFacts { at_hook: at(HookPoint::BeforeNode, true), ..c.granted("v3") };
+    let left = |c: ChildFacts| c.granted("v3").with(|f| f.at_hook = at(HookPoint::BeforeNode, true));
     let table: Vec<Case> = vec![
         ("before the rollout", of_fleet(at(HookPoint::BeforeRollout, false)), Some(&rolling), "v1"),
         ("before the rollout, failed", of_fleet(at(HookPoint::BeforeRollout, true)), Some(&rolling), "v1"),
@@ -135,16 +137,16 @@ fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_h
 fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long() {
     let rolling = to("v2");
     // The third of three was just asked for.
-    let base = || FleetFacts { existed: 2, ..fleet(3).wanting("v2").without(2) };
+    let base = || fleet(3).wanting("v2").without(2).with(|f| f.record.existed = 2);
     let moving = || base().but(0, |c| c.granted("v2").rolling());
     let asks = AtHook { asks: true, ..AtHook::default() };
     let table: Vec<(&str, FleetFacts, Option<&str>)> = vec![
         ("the wave has room", base(), Some("v2")),
         ("another moves", moving(), None),
-        ("another is new", base().but(1, |c| ChildFacts { ever_ready: false, ..c.granted("v2") }), None),
+        ("another is new", base().but(1, |c| c.granted("v2").with(|f| f.pod.ever_ready = false)), None),
         ("another waits for a fix", base().but(0, ChildFacts::failed), None),
         ("two at once", moving().at_most(2), Some("v2")),
-        ("it is no new one", FleetFacts { existed: 3, ..moving() }, Some("v1")),
+        ("it is no new one", moving().with(|f| f.record.existed = 3), Some("v1")),
         ("the target failed on another", moving().but(0, ChildFacts::failed), Some("v1")),
         (
             "another finds no machine",
@@ -153,13 +155,13 @@ fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long()
         ),
         (
             "another has not reported since it was granted the target",
-            base().but(0, |c| ChildFacts { status_outdated: true, ..c.granted("v2").failed() }),
+            base().but(0, |c| c.granted("v2").failed().with(|f| f.controller.status_outdated = true)),
             None,
         ),
-        ("the rollout is stalled", FleetFacts { stalled: true, ..moving() }, Some("v1")),
+        ("the rollout is stalled", moving().with(|f| f.record.stalled = true), Some("v1")),
         (
             "a person has to approve a hook",
-            moving().but(0, |c| ChildFacts { at_hook: Some(asks.clone()), ..c }),
+            moving().but(0, |c| c.with(|f| f.at_hook = Some(asks.clone()))),
             Some("v1"),
         ),
         ("paused", moving().paused(), Some("v1")),
@@ -169,7 +171,7 @@ fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long()
         let expected = expected.map(RolloutHash::from);
         assert_eq!(creation_revision(&facts, 2, Some(&rolling)), expected.as_ref(), "{what}");
     }
-    let lost = FleetFacts { existed: 2, ..fleet(3).wanting("v2").without(1) };
+    let lost = fleet(3).wanting("v2").without(1).with(|f| f.record.existed = 2);
     let lost = lost.but(0, |c| c.granted("v2").rolling());
     assert_eq!(creation_revision(&lost, 1, Some(&rolling)), Some(&"v1".into()), "there is a higher one");
 }

@@ -25,15 +25,15 @@ fn supersedes(target: &str, cause: Cause) -> FleetDecision {
 }
 
 fn restart_asked(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..facts }
+    facts.with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into()))
 }
 
 fn retry_asked(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { retry: Some("rejected-plan".into()), ..facts }
+    facts.with(|f| f.requests.retry = Some("rejected-plan".into()))
 }
 
 fn invalid(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { invalid: Some("template: no".to_owned()), ..facts }
+    facts.with(|f| f.findings.invalid = Some("template: no".to_owned()))
 }
 
 /// An operator of another version renders another template of v1.
@@ -56,13 +56,13 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
         ),
         (
             "a new template, deleted fleet",
-            FleetFacts { terminating: true, ..fleet(2).wanting("v2") },
+            fleet(2).wanting("v2").with(|f| f.terminating = true),
             FleetDecision::Keep,
         ),
         ("a new template that was refused", invalid(fleet(2).wanting("v2")), FleetDecision::Keep),
         (
             "a new template, no nodes wanted",
-            FleetFacts { children: vec![], ..fleet(0).wanting("v2") },
+            fleet(0).wanting("v2").with(|f| f.children = vec![]),
             FleetDecision::Keep,
         ),
         ("first creation", new_fleet(2), FleetDecision::Keep),
@@ -78,7 +78,10 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
         ),
         (
             "filling again from nothing",
-            FleetFacts { scaled_to_zero: true, children: vec![], ..fleet(2).wanting("v2") },
+            fleet(2).wanting("v2").with(|f| {
+                f.record.scaled_to_zero = true;
+                f.children = vec![];
+            }),
             FleetDecision::Keep,
         ),
         ("a node is missing", fleet(2).without(0), FleetDecision::Keep),
@@ -98,7 +101,7 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
 #[test]
 fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
     let own = |cause| starts(RolloutTarget::Own, "v1", cause);
-    let unknown = |c: ChildFacts| ChildFacts { spec_hash: Some("edited".into()), ..c };
+    let unknown = |c: ChildFacts| c.with(|f| f.spec_hash = Some("edited".into()));
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("another operator renders another template", other_operator(fleet(2)), own(Cause::OperatorDrift)),
         ("while paused it waits", other_operator(fleet(2)).paused(), FleetDecision::Keep),
@@ -110,12 +113,12 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
         ),
         (
             "a node's StatefulSet was edited under its pod, and is put right by the node",
-            fleet(2).but(1, |c| ChildFacts { was_edited: true, ..c }),
+            fleet(2).but(1, |c| c.with(|f| f.pod.was_edited = true)),
             own(Cause::ChildDrift),
         ),
         (
             "a node's grant was edited by hand",
-            fleet(2).but(1, |c| ChildFacts { granted: Some("edited".into()), ..c }.seen().down()),
+            fleet(2).but(1, |c| c.with(|f| f.grant.hash = Some("edited".into())).seen().down()),
             own(Cause::ChildDrift),
         ),
         (
@@ -133,7 +136,7 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
 #[test]
 fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_operator_drift() {
     let restart = Some(RestartTime::from("2030-01-01T00:00:00Z"));
-    let mut facts = fleet(2).but(1, |c| ChildFacts { restart: restart.clone(), ..c });
+    let mut facts = fleet(2).but(1, |c| c.with(|f| f.restarts.asked = restart.clone()));
     let restarted = Rendering { hash: "restarted template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), restart), restarted);
     assert_eq!(decide_without_plan(&facts), starts(RolloutTarget::Own, "v1", Cause::RestartRequested));
@@ -152,7 +155,7 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
             ),
             (
                 "a retry names another plan",
-                FleetFacts { retry: Some("other".into()), ..facts.clone() },
+                facts.clone().with(|f| f.requests.retry = Some("other".into())),
                 FleetDecision::Keep,
             ),
             ("a retry of what was refused", retry_asked(invalid(facts.clone())), FleetDecision::Keep),
@@ -173,7 +176,7 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
             ),
             (
                 "another target",
-                FleetFacts { rejected: None, ..facts.wanting("v3") },
+                facts.wanting("v3").with(|f| f.record.rejected = None),
                 starts(to("v3"), "v3", Cause::TemplateChanged),
             ),
         ];
@@ -203,27 +206,26 @@ fn an_active_rollout_goes_on_until_something_else_is_wanted() {
         ),
         ("back to the last completed", base().wanting("v1"), supersedes("v1", Cause::Superseded)),
         ("a new target that was refused", invalid(base().wanting("v3")), FleetDecision::Keep),
-        (
-            "the fleet is deleted",
-            FleetFacts { terminating: true, ..base().wanting("v3") },
-            FleetDecision::Keep,
-        ),
+        ("the fleet is deleted", base().wanting("v3").with(|f| f.terminating = true), FleetDecision::Keep),
         ("a restart", restart_asked(base()), supersedes("v2", Cause::RestartRequested)),
-        ("no node is wanted any more", FleetFacts { replicas: 0, ..base() }, FleetDecision::ScaledToZero),
+        ("no node is wanted any more", base().with(|f| f.spec.replicas = 0), FleetDecision::ScaledToZero),
         (
             "an abort that names another plan",
-            FleetFacts { abort: Some("other".into()), ..base() },
+            base().with(|f| f.requests.abort = Some("other".into())),
             FleetDecision::Keep,
         ),
-        ("an abort", FleetFacts { abort: Some(plan_to("v2").id), ..base() }, FleetDecision::Abort),
+        ("an abort", base().with(|f| f.requests.abort = Some(plan_to("v2").id)), FleetDecision::Abort),
         (
             "an abort and a new target",
-            FleetFacts { abort: Some(plan_to("v2").id), ..base().wanting("v3") },
+            base().wanting("v3").with(|f| f.requests.abort = Some(plan_to("v2").id)),
             FleetDecision::Abort,
         ),
         (
             "an abort and no node wanted",
-            FleetFacts { abort: Some(plan_to("v2").id), replicas: 0, ..base() },
+            base().with(|f| {
+                f.requests.abort = Some(plan_to("v2").id);
+                f.spec.replicas = 0;
+            }),
             FleetDecision::Abort,
         ),
         ("a node drifts", base().but(0, |c| c.running("v3")), FleetDecision::Keep),
@@ -274,11 +276,11 @@ fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
 fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_somewhere() {
     let back = FleetDecision::RollBack(start(to("v1"), "v1", Cause::Superseded));
     let fails = |child: ChildFacts| child.granted("v2").seen().failed();
-    let base = || FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).wanting("v2").but(1, fails) };
+    let base = || fleet(2).wanting("v2").but(1, fails).with(|f| f.spec.on_stall = OnStall::Rollback);
     let table: Vec<(&str, FleetFacts, bool, FleetDecision)> = vec![
         ("stalled", base(), true, back.clone()),
         ("not stalled", base(), false, FleetDecision::Keep),
-        ("stalled under Hold", FleetFacts { on_stall: OnStall::Hold, ..base() }, true, FleetDecision::Keep),
+        ("stalled under Hold", base().with(|f| f.spec.on_stall = OnStall::Hold), true, FleetDecision::Keep),
         ("nothing completed yet", base().never_completed(), true, FleetDecision::Keep),
         ("a new target at the same time", base().wanting("v3"), true, supersedes("v3", Cause::Superseded)),
     ];
@@ -288,7 +290,7 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
     let on_its_way_back = base().rejecting("RolledBack");
     let way_back = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &to("v1"), true);
     assert_eq!(way_back(&on_its_way_back), FleetDecision::Keep, "the way back itself stalls");
-    let drift = FleetFacts { on_stall: OnStall::Rollback, ..fleet(2).but(1, ChildFacts::failed) };
+    let drift = fleet(2).but(1, ChildFacts::failed).with(|f| f.spec.on_stall = OnStall::Rollback);
     let drift = decide(&drift, Some(&plan_to("v1")), &RolloutTarget::Own, true);
     assert_eq!(drift, FleetDecision::Keep, "a repair of drift stalls");
 }
@@ -297,7 +299,7 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
 fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
     let retried = FleetDecision::Supersede(start(to("v2"), "v2", Cause::RetryRequested));
     let facts = || fleet(2).wanting("v2").rejecting("RolledBack");
-    let other = FleetFacts { retry: Some("other".into()), ..facts() };
+    let other = facts().with(|f| f.requests.retry = Some("other".into()));
     let table: Vec<(&str, FleetFacts, RolloutTarget, FleetDecision)> = vec![
         ("it is asked for", retry_asked(facts()), to("v1"), retried),
         ("nobody asks", facts(), to("v1"), FleetDecision::Keep),
@@ -320,7 +322,7 @@ fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
 
 #[test]
 fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
-    let lost = |facts: FleetFacts| FleetFacts { under_way: Some(Cause::RestartRequested), ..facts };
+    let lost = |facts: FleetFacts| facts.with(|f| f.rollout.cause = Some(Cause::RestartRequested));
     let begun =
         |facts: &FleetFacts, rollout_target: &RolloutTarget| match decide(facts, None, rollout_target, false)
         {
@@ -340,6 +342,6 @@ fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
     );
     assert_eq!(begun(&lost(fleet(2)), &RolloutTarget::Own), again(RolloutTarget::Own, "v1"));
     assert_eq!(begun(&lost(fleet(2)), &to("")), again(to("v1"), "v1"), "nobody knows where it went");
-    let none = lost(FleetFacts { replicas: 0, ..fleet(0) });
+    let none = lost(fleet(0).with(|f| f.spec.replicas = 0));
     assert_eq!(decide(&none, None, &to("v1"), false), FleetDecision::ScaledToZero);
 }

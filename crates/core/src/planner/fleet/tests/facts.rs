@@ -11,7 +11,7 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
         ("it serves", node(0), (false, false, false)),
         (
             "status behind its generation",
-            ChildFacts { status_outdated: true, ..node(0) },
+            node(0).with(|f| f.controller.status_outdated = true),
             (in_flight, disrupted, false),
         ),
         ("granted, not seen", node(0).granted("v2"), (in_flight, disrupted, false)),
@@ -24,13 +24,13 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
         ("sidecar unreachable", node(0).unreachable(), (false, disrupted, false)),
         (
             "ready, not yet for long enough",
-            ChildFacts { available: false, ..node(0) },
+            node(0).with(|f| f.pod.available = false),
             (false, disrupted, false),
         ),
         ("serves another template under a spent grant", node(0).running("v2"), (false, false, drifted)),
         (
             "the same, and behind",
-            ChildFacts { status_outdated: true, ..node(0).running("v2") },
+            node(0).running("v2").with(|f| f.controller.status_outdated = true),
             (in_flight, disrupted, false),
         ),
         ("the same, and rolling", node(0).running("v2").rolling(), (in_flight, disrupted, false)),
@@ -81,17 +81,17 @@ fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
         ("at the target, not yet seen by its executor", held("v2").running("v2"), false),
         (
             "at the target's hash with another image",
-            ChildFacts { running_image: image("v1"), ..held("v2").converged() },
+            held("v2").converged().with(|f| f.pod.image = image("v1")),
             false,
         ),
         (
             "granted the target, its spec holds another",
-            ChildFacts { spec_hash: Some("v1".into()), ..held("v2").converged() },
+            held("v2").converged().with(|f| f.spec_hash = Some("v1".into())),
             false,
         ),
         (
             "runs the target, granted another",
-            ChildFacts { granted: Some(hash("v1")), ..held("v2").converged() },
+            held("v2").converged().with(|f| f.grant.hash = Some(hash("v1"))),
             false,
         ),
         ("at the target, not ready", held("v2").converged().down(), true),
@@ -108,7 +108,14 @@ fn a_rollout_has_not_converged_while_anything_is_missing_disrupted_or_left_over(
     let all = fleet(2).wanting("v2").but(0, |_| done(0)).but(1, |_| done(1));
     let table = [
         ("all at the target", all.clone(), true),
-        ("no node wanted", FleetFacts { replicas: 0, children: vec![], ..all.clone() }, false),
+        (
+            "no node wanted",
+            all.clone().with(|f| {
+                f.spec.replicas = 0;
+                f.children = vec![];
+            }),
+            false,
+        ),
         ("one missing", all.clone().without(1), false),
         ("one serving the old", all.clone().but(1, |_| node(1)), false),
         ("one not ready", all.clone().but(1, ChildFacts::down), false),

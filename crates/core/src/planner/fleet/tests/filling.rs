@@ -5,9 +5,9 @@ use crate::api::conditions::{RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, UP_TO_DA
 
 /// A fleet of three that never completed. Its nodes were just created and pull their image.
 fn created() -> FleetFacts {
-    let pulling = |c: ChildFacts| ChildFacts { running: None, ..c.never_ready() };
+    let pulling = |c: ChildFacts| c.never_ready().with(|f| f.pod.hash = None);
     let facts = fleet(3).never_completed();
-    FleetFacts { children: facts.children.into_iter().map(pulling).collect(), ..fleet(3).never_completed() }
+    fleet(3).never_completed().with(|f| f.children = facts.children.into_iter().map(pulling).collect())
 }
 
 fn said(status: &NodeDeploymentStatus, type_: &str) -> String {
@@ -19,9 +19,9 @@ fn said(status: &NodeDeploymentStatus, type_: &str) -> String {
 fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turns() {
     let failing = |reason: &str, since| {
         created().but(1, |c| {
-            let c = ChildFacts { failed: true, ..c.with_problem(reason, "no such image") };
-            let problem = c.problem.map(|p| Problem { since: later(since), ..p });
-            ChildFacts { problem, ..c }
+            let c = c.with_problem(reason, "no such image").with(|f| f.pod.failed = true);
+            let problem = c.health.problem.clone().map(|p| Problem { since: later(since), ..p });
+            c.with(|f| f.health.problem = problem)
         })
     };
     let mut status = look(NodeDeploymentStatus::default(), &created(), 0);
@@ -64,7 +64,7 @@ fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
 
 #[test]
 fn a_node_that_became_ready_is_progress_of_a_first_creation_before_it_is_available() {
-    let ready = created().but(0, |_| ChildFacts { available: false, ..node(0) });
+    let ready = created().but(0, |_| node(0).with(|f| f.pod.available = false));
     let updated = ready.clone().but(0, ChildFacts::down);
     let status = look(look(NodeDeploymentStatus::default(), &created(), 0), &updated, 300);
     let status = look(look(status, &ready, 500), &ready, 1099);

@@ -8,19 +8,19 @@ use crate::planner::fleet::SetFacts;
 
 impl ChildFacts {
     fn asked(self) -> Self {
-        Self { asked_to_leave: true, ..self }
+        self.with(|f| f.leave.asked = true)
     }
 
     /// Its plan waits only for its deletion.
     fn leaving(self) -> Self {
-        Self { awaits_removal: true, ..self.asked() }
+        self.asked().with(|f| f.leave.awaits_removal = true)
     }
 }
 
 /// Five nodes, of which three are desired.
 fn shrunk() -> FleetFacts {
     let mut facts = fleet(5);
-    facts.replicas = 3;
+    facts.spec.replicas = 3;
     for child in &mut facts.children {
         child.surplus = child.ordinal >= 3;
     }
@@ -45,7 +45,7 @@ fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordin
         ("a node is down, room for two", shrunk().at_most(2).but(0, ChildFacts::down), &["db-4"]),
         ("a node is missing", shrunk().without(0), &[]),
         ("a node is in flight", shrunk().but(1, ChildFacts::rolling), &[]),
-        ("a node is not yet available", shrunk().but(1, |c| ChildFacts { available: false, ..c }), &[]),
+        ("a node is not yet available", shrunk().but(1, |c| c.with(|f| f.pod.available = false)), &[]),
         ("a node is being deleted", shrunk().but(1, ChildFacts::terminating), &[]),
         ("another is leaving", shrunk().but(4, ChildFacts::leaving), &[]),
         ("another was asked and has not answered", shrunk().but(4, ChildFacts::asked), &[]),
@@ -91,7 +91,7 @@ fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordin
         ),
         (
             "what cannot be read is not asked",
-            shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }),
+            shrunk().but(4, |c| c.with(|f| f.controller.unreadable = true)),
             &["db-3"],
         ),
     ];
@@ -101,12 +101,12 @@ fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordin
 }
 
 fn pod_is_left(facts: FleetFacts) -> FleetFacts {
-    FleetFacts { shutting_down: vec!["db-4-0".to_owned()], ..facts }
+    facts.with(|f| f.shutting_down = vec!["db-4-0".to_owned()])
 }
 
 fn scaled_to_zero() -> FleetFacts {
     let mut facts = fleet(5);
-    facts.replicas = 0;
+    facts.spec.replicas = 0;
     facts.children.iter_mut().for_each(|c| c.surplus = true);
     facts
 }
@@ -142,25 +142,27 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
         ),
         (
             "it is down and has not answered",
-            shrunk().but(4, |c| ChildFacts { status_outdated: true, ..c.asked().down() }),
+            shrunk().but(4, |c| c.asked().down().with(|f| f.controller.status_outdated = true)),
             &[],
         ),
         (
             "it is down and its plan to leave is not over",
-            shrunk().but(4, |c| ChildFacts { leaves_by_plan: true, ..c.asked().down() }),
+            shrunk().but(4, |c| c.asked().down().with(|f| f.leave.by_plan = true)),
             &[],
         ),
         (
             "it is down, and its plan waits for that: there is no wave for it",
-            shrunk()
-                .but(4, |c| ChildFacts { leaves_by_plan: true, ..c.leaving().down() })
-                .but(0, ChildFacts::down),
+            shrunk().but(4, |c| c.leaving().down().with(|f| f.leave.by_plan = true)).but(0, ChildFacts::down),
             &["db-4"],
         ),
-        ("its spec cannot be read", shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }), &["db-4"]),
+        (
+            "its spec cannot be read",
+            shrunk().but(4, |c| c.with(|f| f.controller.unreadable = true)),
+            &["db-4"],
+        ),
         (
             "its spec cannot be read, and another is down",
-            shrunk().but(4, |c| ChildFacts { unreadable: true, ..c }).but(0, ChildFacts::down),
+            shrunk().but(4, |c| c.with(|f| f.controller.unreadable = true)).but(0, ChildFacts::down),
             &[],
         ),
     ];
@@ -204,11 +206,14 @@ fn who_is_wanted_again_is_kept() {
     };
     let with_set = |retiring| {
         let set = SetFacts { children: vec![node(0).leaving()], retiring, ..SetFacts::default() };
-        FleetFacts { sets: [("a".into(), set)].into(), retire_delay_seconds: 30, ..fleet(1) }
+        fleet(1).with(|f| {
+            f.sets = [("a".into(), set)].into();
+            f.spec.retire_delay_seconds = 30;
+        })
     };
     let taking_leave = |mut facts: FleetFacts| {
         let set = facts.sets.values_mut().next().unwrap();
-        set.children[0].took_leave = true;
+        set.children[0].leave.began_hook = true;
         facts
     };
     assert_eq!(kept(&with_set(None), now()), ["db-0"], "it is to serve");
@@ -220,7 +225,7 @@ fn who_is_wanted_again_is_kept() {
     assert_eq!(kept(&again, now()), Vec::<NodeName>::new(), "the clock was set back by less than the delay");
     assert_eq!(kept(&taking_leave(with_set(None)), now()), ["db-0"], "it is to serve all the same");
     let begun = |at, mut facts: FleetFacts| {
-        facts.sets.values_mut().next().unwrap().children[0].leaves_since = Some(at);
+        facts.sets.values_mut().next().unwrap().children[0].leave.since = Some(at);
         facts
     };
     let since = || with_set(Some(retiring(now())));

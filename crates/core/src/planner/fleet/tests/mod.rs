@@ -65,63 +65,64 @@ fn to(revision: &str) -> RolloutTarget {
 /// A fleet of `replicas` nodes that serve v1.
 fn fleet(replicas: i32) -> FleetFacts {
     let known = ["v1", "v2", "v3"];
-    FleetFacts {
-        replicas,
-        existed: replicas,
-        max_unavailable: 1,
-        deadline_seconds: 600,
-        requested: "v1".into(),
-        last_completed: Some("v1".into()),
-        children: (0..replicas).map(node).collect(),
-        renderings: known.iter().map(|r| (((*r).into(), None), rendering(r))).collect(),
-        ..FleetFacts::default()
-    }
+    FleetFacts::default().with(|f| {
+        f.spec.replicas = replicas;
+        f.record.existed = replicas;
+        f.spec.max_unavailable = 1;
+        f.spec.deadline_seconds = 600;
+        f.requested = "v1".into();
+        f.record.last_completed = Some("v1".into());
+        f.children = (0..replicas).map(node).collect();
+        f.renderings = known.iter().map(|r| (((*r).into(), None), rendering(r))).collect();
+    })
 }
 
 /// A fleet that has never completed anything and has no nodes yet.
 fn new_fleet(replicas: i32) -> FleetFacts {
-    FleetFacts { last_completed: None, children: Vec::new(), ..fleet(replicas) }
+    fleet(replicas).with(|f| {
+        f.record.last_completed = None;
+        f.children = Vec::new();
+    })
 }
 
 /// A node that serves v1 and has used its grant.
 fn node(ordinal: i32) -> ChildFacts {
-    ChildFacts {
-        name: format!("db-{ordinal}").into(),
-        ordinal,
-        spec_hash: Some("v1".into()),
-        granted: Some(hash("v1")),
-        grant_id: Some("grant-1".into()),
-        spent_id: Some("grant-1".into()),
-        running: Some(hash("v1")),
-        running_image: image("v1"),
-        ready: true,
-        ready_since: Some(now()),
-        available: true,
-        ever_ready: true,
-        is_proven: true,
-        ..ChildFacts::default()
-    }
+    ChildFacts::default().with(|f| {
+        f.name = format!("db-{ordinal}").into();
+        f.ordinal = ordinal;
+        f.spec_hash = Some("v1".into());
+        f.grant.hash = Some(hash("v1"));
+        f.grant.id = Some("grant-1".into());
+        f.grant.spent_id = Some("grant-1".into());
+        f.pod.hash = Some(hash("v1"));
+        f.pod.image = image("v1");
+        f.pod.ready = true;
+        f.pod.ready_since = Some(now());
+        f.pod.available = true;
+        f.pod.ever_ready = true;
+        f.grant.is_proven = true;
+    })
 }
 
 impl FleetFacts {
     fn wanting(self, revision: &str) -> Self {
-        Self { requested: revision.into(), ..self }
+        self.with(|f| f.requested = revision.into())
     }
 
     fn at_most(self, max_unavailable: i32) -> Self {
-        Self { max_unavailable, ..self }
+        self.with(|f| f.spec.max_unavailable = max_unavailable)
     }
 
     fn paused(self) -> Self {
-        Self { paused: true, ..self }
+        self.with(|f| f.spec.paused = true)
     }
 
     fn held_below_ordinal(self, partition: i32) -> Self {
-        Self { partition, ..self }
+        self.with(|f| f.spec.partition = partition)
     }
 
     fn never_completed(self) -> Self {
-        Self { last_completed: None, ..self }
+        self.with(|f| f.record.last_completed = None)
     }
 
     fn rejecting(self, outcome: &str) -> Self {
@@ -131,7 +132,7 @@ impl FleetFacts {
             outcome: outcome.to_owned(),
             ..Rejected::default()
         };
-        Self { rejected: Some(rejected), ..self }
+        self.with(|f| f.record.rejected = Some(rejected))
     }
 
     /// The same fleet with one of its nodes changed.
@@ -147,7 +148,7 @@ impl FleetFacts {
 
     /// The same fleet with one more node, which is removed by scaling down.
     fn with_surplus(mut self, child: ChildFacts) -> Self {
-        self.children.push(ChildFacts { surplus: true, ..child });
+        self.children.push(child.with(|f| f.surplus = true));
         self
     }
 
@@ -159,84 +160,116 @@ impl FleetFacts {
 impl ChildFacts {
     /// It was just granted a revision; its controller has not seen the grant.
     fn granted(self, revision: &str) -> Self {
-        let spent_id = self.spent_id.as_ref().map_or("", GrantId::as_str);
+        let spent_id = self.grant.spent_id.as_ref().map_or("", GrantId::as_str);
         let grant_id = Some(format!("{spent_id}+").into());
         let (spec_hash, granted) = (Some(revision.into()), Some(hash(revision)));
-        Self { spec_hash, granted, grant_id, status_outdated: true, is_proven: false, ..self }
+        self.with(|f| {
+            f.spec_hash = spec_hash;
+            f.grant.hash = granted;
+            f.grant.id = grant_id;
+            f.controller.status_outdated = true;
+            f.grant.is_proven = false;
+        })
     }
 
     /// Its controller has seen its grant.
     fn seen(self) -> Self {
-        Self { status_outdated: false, ..self }
+        self.with(|f| f.controller.status_outdated = false)
     }
 
     /// Its controller rolls it.
     fn rolling(self) -> Self {
-        Self { rolling: true, status_outdated: false, ..self }
+        self.with(|f| {
+            f.controller.rolling = true;
+            f.controller.status_outdated = false;
+        })
     }
 
     /// Its pod was observed at a revision.
     fn running(self, revision: &str) -> Self {
-        Self { running: Some(hash(revision)), running_image: image(revision), ..self }
+        self.with(|f| {
+            f.pod.hash = Some(hash(revision));
+            f.pod.image = image(revision);
+        })
     }
 
     /// It converged to what it was granted.
     fn converged(self) -> Self {
         let revision = self.spec_hash.clone().unwrap();
-        let spent_id = self.grant_id.clone();
-        let at = Self { spent_id, status_outdated: false, rolling: false, ..self }.running(revision.as_str());
-        Self {
-            ready: true,
-            available: true,
-            ever_ready: true,
-            is_proven: true,
-            ready_since: Some(now()),
-            ..at
-        }
+        let spent_id = self.grant.id.clone();
+        let at = self
+            .with(|f| {
+                f.grant.spent_id = spent_id;
+                f.controller.status_outdated = false;
+                f.controller.rolling = false;
+            })
+            .running(revision.as_str());
+        at.with(|f| {
+            f.pod.ready = true;
+            f.pod.available = true;
+            f.pod.ever_ready = true;
+            f.grant.is_proven = true;
+            f.pod.ready_since = Some(now());
+        })
     }
 
     fn down(self) -> Self {
-        Self { ready: false, available: false, ready_since: None, ..self }
-            .with_problem("NotReady", "it is not ready")
+        self.with(|f| {
+            f.pod.ready = false;
+            f.pod.available = false;
+            f.pod.ready_since = None;
+        })
+        .with_problem("NotReady", "it is not ready")
     }
 
     /// Its main container runs, although it is not Ready.
     fn with_running_pod(self) -> Self {
-        Self { pod_runs: true, ..self }
+        self.with(|f| f.pod.runs = true)
     }
 
     /// Its main container runs, and another container of its pod is in a crash loop.
     fn half_running(self) -> Self {
-        let half = Self { failed: true, ..self.down() }.with_running_pod();
+        let half = self.down().with(|f| f.pod.failed = true).with_running_pod();
         half.with_problem("CrashLoopBackOff", "back-off restarting failed container exporter")
     }
 
     fn without_pod(self) -> Self {
-        Self { running: None, running_image: String::new(), ..self.down() }
+        self.down()
+            .with(|f| {
+                f.pod.hash = None;
+                f.pod.image = String::new();
+            })
             .with_problem("Missing", "it has no pod")
     }
 
     fn failed(self) -> Self {
-        Self { failed: true, grant_time: GrantTime::Over, ..self.down() }
+        self.down()
+            .with(|f| {
+                f.pod.failed = true;
+                f.grant.time = GrantTime::Over;
+            })
             .with_problem("ImagePullBackOff", "no such image")
     }
 
     fn never_ready(self) -> Self {
-        Self { ever_ready: false, spent_id: None, ..self.down() }
+        self.down().with(|f| {
+            f.pod.ever_ready = false;
+            f.grant.spent_id = None;
+        })
     }
 
     fn unreachable(self) -> Self {
-        Self { unreachable: Some("connection refused".to_owned()), ..self }
+        self.with(|f| f.health.unreachable = Some("connection refused".to_owned()))
     }
 
     fn terminating(self) -> Self {
-        Self { terminating: true, ..self }
+        self.with(|f| f.terminating = true)
     }
 
     fn with_problem(self, reason: &str, message: &str) -> Self {
         let (reason, message) = (reason.to_owned(), message.to_owned());
         let problem = Problem { reason, message, since: now(), ..Problem::default() };
-        Self { problem: Some(problem), ..self }
+        self.with(|f| f.health.problem = Some(problem))
     }
 }
 
@@ -254,10 +287,15 @@ fn plan_to(revision: &str) -> Plan {
 /// The status of a fleet without a rollout, which last completed what the facts contain.
 fn at_rest(facts: &FleetFacts) -> NodeDeploymentStatus {
     NodeDeploymentStatus {
-        last_completed_rollout_hash: facts.last_completed.clone().map(String::from).unwrap_or_default(),
-        rejected: facts.rejected.clone(),
-        scaled_to_zero: facts.scaled_to_zero,
-        restarted_at: field(facts.restarted_at.as_ref()).to_owned(),
+        last_completed_rollout_hash: facts
+            .record
+            .last_completed
+            .clone()
+            .map(String::from)
+            .unwrap_or_default(),
+        rejected: facts.record.rejected.clone(),
+        scaled_to_zero: facts.record.scaled_to_zero,
+        restarted_at: field(facts.record.restarted_at.as_ref()).to_owned(),
         ..NodeDeploymentStatus::default()
     }
 }

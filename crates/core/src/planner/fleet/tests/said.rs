@@ -34,10 +34,10 @@ fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
     let paused = "waiting for the fleet to be resumed: spec.paused is true";
     assert_eq!(said(two().paused()), paused);
     assert_eq!(said(failed().paused()), paused);
-    let all = FleetFacts { children: two().children.into_iter().map(ChildFacts::failed).collect(), ..two() };
+    let all = two().with(|f| f.children = two().children.into_iter().map(ChildFacts::failed).collect());
     assert_eq!(said(all), "waiting for db-0: ImagePullBackOff: no such image");
     // A restart is a rollout of its own, unless a rollout that creates a set is active.
-    let restart = FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..two() };
+    let restart = two().with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into()));
     assert_eq!(said(restart), "waiting for the world");
 }
 
@@ -45,7 +45,7 @@ fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
 fn a_rejected_target_says_what_stood_in_its_way() {
     let said = |outcome: &str, message: &str| {
         let mut facts = fleet(2).wanting("v2").rejecting(outcome);
-        facts.rejected.as_mut().unwrap().message = message.to_owned();
+        facts.record.rejected.as_mut().unwrap().message = message.to_owned();
         let status = look(at_rest(&facts), &facts, 0);
         [UP_TO_DATE, STALLED].map(|type_| find(&status.conditions, type_).unwrap().message.clone())
     };
@@ -77,13 +77,19 @@ fn a_node_that_is_only_not_yet_available_says_so() {
         assert!(node.message.len() <= MAX_PROBLEM_BYTES);
         node.message
     };
-    let fresh = |c: ChildFacts| ChildFacts { available: false, ..c.granted("v2").converged() };
-    let fresh = |c: ChildFacts| ChildFacts { available: false, ..fresh(c) };
+    let fresh = |c: ChildFacts| c.granted("v2").converged().with(|f| f.pod.available = false);
+    let fresh = |c: ChildFacts| fresh(c).with(|f| f.pod.available = false);
     assert_eq!(said(&fresh), "Ready, but not yet for minReadySeconds");
     let moves = "it moves to what it was granted";
     assert_eq!(said(&|c| c.granted("v2")), moves, "Ready at what it ran");
-    assert_eq!(said(&|c| ChildFacts { available: false, ..c.granted("v2") }), moves);
-    let unready = |c: ChildFacts| ChildFacts { ready: false, available: false, problem: None, ..fresh(c) };
+    assert_eq!(said(&|c| c.granted("v2").with(|f| f.pod.available = false)), moves);
+    let unready = |c: ChildFacts| {
+        fresh(c).with(|f| {
+            f.pod.ready = false;
+            f.pod.available = false;
+            f.health.problem = None;
+        })
+    };
     assert_eq!(said(&unready), moves, "not Ready, and nobody said why");
 }
 
@@ -110,8 +116,7 @@ fn grants_of_one_look_fill_the_wave_and_no_more() {
         let expected: Vec<NodeName> = (0..most).map(|n| format!("db-{}", 4 - n).into()).collect();
         assert_eq!(granted(&facts), expected);
         // Nodes that are down take no more than the available room either.
-        let down =
-            FleetFacts { children: facts.children.iter().cloned().map(ChildFacts::down).collect(), ..facts };
+        let down = facts.with(|f| f.children = f.children.iter().cloned().map(ChildFacts::down).collect());
         assert_eq!(granted(&down), expected);
     }
     // A node in flight may be granted again, and takes no further room for that.
@@ -130,7 +135,7 @@ fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_sto
     // Before the first completion there is no other revision.
     assert_eq!(creation_revision(&unknown.clone().never_completed(), 2, Some(&to("v9"))), Some(&"v9".into()));
     assert_eq!(creation_revision(&fleet(3).without(2), 2, None), Some(&"v1".into()));
-    let filling = FleetFacts { scaled_to_zero: true, ..fleet(3).wanting("v9").without(2) };
+    let filling = fleet(3).wanting("v9").without(2).with(|f| f.record.scaled_to_zero = true);
     assert_eq!(
         creation_revision(&filling, 2, Some(&to("v9"))),
         Some(&"v1".into()),
@@ -142,12 +147,15 @@ fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_sto
 fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
     let restarted = "2030-01-01T00:00:00Z";
     let with = |restart: &str, granted: &str| {
-        let mut facts = FleetFacts { restarted_at: RestartTime::recorded(restarted), ..fleet(1) };
+        let mut facts = fleet(1).with(|f| f.record.restarted_at = RestartTime::recorded(restarted));
         let at = Rendering { hash: "v1 restarted".into(), image: image("v1") };
         facts.renderings.insert(("v1".into(), RestartTime::recorded(restarted)), at);
         let (restart, granted) = (RestartTime::recorded(restart), PodTemplateHash::recorded(granted));
-        facts.children[0] =
-            ChildFacts { restart, running: granted.clone(), granted, ..facts.children[0].clone() };
+        facts.children[0] = facts.children[0].clone().with(|f| {
+            f.restarts.asked = restart;
+            f.pod.hash = granted.clone();
+            f.grant.hash = granted;
+        });
         match decide(&facts, None, &RolloutTarget::Own, false) {
             super::super::FleetDecision::Start(start) => Some(start.cause),
             _ => None,
@@ -165,7 +173,7 @@ fn only_a_fleet_that_never_completed_or_fills_again_completes_without_a_rollout(
     let moved = || fleet(2).wanting("v2").but(0, done).but(1, done);
     let last = |facts: &FleetFacts, status| look(status, facts, 0).last_completed_rollout_hash;
     assert_eq!(last(&moved(), at_rest(&moved())), "v1", "nodes that a hand moved complete nothing");
-    let filled = FleetFacts { scaled_to_zero: true, ..moved() };
+    let filled = moved().with(|f| f.record.scaled_to_zero = true);
     assert_eq!(last(&filled, at_rest(&filled)), "v2");
     assert_eq!(last(&filled, rolling_out(&filled, &to_v2())), "v1", "its rollout does, when its plan ends");
 }
@@ -177,9 +185,9 @@ fn what_is_not_known_is_not_written_as_if_it_were() {
         let status = look(status, facts, 0);
         (status.active_set, status.selector)
     };
-    let undecided = FleetFacts { undecided: Some("which?".to_owned()), ..fleet(2) };
+    let undecided = fleet(2).with(|f| f.findings.undecided = Some("which?".to_owned()));
     assert_eq!(set(&undecided, ""), (String::new(), String::new()));
-    let other = FleetFacts { set: "v2".into(), ..fleet(2) };
+    let other = fleet(2).with(|f| f.set = "v2".into());
     assert_eq!(set(&other, "").0, "v2");
     let (kept, selector) = set(&other, "first");
     assert_eq!(
@@ -196,11 +204,7 @@ fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
     };
     assert_eq!(updated(&|c| c), 2);
     assert_eq!(updated(&|c| c.running("v2")), 1, "it holds it, and runs another");
-    assert_eq!(
-        updated(&|c| ChildFacts { spec_hash: Some("v2".into()), ..c }),
-        1,
-        "it runs it, and holds another"
-    );
+    assert_eq!(updated(&|c| c.with(|f| f.spec_hash = Some("v2".into()))), 1, "it runs it, and holds another");
 }
 
 #[test]
@@ -208,7 +212,7 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
     let said = |last: &str, known: &[&str]| {
         let mut facts = fleet(2);
         facts.renderings.retain(|key, _| known.contains(&key.0.as_str()));
-        facts.last_completed = RolloutHash::recorded(last);
+        facts.record.last_completed = RolloutHash::recorded(last);
         let status = look(at_rest(&facts), &facts, 0);
         find(&status.conditions, UP_TO_DATE).unwrap().message.contains("is gone or cannot be read")
     };
@@ -222,10 +226,8 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
 fn an_abort_that_names_no_plan_or_another_stops_nothing() {
     for stage in [crate::api::Stage::CreatingEntrants, crate::api::Stage::AwaitingPromotion] {
         for (abort, stops) in [("", false), ("another", false), (plan_to("v2").id.as_str(), true)] {
-            let facts = FleetFacts {
-                abort: PlanId::recorded(abort),
-                ..super::sets::amid(Strategy::BlueGreen, stage)
-            };
+            let facts = super::sets::amid(Strategy::BlueGreen, stage)
+                .with(|f| f.requests.abort = PlanId::recorded(abort));
             let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
             assert_eq!(decided == super::super::FleetDecision::Abort, stops, "{abort:?}");
         }
@@ -290,7 +292,7 @@ fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
     assert!(!is_held_by_partition(&held.clone().but(1, ChildFacts::down), &to("v2")));
     assert!(!is_held_by_partition(&held.clone().without(1), &to("v2")));
     assert!(!is_held_by_partition(&fleet(2).held_below_ordinal(1), &to("v1")), "it goes to where they are");
-    let other_id = FleetFacts { build_id: Some("one".into()), ..held.clone() };
+    let other_id = held.clone().with(|f| f.spec.build_id = Some("one".into()));
     assert_eq!((held.held_below(), other_id.held_below(), held.never_completed().held_below()), (1, 0, 0));
 }
 
@@ -321,13 +323,13 @@ fn why_a_rollout_starts_is_told_from_what_is_seen() {
     let at_v2 = |c: ChildFacts| c.granted("v2").converged();
     let moved = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
     assert_eq!(cause(&moved), Some(("v2".into(), Cause::TemplateChanged)), "although its nodes are there");
-    let edited = fleet(2).but(1, |c| ChildFacts { spec_hash: Some("v2".into()), ..c });
+    let edited = fleet(2).but(1, |c| c.with(|f| f.spec_hash = Some("v2".into())));
     assert_eq!(cause(&edited), Some(("v1".into(), Cause::ChildDrift)), "a hand edited the node");
     let left = fleet(2).but(1, at_v2);
     assert_eq!(cause(&left), Some(("v1".into(), Cause::TemplateChanged)), "we granted it once");
     let both = edited.but(0, at_v2);
     assert_eq!(cause(&both), Some(("v1".into(), Cause::TemplateChanged)));
-    let lost = FleetFacts { unrecorded: true, ..left };
+    let lost = left.with(|f| f.record.unrecorded = true);
     assert_eq!(cause(&lost), Some(("v1".into(), Cause::ChildDrift)), "the status is lost");
 }
 

@@ -70,7 +70,7 @@ fn where_nothing_tells_a_person_has_to() {
             assert!(sentence.contains(part), "{what}: {sentence}");
         }
     }
-    let undecided = FleetFacts { undecided: Some("nothing says".to_owned()), ..fleet(2).wanting("v2") };
+    let undecided = fleet(2).wanting("v2").with(|f| f.findings.undecided = Some("nothing says".to_owned()));
     let decided = super::super::decide(&undecided, None, &RolloutTarget::Own, false);
     assert_eq!(decided, super::super::FleetDecision::Keep);
 }
@@ -98,13 +98,12 @@ fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
         halt_height: 0,
     };
     let with = |ready: bool, selected: &str| {
-        let children = vec![ChildFacts { ready, ..node(0) }];
-        FleetFacts {
-            set: SetName::FIRST,
-            selected: SetName::recorded(selected),
-            sets: [("v2".into(), SetFacts { children, ..SetFacts::default() })].into(),
-            ..fleet(1)
-        }
+        let children = vec![node(0).with(|f| f.pod.ready = ready)];
+        fleet(1).with(|f| {
+            f.set = SetName::FIRST;
+            f.service.selected = SetName::recorded(selected);
+            f.sets = [("v2".into(), SetFacts { children, ..SetFacts::default() })].into();
+        })
     };
     for (what, facts, set, kept) in [
         ("known to have served", with(true, ""), known("v2", false), false),

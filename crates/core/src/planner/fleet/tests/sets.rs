@@ -66,19 +66,20 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
     let old = SetFacts { children: fleet(2).children, ..SetFacts::default() };
     let new = SetFacts { children: entrants.clone(), ..SetFacts::default() };
     let base = fleet(2).wanting("v2");
-    FleetFacts {
-        strategy,
-        set: if switched { "v2" } else { "first" }.into(),
-        last_completed: Some(if switched { "v2" } else { "v1" }.into()),
-        children: if switched { entrants } else { base.children.clone() },
-        sets: [if switched { (SetName::FIRST, old) } else { ("v2".into(), new) }].into(),
-        set_rollout: Some(rollout_to_v2(strategy, stage)),
-        ..base
-    }
+    base.with(|f| {
+        f.spec.strategy = strategy;
+        f.set = if switched { "v2" } else { "first" }.into();
+        f.record.last_completed = Some(if switched { "v2" } else { "v1" }.into());
+        if switched {
+            f.children = entrants;
+        }
+        f.sets = [if switched { (SetName::FIRST, old) } else { ("v2".into(), new) }].into();
+        f.rollout.set = Some(rollout_to_v2(strategy, stage));
+    })
 }
 
 fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
-    let promoting = facts.set_rollout.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    let promoting = facts.rollout.set.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
     let facts = match becomes {
         // While a rollout is promoting, its target is read from the status: the planner never sees another one.
         _ if promoting => facts,
@@ -88,15 +89,15 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
     };
     match asked {
         Asked::Nothing | Asked::StallUnderHold => facts,
-        Asked::Abort => FleetFacts { abort: Some(plan_to("v2").id), ..facts },
-        Asked::Retry => FleetFacts { retry: Some(plan_to("v2").id), ..facts },
-        Asked::Restart => FleetFacts { restart_request: Some("2030-01-01T00:00:00Z".into()), ..facts },
+        Asked::Abort => facts.with(|f| f.requests.abort = Some(plan_to("v2").id)),
+        Asked::Retry => facts.with(|f| f.requests.retry = Some(plan_to("v2").id)),
+        Asked::Restart => facts.with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into())),
         Asked::Pause => facts.paused(),
-        Asked::NoNodes => FleetFacts { replicas: 0, ..facts },
-        Asked::Refused => FleetFacts { invalid: Some("template: no".to_owned()), ..facts },
+        Asked::NoNodes => facts.with(|f| f.spec.replicas = 0),
+        Asked::Refused => facts.with(|f| f.findings.invalid = Some("template: no".to_owned())),
         // A new node cannot run the target.
         Asked::StallUnderRollback => {
-            let mut facts = FleetFacts { on_stall: OnStall::Rollback, ..facts };
+            let mut facts = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
             if let Some(new) = facts.sets.get_mut("v2") {
                 new.children[1] = node(1).granted("v2").seen().failed();
             }
@@ -171,11 +172,11 @@ fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
             };
             // Whatever the spec is now, the target is the persisted one.
             for wanted in ["v1", "v2", "v3"] {
-                let facts = FleetFacts { requested: wanted.into(), ..facts.clone() };
+                let facts = facts.clone().with(|f| f.requested = wanted.into());
                 let decided = decide(&facts, Some(&failed_plan()), &to("v2"), stalled);
                 assert_eq!(decided, expected, "{strategy:?} {asked:?} {wanted}");
             }
-            let other = FleetFacts { retry: Some("another".into()), ..facts.clone() };
+            let other = facts.clone().with(|f| f.requests.retry = Some("another".into()));
             let decided = decide(&other, Some(&failed_plan()), &to("v2"), stalled);
             assert_eq!(decided, FleetDecision::Keep, "{strategy:?} {asked:?}");
             assert_eq!(decide(&facts, None, &to("v2"), stalled), FleetDecision::Keep, "no plan to name");
@@ -209,7 +210,7 @@ fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
 #[test]
 fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
     for paused in [false, true] {
-        let facts = FleetFacts { paused, ..amid(Strategy::HardFork, Stage::Promoting) };
+        let facts = amid(Strategy::HardFork, Stage::Promoting).with(|f| f.spec.paused = paused);
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
         set_status::begin(&mut status, &facts, Strategy::HardFork, &"v2".into());
         set_status::pass_no_return(&mut status, &facts);
@@ -234,7 +235,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
 #[test]
 fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
     for strategy in WAYS {
-        let rest = || FleetFacts { strategy, ..fleet(2) };
+        let rest = || fleet(2).with(|f| f.spec.strategy = strategy);
         let decided = |facts: &FleetFacts| decide(facts, None, &RolloutTarget::Own, false);
         assert_eq!(decided(&rest()), FleetDecision::Keep, "{strategy:?}");
         let start = FleetDecision::Start(goes("v2", Cause::TemplateChanged, strategy));
@@ -258,7 +259,7 @@ fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_
 fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
     for stage in BEFORE {
         for (from, into) in MAKERS.iter().flat_map(|a| WAYS.map(|b| (*a, b))).filter(|(a, b)| a != b) {
-            let facts = FleetFacts { strategy: into, ..amid(from, stage) };
+            let facts = amid(from, stage).with(|f| f.spec.strategy = into);
             let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), false);
             let start = goes("v2", Cause::Superseded, into);
             assert_eq!(decided, FleetDecision::Supersede(start), "{from:?} {into:?} {stage:?}");
@@ -266,24 +267,23 @@ fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
     }
     for stage in [Stage::Promoting, Stage::Retiring] {
         for (from, into) in MAKERS.iter().flat_map(|a| WAYS.map(|b| (*a, b))) {
-            let facts = FleetFacts { strategy: into, ..amid(from, stage) };
+            let facts = amid(from, stage).with(|f| f.spec.strategy = into);
             assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
         }
     }
     // An in-place rollout finishes with the strategy with which it began.
-    let facts = FleetFacts { strategy: Strategy::BlueGreen, ..fleet(2).wanting("v2") };
+    let facts = fleet(2).wanting("v2").with(|f| f.spec.strategy = Strategy::BlueGreen);
     assert_eq!(decide(&facts, Some(&plan_to("v2")), &to("v2"), false), FleetDecision::Keep);
 }
 
 #[test]
 fn the_way_of_each_build_id_and_template() {
     let with = |active: &str, wanted: &str, target: &str| {
-        let facts = FleetFacts {
-            strategy: Strategy::BlueGreen,
-            active_build_id: BuildId::recorded(active),
-            build_id: BuildId::recorded(wanted),
-            ..fleet(2).wanting(target)
-        };
+        let facts = fleet(2).wanting(target).with(|f| {
+            f.spec.strategy = Strategy::BlueGreen;
+            f.record.active_build_id = BuildId::recorded(active);
+            f.spec.build_id = BuildId::recorded(wanted);
+        });
         facts.strategy_for(&target.into())
     };
     assert_eq!(with("", "", "v2"), Strategy::BlueGreen, "unset, another template");
@@ -300,7 +300,7 @@ fn before_the_switch_the_active_set_is_made_again_at_what_it_runs() {
         for stage in BEFORE.into_iter().chain([Stage::Promoting]) {
             let facts = amid(strategy, stage);
             assert_eq!(facts.steady_revision(), "v1", "{strategy:?} {stage:?}");
-            let as_in_place = FleetFacts { strategy: Strategy::InPlace, ..facts };
+            let as_in_place = facts.with(|f| f.spec.strategy = Strategy::InPlace);
             assert_eq!(as_in_place.steady_revision(), "v1", "whatever the strategy is by now");
         }
         assert_eq!(amid(strategy, Stage::Retiring).steady_revision(), "v2");
@@ -320,7 +320,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
     };
     let with = |retiring: RetiringSet, wanted: &str| {
         let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).wanting(wanted);
-        facts.retire_delay_seconds = 30;
+        facts.spec.retire_delay_seconds = 30;
         facts.sets.get_mut("first").unwrap().retiring = Some(retiring);
         facts
     };
@@ -337,7 +337,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
     torn.sets.get_mut("first").unwrap().children[0].terminating = true;
     assert_eq!(lives(&torn), None, "a node of it is leaving");
     let mut named = with(known(-10, false), "v1");
-    named.build_id = Some("one".into());
+    named.spec.build_id = Some("one".into());
     assert_eq!(lives(&named), None, "another build ID");
     named.sets.get_mut("first").unwrap().retiring.as_mut().unwrap().build_id = "one".to_owned();
     assert_eq!(lives(&named).as_deref(), Some("first"));
@@ -355,22 +355,22 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
 #[test]
 fn what_serves_is_not_promoted_over_nothing() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
-    let rollout = facts.set_rollout.clone().unwrap();
+    let rollout = facts.rollout.set.clone().unwrap();
     assert!(facts.entrants_run(&rollout));
     let with = |change: &dyn Fn(&mut FleetFacts)| {
         let mut facts = facts.clone();
         change(&mut facts);
         facts.entrants_run(&rollout)
     };
-    assert!(!with(&|f| f.replicas = 0), "no node is wanted");
-    assert!(!with(&|f| f.replicas = 3), "one is missing");
+    assert!(!with(&|f| f.spec.replicas = 0), "no node is wanted");
+    assert!(!with(&|f| f.spec.replicas = 3), "one is missing");
     assert!(!with(&|f| drop(f.sets.remove("v2"))), "there is no set");
     let of = |f: &mut FleetFacts, change: &dyn Fn(&mut ChildFacts)| {
         change(&mut f.sets.get_mut("v2").unwrap().children[1]);
     };
     assert!(!with(&|f| of(f, &|c| c.terminating = true)), "one leaves");
-    assert!(!with(&|f| of(f, &|c| c.running = None)), "one does not run");
-    assert!(!with(&|f| of(f, &|c| c.running_image = "db:v1".to_owned())), "one runs another image");
+    assert!(!with(&|f| of(f, &|c| c.pod.hash = None)), "one does not run");
+    assert!(!with(&|f| of(f, &|c| c.pod.image = "db:v1".to_owned())), "one runs another image");
     assert!(!with(&|f| of(f, &|c| c.spec_hash = Some("v1".into()))), "one was edited");
     let unready = |c: &mut ChildFacts| *c = c.clone().down();
     assert!(!with(&|f| of(f, &unready)), "the container of one is being created anew");
@@ -381,7 +381,7 @@ fn what_serves_is_not_promoted_over_nothing() {
 
 #[test]
 fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
-    let facts = FleetFacts { retire_delay_seconds: 30, ..amid(Strategy::BlueGreen, Stage::Promoting) };
+    let facts = amid(Strategy::BlueGreen, Stage::Promoting).with(|f| f.spec.retire_delay_seconds = 30);
     let start = goes("v2", Cause::TemplateChanged, Strategy::BlueGreen);
     let mut status = rolling_out(&facts, &start);
     set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
@@ -415,26 +415,27 @@ fn entrants_are_given_up_only_before_there_is_no_way_back() {
 #[test]
 fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
     for force_promote in [false, true] {
-        let facts = FleetFacts { force_promote, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        let facts = amid(Strategy::BlueGreen, Stage::AwaitingPromotion)
+            .with(|f| f.requests.force_promote = force_promote);
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
         set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         set_status::pass_no_return(&mut status, &facts);
         assert_eq!(status.spent_force_promote, if force_promote { "v2" } else { "" });
     }
-    let manual = FleetFacts { promotion: Promotion::Manual, ..fleet(1) };
+    let manual = fleet(1).with(|f| f.spec.promotion = Promotion::Manual);
     assert!(manual.awaits_person());
-    assert!(!FleetFacts { force_promote: true, ..manual }.awaits_person());
+    assert!(!manual.with(|f| f.requests.force_promote = true).awaits_person());
 }
 
 #[test]
 fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
-    let facts = FleetFacts { set_rollout: None, ..amid(Strategy::BlueGreen, Stage::Retiring) };
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.set = None);
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     set_status::refresh_retiring(&mut status, &facts, now());
     assert_eq!(status.retiring.len(), 1);
     assert!(status.retiring[0].keeps_claims() && !status.retiring[0].unpromoted);
-    set_status::refresh_retiring(&mut status, &FleetFacts { sets: [].into(), ..facts }, now());
+    set_status::refresh_retiring(&mut status, &facts.with(|f| f.sets = [].into()), now());
     assert!(status.retiring.is_empty(), "what is gone is forgotten");
 }
 
@@ -452,11 +453,14 @@ fn retired() -> RetiringSet {
 
 #[test]
 fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
-    let facts = FleetFacts { set_rollout: None, ..amid(Strategy::BlueGreen, Stage::Retiring) };
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.set = None);
     let old = facts.sets.values().next().unwrap().clone();
     let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
     let sets = names.iter().map(|name| (name.clone().into(), old.clone())).collect();
-    let facts = FleetFacts { sets, retire_delay_seconds: 30, ..facts };
+    let facts = facts.with(|f| {
+        f.sets = sets;
+        f.spec.retire_delay_seconds = 30;
+    });
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     // The youngest first: the times determine the order, not the positions in the list.
@@ -492,7 +496,7 @@ fn a_clock_that_is_set_back_keeps_no_set_alive() {
 #[test]
 fn a_clock_that_is_set_back_keeps_no_nodes_that_were_asked_to_leave() {
     let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
-    facts.retire_delay_seconds = 30;
+    facts.spec.retire_delay_seconds = 30;
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     set_status::refresh_retiring(&mut status, &facts, later(3600));
@@ -501,7 +505,7 @@ fn a_clock_that_is_set_back_keeps_no_nodes_that_were_asked_to_leave() {
     assert_eq!(facts.removal_of(&status.retiring[0]), later(30), "nobody was asked yet");
     status = before;
     let set = status.retiring[0].set.clone();
-    facts.sets.get_mut(set.as_str()).unwrap().children[0].asked_to_leave = true;
+    facts.sets.get_mut(set.as_str()).unwrap().children[0].leave.asked = true;
     set_status::refresh_retiring(&mut status, &facts, now());
     assert_eq!(facts.removal_of(&status.retiring[0]), now());
 }
@@ -531,9 +535,9 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 
 #[test]
 fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
-    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.set_rollout.as_ref().unwrap());
+    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.set.as_ref().unwrap());
     let fork = || {
-        let mut facts = FleetFacts { halt_height: 1000, ..amid(Strategy::HardFork, Stage::CreatingEntrants) };
+        let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
         for child in &mut facts.children {
             child.sidecar = Some(SidecarFacts { height: Some(0), ..SidecarFacts::default() });
         }
@@ -546,15 +550,15 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
     };
     let old_first = || amid(Strategy::BlueGreenImmediate, Stage::CreatingEntrants);
     let ready = || amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
-    let refused = |facts| FleetFacts { invalid: Some("no".to_owned()), ..facts };
+    let refused = |facts: FleetFacts| facts.with(|f| f.findings.invalid = Some("no".to_owned()));
     let ill = |mut facts: FleetFacts| {
-        let entrant = facts.set_rollout.as_ref().unwrap().entrant.clone();
-        facts.sets.get_mut(&entrant).unwrap().children[0].ready = false;
+        let entrant = facts.rollout.set.as_ref().unwrap().entrant.clone();
+        facts.sets.get_mut(&entrant).unwrap().children[0].pod.ready = false;
         facts
     };
     for (what, facts, expected) in vec![
         ("hard fork", fork(), true),
-        ("hard fork without a height", FleetFacts { halt_height: 0, ..fork() }, false),
+        ("hard fork without a height", fork().with(|f| f.spec.halt_height = 0), false),
         ("hard fork, refused", refused(fork()), false),
         ("hard fork, paused", fork().paused(), false),
         ("hard fork, one has stopped running", ill(fork()), false),
@@ -564,7 +568,11 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
             old(&|c| c.sidecar.as_mut().unwrap().height = None),
             false,
         ),
-        ("hard fork, old nodes that cannot be asked", old(&|c| c.unreachable = Some("why".into())), false),
+        (
+            "hard fork, old nodes that cannot be asked",
+            old(&|c| c.health.unreachable = Some("why".into())),
+            false,
+        ),
         ("hard fork, old nodes that are being deleted", old(&|c| c.terminating = true), false),
         (
             "hard fork, old nodes that are scaled away",
@@ -586,9 +594,9 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
         ("old nodes first", old_first(), true),
         ("old nodes first, paused", old_first().paused(), false),
         ("old nodes first, refused", refused(old_first()), false),
-        ("old nodes first, without the Service", FleetFacts { lacks_service: true, ..old_first() }, false),
-        ("hard fork, without the Service", FleetFacts { lacks_service: true, ..fork() }, false),
-        ("blue-green, without the Service", FleetFacts { lacks_service: true, ..ready() }, true),
+        ("old nodes first, without the Service", old_first().with(|f| f.service.is_missing = true), false),
+        ("hard fork, without the Service", fork().with(|f| f.service.is_missing = true), false),
+        ("blue-green, without the Service", ready().with(|f| f.service.is_missing = true), true),
     ] {
         assert_eq!(may(&facts), expected, "{what}");
     }
@@ -601,7 +609,7 @@ fn where_the_old_nodes_go_first_a_rollout_may_be_taken_back_as_long_as_traffic_c
     for (what, facts, stage) in [
         ("nothing is in the way", facts(), Stage::Promoting),
         ("paused", facts().paused(), Stage::CreatingEntrants),
-        ("no Service", FleetFacts { lacks_service: true, ..facts() }, Stage::CreatingEntrants),
+        ("no Service", facts().with(|f| f.service.is_missing = true), Stage::CreatingEntrants),
     ] {
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, strategy));
         set_status::begin(&mut status, &facts, strategy, &"v2".into());
@@ -612,7 +620,7 @@ fn where_the_old_nodes_go_first_a_rollout_may_be_taken_back_as_long_as_traffic_c
 /// The old nodes are asked to halt at height 1000.
 fn halting() -> FleetFacts {
     let mut facts = amid(Strategy::HardFork, Stage::Promoting);
-    facts.set_rollout.as_mut().unwrap().halt_height = 1000;
+    facts.rollout.set.as_mut().unwrap().halt_height = 1000;
     for child in &mut facts.children {
         child.sidecar = Some(crate::planner::fleet::SidecarFacts {
             halt_height: 1000,
@@ -669,16 +677,16 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
     // A new node that has failed is listed first: the switch waits for it as well.
     let mut failing = halting();
     let entrant = &mut failing.sets.get_mut("v2").unwrap().children[0];
-    *entrant = ChildFacts { name: "db-v2-0".into(), ..entrant.clone().failed() };
+    *entrant = entrant.clone().failed().with(|f| f.name = "db-v2-0".into());
     assert_eq!(named(&looked_at(&failing, 0))[0].0, "db-v2-0");
     assert_eq!(named(&looked_at(&halting().but(0, halted).but(1, halted), 0)), []);
 }
 
 #[test]
 fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
-    let facts = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::Promoting) };
+    let facts = amid(Strategy::BlueGreen, Stage::Promoting).with(|f| f.requests.force_promote = true);
     let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
-    let unforced = FleetFacts { force_promote: false, ..facts.clone() };
+    let unforced = facts.clone().with(|f| f.requests.force_promote = false);
     set_status::begin(&mut status, &unforced, Strategy::BlueGreen, &"v2".into());
     set_status::pass_no_return(&mut status, &unforced);
     assert_eq!((status.spent_force_promote.as_str(), status.rollout.as_ref().unwrap().forced), ("", false));
@@ -690,7 +698,7 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
     let forced = looked_at.rollout.as_ref().unwrap().forced;
     assert_eq!((looked_at.spent_force_promote.as_str(), forced), ("v2", true));
     // Before the point of no return, a user may still change their mind.
-    let early = FleetFacts { force_promote: true, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
+    let early = amid(Strategy::BlueGreen, Stage::AwaitingEntrants).with(|f| f.requests.force_promote = true);
     let mut status = rolling_out(&early, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
     set_status::begin(&mut status, &early, Strategy::BlueGreen, &"v2".into());
     assert_eq!(look(status, &early, 1).spent_force_promote, "");
@@ -698,7 +706,7 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
 
 #[test]
 fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
-    let facts = |requested: &str| FleetFacts { force_promote: true, ..fleet(2).wanting(requested) };
+    let facts = |requested: &str| fleet(2).wanting(requested).with(|f| f.requests.force_promote = true);
     for (requested, spent) in [("v1", "v1"), ("v2", "")] {
         let facts = facts(requested);
         assert_eq!(look(at_rest(&facts), &facts, 1).spent_force_promote, spent);
@@ -708,7 +716,7 @@ fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
 #[test]
 fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
     let facts =
-        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
         set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
@@ -725,7 +733,7 @@ fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
 fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that_serves() {
     for sick in [ChildFacts::down, ChildFacts::failed] {
         let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).but(0, sick);
-        facts.on_stall = OnStall::Hold;
+        facts.spec.on_stall = OnStall::Hold;
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
         set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         let rollout = status.rollout.as_mut().unwrap();

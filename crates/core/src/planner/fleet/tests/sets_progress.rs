@@ -25,7 +25,7 @@ fn halting(child: ChildFacts, height: i64) -> ChildFacts {
         halt_task: Some("task".into()),
         ..SidecarFacts::default()
     };
-    ChildFacts { sidecar: Some(sidecar), ..child }
+    child.with(|f| f.sidecar = Some(sidecar))
 }
 
 fn halted(child: ChildFacts) -> ChildFacts {
@@ -37,7 +37,7 @@ fn halted(child: ChildFacts) -> ChildFacts {
 /// A fleet in a hard fork whose old nodes have to halt at 1000: one has halted, the other is at 900.
 fn hard_fork() -> FleetFacts {
     let mut facts = amid(Strategy::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
-    facts.set_rollout.as_mut().unwrap().halt_height = 1000;
+    facts.rollout.set.as_mut().unwrap().halt_height = 1000;
     facts
 }
 
@@ -57,7 +57,7 @@ fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploy
 }
 
 fn rollout_of(facts: &FleetFacts) -> SetRollout {
-    facts.set_rollout.clone().unwrap()
+    facts.rollout.set.clone().unwrap()
 }
 
 fn up_to_date(status: &NodeDeploymentStatus) -> (String, String) {
@@ -99,13 +99,13 @@ fn a_stage_is_told_in_a_few_words() {
     };
     let told = STAGES.map(|stage| {
         let mut facts = amid(Strategy::BlueGreen, stage);
-        facts.replicas = 3;
+        facts.spec.replicas = 3;
         words(&facts, Strategy::BlueGreen, stage)
     });
     let expected = ["Creating 2/3", "Awaiting 2/3", "Awaiting 2/3", "Promoting 2/3", "Retiring, 2 left"];
     assert_eq!(told, expected);
     let manual =
-        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     assert_eq!(words(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion), "Ready to promote");
     assert_eq!(words(&hard_fork(), Strategy::HardFork, Stage::Promoting), "Halting 1/2");
     let mut surplus = amid(Strategy::BlueGreen, Stage::CreatingEntrants);
@@ -135,7 +135,7 @@ fn a_new_node_that_became_ready_is_progress_before_it_is_available() {
     let with = |ready| {
         let mut facts = facts.clone();
         let child = &mut facts.sets.get_mut("v2").unwrap().children[1];
-        (child.ready, child.available) = (ready, false);
+        (child.pod.ready, child.pod.available) = (ready, false);
         facts
     };
     let status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
@@ -183,7 +183,7 @@ fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
 fn a_node_has_caught_up_that_is_ready_and_whose_sidecar_says_so() {
     let says = |caught_up| {
         let sidecar = SidecarFacts { caught_up, ..SidecarFacts::default() };
-        ChildFacts { sidecar: Some(sidecar), ..node(0) }
+        node(0).with(|f| f.sidecar = Some(sidecar))
     };
     assert!(says(true).is_caught_up());
     assert!(node(0).is_caught_up(), "one without a sidecar");
@@ -218,7 +218,7 @@ fn a_height_that_grows_is_progress_and_is_told() {
     retiring.rollout.as_mut().unwrap().stage = Stage::Retiring;
     assert_eq!(told(&look(retiring, &facts, 10)).0, 0);
     let blue_green =
-        FleetFacts { set_rollout: Some(rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting))), ..facts };
+        facts.with(|f| f.rollout.set = Some(rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting))));
     assert_eq!(
         told(&look(status_of(&blue_green, Strategy::BlueGreen, Stage::Promoting), &blue_green, 10)).0,
         0
@@ -229,10 +229,13 @@ fn a_height_that_grows_is_progress_and_is_told() {
 fn a_new_old_node_has_the_lowest_height_measured_anew_and_a_node_that_goes_back_and_forth_has_not() {
     let with = |children: Vec<ChildFacts>| {
         let replicas = children.len() as i32;
-        FleetFacts { replicas, children, ..hard_fork() }
+        hard_fork().with(|f| {
+            f.spec.replicas = replicas;
+            f.children = children;
+        })
     };
     let old = |ordinal: i32, height: i64| halting(node(ordinal), height);
-    let mute = |ordinal: i32| ChildFacts { sidecar: Some(SidecarFacts::default()), ..node(ordinal) };
+    let mute = |ordinal: i32| node(ordinal).with(|f| f.sidecar = Some(SidecarFacts::default()));
     let next = |status: &NodeDeploymentStatus, facts: &FleetFacts, seconds: i64| {
         let status = look(status.clone(), facts, seconds);
         let rollout = status.rollout.as_ref().unwrap();
@@ -264,14 +267,19 @@ fn a_new_old_node_has_the_lowest_height_measured_anew_and_a_node_that_goes_back_
     assert_eq!(told, (6, later(50)));
 
     // One is made again between two looks.
-    let unseen = |ordinal: i32| ChildFacts { status_outdated: true, ever_ready: false, ..mute(ordinal) };
+    let unseen = |ordinal: i32| {
+        mute(ordinal).with(|f| {
+            f.controller.status_outdated = true;
+            f.pod.ever_ready = false;
+        })
+    };
     let (again, told) = next(&began, &with(vec![old(0, 801), unseen(1)]), 20);
     assert_eq!(told, (0, later(10)));
     let (_, told) = next(&again, &with(vec![old(0, 801), old(1, 5)]), 30);
     assert_eq!(told, (5, later(30)));
 
     // The pod of one that was there restarts; one that leaves, or that has no sidecar, will never say any.
-    for silent in [mute(1), unseen(1).terminating(), ChildFacts { sidecar: None, ..unseen(1) }] {
+    for silent in [mute(1), unseen(1).terminating(), unseen(1).with(|f| f.sidecar = None)] {
         let (_, told) = next(&began, &with(vec![old(0, 801), silent]), 20);
         assert_eq!(told, (801, later(20)), "the other one grows");
     }
@@ -343,17 +351,17 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
     facts.sets.get_mut("v2").unwrap().shutting_down.push("db-v2-6-0".to_owned());
 
     let seen = facts.as_set(&"v2".into());
-    assert_eq!((seen.set.as_str(), seen.partition, seen.sets.len()), ("v2", 0, 0));
+    assert_eq!((seen.set.as_str(), seen.spec.partition, seen.sets.len()), ("v2", 0, 0));
     assert_eq!((&seen.children, &seen.conflicts), (&facts.sets["v2"].children, &facts.sets["v2"].conflicts));
     assert_eq!(seen.shutting_down, ["db-v2-6-0"]);
     let own = facts.as_set(&SetName::FIRST);
-    assert_eq!((own.set.as_str(), own.partition, own.sets.len()), ("first", 0, 0));
+    assert_eq!((own.set.as_str(), own.spec.partition, own.sets.len()), ("first", 0, 0));
     assert_eq!((&own.children, &own.conflicts), (&facts.children, &facts.conflicts));
     let nobody = facts.as_set(&"nobody".into());
     assert!(nobody.children.is_empty() && nobody.shutting_down.is_empty());
 
     let switched = facts.activated(&"v2".into());
-    assert_eq!((switched.set.as_str(), switched.partition), ("v2", 1));
+    assert_eq!((switched.set.as_str(), switched.spec.partition), ("v2", 1));
     assert_eq!((&switched.children, &switched.conflicts), (&seen.children, &seen.conflicts));
     let before = &switched.sets["first"];
     assert_eq!((&before.children, &before.conflicts, before.remains), (&facts.children, &facts.conflicts, 2));
@@ -366,11 +374,11 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
 fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts, now());
     let manual =
-        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
     assert_eq!(due(&manual, &status), None);
-    assert_eq!(due(&FleetFacts { force_promote: true, ..manual.clone() }, &status), Some(later(600)));
-    let unasked = FleetFacts { promotion: Promotion::WhenReady, ..manual.clone() };
+    assert_eq!(due(&manual.clone().with(|f| f.requests.force_promote = true), &status), Some(later(600)));
+    let unasked = manual.clone().with(|f| f.spec.promotion = Promotion::WhenReady);
     assert_eq!(due(&unasked, &status), Some(later(600)));
     // The time for which it waited does not count.
     let waited = look(status, &manual, 5000);
@@ -381,13 +389,13 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let went_on = look(waited, &unasked, 5001);
     assert_eq!(went_on.rollout.unwrap().last_progress_at, later(5001));
     for stage in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::Promoting] {
-        let facts = FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, stage) };
+        let facts = amid(Strategy::BlueGreen, stage).with(|f| f.spec.promotion = Promotion::Manual);
         let status = status_of(&facts, Strategy::BlueGreen, stage);
         assert_eq!(due(&facts, &status), Some(later(600)), "{stage:?}");
-        let none = FleetFacts { replicas: 0, ..facts };
+        let none = facts.with(|f| f.spec.replicas = 0);
         assert_eq!(due(&none, &status), None, "{stage:?}, over no node");
     }
-    let facts = FleetFacts { retire_delay_seconds: 3600, ..amid(Strategy::BlueGreen, Stage::Retiring) };
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.spec.retire_delay_seconds = 3600);
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::Retiring);
     let goes = |set: &str, since| RetiringSet {
         set: set.to_owned(),
@@ -408,13 +416,13 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
 #[test]
 fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_clock_runs() {
     let manual =
-        FleetFacts { promotion: Promotion::Manual, ..amid(Strategy::BlueGreen, Stage::AwaitingPromotion) };
+        amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     let but = |change: &dyn Fn(&mut ChildFacts)| {
         let mut facts = manual.clone();
         change(&mut facts.sets.get_mut("v2").unwrap().children[1]);
         facts
     };
-    let unready = but(&|c| (c.ready, c.available, c.pod_runs) = (false, false, true));
+    let unready = but(&|c| (c.pod.ready, c.pod.available, c.pod.runs) = (false, false, true));
     let said = |status: &NodeDeploymentStatus| {
         let rollout = status.rollout.as_ref().unwrap();
         (up_to_date(status).0, rollout.summary.clone(), rollout.clock_stopped)
@@ -423,7 +431,7 @@ fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_
     let waits = |summary: &str| ("Applying".to_owned(), summary.to_owned(), false);
 
     let status = status_of(&manual, Strategy::BlueGreen, Stage::AwaitingPromotion);
-    let none = FleetFacts { replicas: 0, ..manual.clone() };
+    let none = manual.clone().with(|f| f.spec.replicas = 0);
     assert_eq!(stall_deadline(&status, &none, now()), None, "over no node");
     let ready = look(status, &manual, 5000);
     assert_eq!((said(&ready), stall_deadline(&ready, &manual, now())), (asks(), None));
@@ -441,12 +449,14 @@ fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_
     let back = look(stalled, &manual, 20_700);
     assert_eq!((said(&back), stall_deadline(&back, &manual, now())), (asks(), None));
 
-    let gone =
-        || FleetFacts { replicas: 1, ..but(&|c| (c.ready, c.available, c.surplus) = (false, false, true)) };
+    let gone = || {
+        (but(&|c| (c.pod.ready, c.pod.available, c.surplus) = (false, false, true)))
+            .with(|f| f.spec.replicas = 1)
+    };
     let behind = || but(&|c| c.sidecar = Some(SidecarFacts::default()));
-    let unproven = || but(&|c| c.available = false);
-    let stopped = || but(&|c| (c.ready, c.available) = (false, false));
-    let more = || FleetFacts { replicas: 3, ..manual.clone() };
+    let unproven = || but(&|c| c.pod.available = false);
+    let stopped = || but(&|c| (c.pod.ready, c.pod.available) = (false, false));
+    let more = || manual.clone().with(|f| f.spec.replicas = 3);
     for (what, facts, expected) in [
         ("one that leaves is not Ready", gone(), asks()),
         ("one has not caught up", behind(), waits("Awaiting 2/2")),
@@ -479,7 +489,7 @@ fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
     let said = |stage, change: &dyn Fn(FleetFacts) -> FleetFacts| {
         let mut facts = change(amid(Strategy::BlueGreen, stage));
         // By the Service, the old set is not needed any more.
-        facts.selected = Some(facts.set.clone());
+        facts.service.selected = Some(facts.set.clone());
         let mut status = status_of(&facts, Strategy::BlueGreen, stage);
         let mut plan = plan_to("v2");
         plan.tasks[0].message = "waiting for the world".to_owned();
@@ -491,9 +501,14 @@ fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
     assert_eq!(said(Stage::CreatingEntrants, &same), ("Applying".into(), waits()));
     assert_eq!(said(Stage::AwaitingEntrants, &same), ("Applying".into(), waits()));
     assert_eq!(said(Stage::AwaitingPromotion, &same), ("Applying".into(), waits()));
-    let manual = |f| FleetFacts { promotion: Promotion::Manual, ..f };
+    let manual = |f: FleetFacts| f.with(|f| f.spec.promotion = Promotion::Manual);
     assert_eq!(said(Stage::AwaitingPromotion, &manual).0, "ReadyToPromote");
-    let forced = |f| FleetFacts { promotion: Promotion::Manual, force_promote: true, ..f };
+    let forced = |f: FleetFacts| {
+        f.with(|f| {
+            f.spec.promotion = Promotion::Manual;
+            f.requests.force_promote = true;
+        })
+    };
     assert_eq!(said(Stage::AwaitingPromotion, &forced), ("Applying".into(), waits()));
     assert_eq!(said(Stage::Promoting, &same), ("Promoting".into(), waits()));
     assert_eq!(said(Stage::Retiring, &same).0, "Applied");
@@ -572,8 +587,10 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
         let mut status = at_rest(&facts);
         status.rejected =
             (!outcome.is_empty()).then(|| Rejected { outcome: outcome.to_owned(), ..Rejected::default() });
-        let facts =
-            FleetFacts { undecided: undecided.map(str::to_owned), set_rollout: None, ..facts.clone() };
+        let facts = facts.clone().with(|f| {
+            f.findings.undecided = undecided.map(str::to_owned);
+            f.rollout.set = None;
+        });
         set_status::refresh_retiring(&mut status, &facts, now());
         assert_eq!(status.retiring.len(), expected, "{outcome} {undecided:?}");
     }
@@ -600,7 +617,7 @@ fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
     let with = |halt_height, halted_for: &str| {
         let halted_for = TaskId::recorded(halted_for);
         let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
-        ChildFacts { sidecar: Some(sidecar), ..node(0) }
+        node(0).with(|f| f.sidecar = Some(sidecar))
     };
     assert!(with(1000, "").is_asked_to_halt());
     assert!(with(0, "task").is_asked_to_halt(), "it has halted, and is not asked any more");
@@ -611,7 +628,8 @@ fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
 #[test]
 fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
     let restart_request = Some("2030-01-01T00:00:00Z".into());
-    let facts = FleetFacts { restart_request, ..amid(Strategy::BlueGreen, Stage::AwaitingEntrants) };
+    let facts =
+        amid(Strategy::BlueGreen, Stage::AwaitingEntrants).with(|f| f.requests.restart = restart_request);
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);
     let mut plan = plan_to("v2");
     plan.tasks[0].message = "waiting for the world".to_owned();
@@ -640,11 +658,11 @@ fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing(
 #[test]
 fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is_taken_back_for_it() {
     let fork = |running: bool| {
-        let mut facts = FleetFacts { halt_height: 1000, ..amid(Strategy::HardFork, Stage::CreatingEntrants) };
+        let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
         for child in &mut facts.children {
             child.sidecar = Some(SidecarFacts { height: Some(0), ..SidecarFacts::default() });
         }
-        facts.sets.get_mut("v2").unwrap().children[1].ready = running;
+        facts.sets.get_mut("v2").unwrap().children[1].pod.ready = running;
         facts
     };
     let old_first = |stage| amid(Strategy::BlueGreenImmediate, stage);
@@ -656,7 +674,7 @@ fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is
         ("blue-green", amid(Strategy::BlueGreen, Stage::AwaitingEntrants), Strategy::BlueGreen, false),
     ] {
         let stage = rollout_of(&facts).stage;
-        let lacking = FleetFacts { lacks_service: true, ..facts.clone() };
+        let lacking = facts.clone().with(|f| f.service.is_missing = true);
         let status = look(status_of(&lacking, strategy, stage), &lacking, 100);
         assert_eq!(stall_deadline(&status, &lacking, now()).is_none(), stands, "{what}");
         assert_eq!(is_stalled(&status, &lacking, later(700)), !stands, "{what}");
@@ -673,7 +691,7 @@ fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
     for (strategy, height) in
         [(Strategy::HardFork, 1000), (Strategy::BlueGreen, 0), (Strategy::BlueGreenImmediate, 0)]
     {
-        let facts = FleetFacts { halt_height: 1000, ..amid(strategy, Stage::AwaitingEntrants) };
+        let facts = amid(strategy, Stage::AwaitingEntrants).with(|f| f.spec.halt_height = 1000);
         let mut status = status_of(&facts, strategy, Stage::AwaitingEntrants);
         set_status::pass_no_return(&mut status, &facts);
         let rollout = status.rollout.unwrap();

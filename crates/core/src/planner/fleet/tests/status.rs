@@ -40,7 +40,7 @@ fn the_phase_is_the_first_that_holds() {
         message: "taken".to_owned(),
     });
     let table: Vec<Case> = vec![
-        ("deleted", FleetFacts { terminating: true, ..all_failed(two()).paused() }, rolling, "Terminating"),
+        ("deleted", all_failed(two()).paused().with(|f| f.terminating = true), rolling, "Terminating"),
         ("paused", all_failed(two()).paused(), rolling, "Paused"),
         ("all failed", all_failed(two()), rolling, "Failed"),
         ("a rollout, some failed", failed(two()), rolling, "Upgrading"),
@@ -62,7 +62,7 @@ fn the_phase_is_the_first_that_holds() {
 fn a_status_counts_what_exists_serves_and_was_observed_at_what_is_wanted() {
     let facts = five()
         .but(0, done)
-        .but(1, |c| ChildFacts { available: false, ..c })
+        .but(1, |c| c.with(|f| f.pod.available = false))
         .but(2, ChildFacts::down)
         .without(4);
     let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
@@ -127,7 +127,7 @@ fn an_unconverged_node_keeps_its_time_whatever_its_reason_becomes() {
     let first = look(rolling_out(&facts, &to_v2()), &facts, 0);
     let second = look(first.clone(), &facts, 60);
     assert_eq!(rollout(&first).unconverged, rollout(&second).unconverged);
-    let other = facts.but(0, |c| ChildFacts { terminating: false, ..c }.down());
+    let other = facts.but(0, |c| c.with(|f| f.terminating = false).down());
     let third = look(second, &other, 90);
     let since = |name: &str| rollout(&third).unconverged.iter().find(|u| u.name == name).unwrap().since;
     assert_eq!((since("db-0"), since("db-4")), (now(), now()));
@@ -165,7 +165,7 @@ fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
 fn a_repair_that_is_asked_for_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
     for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id.into()))] {
         let mut facts = fleet(2);
-        facts.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
+        facts.record.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
         let status = rolling_out(&facts, &start(RolloutTarget::Own, "v1", Cause::RetryRequested));
         assert_eq!(status.rejected.map(|r| r.plan_id), expected, "{hash}");
         let status = rolling_out(&facts, &start(RolloutTarget::Own, "v1", Cause::RestartRequested));
@@ -175,7 +175,7 @@ fn a_repair_that_is_asked_for_leaves_nothing_rejected_but_a_target_that_is_still
 
 /// The node is Ready, but not yet for `minReadySeconds`.
 fn not_yet_available(child: ChildFacts) -> ChildFacts {
-    ChildFacts { available: false, ..child }
+    child.with(|f| f.pod.available = false)
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
     let status = look(status, &five(), 5_000);
     assert_eq!(stall_deadline(&status, &five(), now()), Some(later(5_600)));
     let held = fleet(2).wanting("v2").held_below_ordinal(1).but(1, done);
-    let released = FleetFacts { partition: 0, ..held.clone() };
+    let released = held.clone().with(|f| f.spec.partition = 0);
     let status = look(rolling_out(&held, &to_v2()), &held, 0);
     let status = look(status, &released, 9_000);
     assert_eq!(stall_deadline(&status, &released, now()), Some(later(9_600)));
@@ -281,9 +281,8 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
 /// A node of the active set that leaves takes room in the wave, and the old set is waited for once traffic has moved.
 #[test]
 fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_set_or_in_one_of_the_rollout() {
-    let with_hook = |child: ChildFacts, failed: bool| ChildFacts {
-        at_hook: Some(AtHook { failed, ..AtHook::default() }),
-        ..child
+    let with_hook = |child: ChildFacts, failed: bool| {
+        child.with(|f| f.at_hook = Some(AtHook { failed, ..AtHook::default() }))
     };
     let at_hook = |child: ChildFacts| with_hook(child, false);
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
@@ -325,7 +324,7 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
 fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its_hook() {
     let facts = || fleet(2).never_completed();
     let leaves = facts().with_surplus(node(2));
-    let at_hook = facts().with_surplus(ChildFacts { at_hook: Some(AtHook::default()), ..node(2) });
+    let at_hook = facts().with_surplus(node(2).with(|f| f.at_hook = Some(AtHook::default())));
     let status = look(NodeDeploymentStatus::default(), &leaves, 0);
     assert_eq!(stall_deadline(&status, &leaves, now()), Some(later(600)));
     assert_eq!(stall_deadline(&status, &at_hook, now()), None);
@@ -341,10 +340,10 @@ fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its
 fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say() {
     let ready = || {
         let facts = super::sets::amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
-        FleetFacts { promotion: crate::api::Promotion::Manual, ..facts }
+        facts.with(|f| f.spec.promotion = crate::api::Promotion::Manual)
     };
-    let refused = FleetFacts { invalid: Some("no".to_owned()), ..ready() };
-    let forced = FleetFacts { force_promote: true, ..ready() };
+    let refused = ready().with(|f| f.findings.invalid = Some("no".to_owned()));
+    let forced = ready().with(|f| f.requests.force_promote = true);
     let mut status = rolling_out(&ready(), &to_v2());
     let rollout = status.rollout.as_mut().unwrap();
     (rollout.stage, rollout.entrant_set) = (Stage::AwaitingPromotion, "v2".to_owned());
@@ -354,7 +353,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
     assert_eq!(stall_deadline(&status, &forced, now()), Some(later(9_600)));
     // The same holds for `replicas: 0` past the point of no return.
     let promoting = super::sets::amid(Strategy::BlueGreen, Stage::Promoting);
-    let none = FleetFacts { replicas: 0, ..promoting.clone() };
+    let none = promoting.clone().with(|f| f.spec.replicas = 0);
     let mut status = status;
     status.rollout.as_mut().unwrap().stage = Stage::Promoting;
     let status = look(status, &none, 9_100);
@@ -464,8 +463,15 @@ fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
         ("one missing", all.clone().without(0), ""),
         ("one down", all.clone().but(0, ChildFacts::down), ""),
         ("one in flight", all.clone().but(0, |c| c.granted("v1")), ""),
-        ("none wanted", FleetFacts { replicas: 0, children: vec![], ..all.clone() }, ""),
-        ("refused", FleetFacts { invalid: Some("no".to_owned()), ..all.clone() }, ""),
+        (
+            "none wanted",
+            all.clone().with(|f| {
+                f.spec.replicas = 0;
+                f.children = vec![];
+            }),
+            "",
+        ),
+        ("refused", all.clone().with(|f| f.findings.invalid = Some("no".to_owned())), ""),
         ("rejected", all.clone().rejecting("Aborted"), ""),
         ("at another revision than is wanted", all.wanting("v2"), ""),
     ];
@@ -476,31 +482,31 @@ fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
 
 #[test]
 fn a_fleet_that_is_filled_again_and_does_not_come_up_says_so_in_time() {
-    let empty = FleetFacts { children: vec![], ..fleet(0).wanting("v2") };
+    let empty = fleet(0).wanting("v2").with(|f| f.children = vec![]);
     let status = look(at_rest(&empty), &empty, 0);
     let broken = fleet(1).wanting("v2").but(0, |c| done(c).failed());
-    let broken = FleetFacts { scaled_to_zero: true, ..broken };
+    let broken = broken.with(|f| f.record.scaled_to_zero = true);
     let status = look(status, &broken, 0);
     let stands = |seconds| {
         let status = look(status.clone(), &broken, seconds);
         find(&status.conditions, STALLED).unwrap().reason.clone()
     };
-    assert_eq!(stands(broken.deadline_seconds - 1), "Progressing");
-    assert_eq!(stands(broken.deadline_seconds), "NoProgress");
+    assert_eq!(stands(broken.spec.deadline_seconds - 1), "Progressing");
+    assert_eq!(stands(broken.spec.deadline_seconds), "NoProgress");
 }
 
 #[test]
 fn a_fleet_scaled_to_nothing_completes_what_is_wanted_when_it_was_filled_again() {
-    let empty = FleetFacts { children: vec![], ..fleet(0).wanting("v2") };
+    let empty = fleet(0).wanting("v2").with(|f| f.children = vec![]);
     let status = look(at_rest(&empty), &empty, 0);
     assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v1", true));
-    let filled = FleetFacts { scaled_to_zero: true, ..fleet(1).wanting("v2").but(0, done) };
+    let filled = fleet(1).wanting("v2").but(0, done).with(|f| f.record.scaled_to_zero = true);
     let status = look(status, &filled, 60);
     assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v2", false));
-    let given_up = FleetFacts { scaled_to_zero: true, ..fleet(1).wanting("v2").rejecting("Aborted") };
+    let given_up = fleet(1).wanting("v2").rejecting("Aborted").with(|f| f.record.scaled_to_zero = true);
     let status = look(at_rest(&given_up), &given_up, 60);
     assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v1", false));
-    let shrinking = FleetFacts { replicas: 0, ..fleet(1) };
+    let shrinking = fleet(1).with(|f| f.spec.replicas = 0);
     assert!(!look(at_rest(&shrinking), &shrinking, 0).scaled_to_zero, "a node still exists");
 }
 
@@ -519,9 +525,8 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
         serde_json::json!({"verb": verb, "by": by, "why": "because", "at": "2030-01-01T00:00:00Z"})
             .to_string()
     };
-    let facts = |asked: String| FleetFacts {
-        asked: Some(asked).filter(|asked| !asked.is_empty()),
-        ..FleetFacts::default()
+    let facts = |asked: String| {
+        FleetFacts::default().with(|f| f.requests.asked = Some(asked).filter(|asked| !asked.is_empty()))
     };
     let mut status = NodeDeploymentStatus::default();
     note_asked(&mut status, &facts(asked("pause", "alice")));
@@ -583,10 +588,10 @@ fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
     let of_v2 = ("v2".to_owned(), "v2-v2".to_owned(), true);
     assert_eq!(rejected(&fleet(2).wanting("v2")), of_v2);
     assert_eq!(rejected(&fleet(2).wanting("v3")), of_v2, "v3 was never tried");
-    let custom = FleetFacts { active_build_id: Some("one".into()), ..fleet(2).wanting("v2") };
+    let custom = fleet(2).wanting("v2").with(|f| f.record.active_build_id = Some("one".into()));
     assert_eq!(rejected(&custom).1, "one", "in place, under the ID of the set");
     // A target that was rejected before a repair stays rejected.
     let mut repaired = fleet(2).wanting("v3").rejecting("RolledBack");
-    repaired.rejected.as_mut().unwrap().build_id = "v3-v3".to_owned();
+    repaired.record.rejected.as_mut().unwrap().build_id = "v3-v3".to_owned();
     assert_eq!(rejected(&repaired), ("v3".to_owned(), "v3-v3".to_owned(), true));
 }

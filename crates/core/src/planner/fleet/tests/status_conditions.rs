@@ -73,7 +73,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "no node wanted, nothing completed",
-            resting(FleetFacts { replicas: 0, ..new_fleet(2) }),
+            resting(new_fleet(2).with(|f| f.spec.replicas = 0)),
             0,
             &[
                 ("Ready", "False", "NotStarted"),
@@ -83,19 +83,19 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "no node wanted any more, something else completed",
-            resting(FleetFacts { replicas: 0, ..two() }),
+            resting(two().with(|f| f.spec.replicas = 0)),
             0,
             &[("UpToDate", "Unknown", "NotStarted"), ("RolloutInProgress", "False", "NotStarted")],
         ),
         case(
             "no node wanted any more, of what completed",
-            resting(FleetFacts { replicas: 0, ..fleet(2) }),
+            resting(fleet(2).with(|f| f.spec.replicas = 0)),
             0,
             &[("UpToDate", "True", "Applied"), ("RolloutInProgress", "False", "RolloutComplete")],
         ),
         case(
             "filling again with something else",
-            resting(FleetFacts { scaled_to_zero: true, ..two().without(1) }),
+            resting(two().without(1).with(|f| f.record.scaled_to_zero = true)),
             0,
             &[("UpToDate", "Unknown", "Applying"), ("RolloutInProgress", "False", "NotStarted")],
         ),
@@ -230,7 +230,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "refused",
-            resting(FleetFacts { invalid: Some("template: no".to_owned()), ..fleet(2) }),
+            resting(fleet(2).with(|f| f.findings.invalid = Some("template: no".to_owned()))),
             0,
             &[
                 ("UpToDate", "False", "InvalidSpec"),

@@ -43,7 +43,7 @@ fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave(
     let facts =
         fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
-    let spent = facts.but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c });
+    let spent = facts.but(0, |c| c.with(|f| f.grant.spent_id = f.grant.id.clone()));
     assert_eq!(may_grant(&spent, 0, &to("v1")), Some(Clause::Failed));
 }
 
@@ -64,7 +64,7 @@ fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
 
 #[test]
 fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_the_wave() {
-    let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c };
+    let edited = |c: ChildFacts| c.with(|f| f.pod.hash = Some("edited".into()));
     let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
     assert!(facts.child(0).state().is_drifted());
     assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
@@ -105,7 +105,7 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
 #[test]
 fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {
     let restart: RestartTime = "2030-01-31T12:00:00Z".into();
-    let told = |c: ChildFacts| ChildFacts { restart: Some(restart.clone()), ..c };
+    let told = |c: ChildFacts| c.with(|f| f.restarts.asked = Some(restart.clone()));
     let facts = fleet(2).rejecting("Aborted").but(0, told).but(1, |c| told(c.granted("v1-again").seen()));
     let given: Vec<_> = pins(&facts).into_iter().map(|g| (g.name, g.hash, g.restart)).collect();
     assert_eq!(given, [("db-1".into(), hash("v1"), None)]);
@@ -117,8 +117,12 @@ fn an_abort_grants_what_a_node_runs_until_it_has_converged() {
         let moves = move |c: ChildFacts| {
             let granted = c.granted("v1").granted("v2").running(running);
             let grant_id = Some(GrantId::of(by, 7));
-            let spent_id = if is_spent { grant_id.clone() } else { granted.spent_id.clone() };
-            ChildFacts { grant_id, spent_id, status_outdated: false, ..granted }
+            let spent_id = if is_spent { grant_id.clone() } else { granted.grant.spent_id.clone() };
+            granted.with(|f| {
+                f.grant.id = grant_id;
+                f.grant.spent_id = spent_id;
+                f.controller.status_outdated = false;
+            })
         };
         let facts = fleet(2).wanting("v3").rejecting("Aborted").but(1, moves);
         pins(&facts).into_iter().map(|g| (g.name.to_string(), g.revision.to_string())).collect::<Vec<_>>()

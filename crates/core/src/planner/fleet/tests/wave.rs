@@ -21,12 +21,12 @@ fn refilling(child: ChildFacts) -> ChildFacts {
 
 /// In flight under a spent grant, though it serves: its status is behind its spec.
 fn unheard(child: ChildFacts) -> ChildFacts {
-    ChildFacts { status_outdated: true, ..child }
+    child.with(|f| f.controller.status_outdated = true)
 }
 
 /// In flight under a spent grant, though it serves: a plan repairs its StatefulSet.
 fn repairing(child: ChildFacts) -> ChildFacts {
-    ChildFacts { rolling: true, ..child }
+    child.with(|f| f.controller.rolling = true)
 }
 
 fn two() -> FleetFacts {
@@ -35,7 +35,12 @@ fn two() -> FleetFacts {
 
 /// Its controller holds it, since the name of its StatefulSet is taken; it has never run.
 fn held(child: ChildFacts) -> ChildFacts {
-    ChildFacts { running_image: String::new(), running: None, ..child.never_ready() }
+    child
+        .never_ready()
+        .with(|f| {
+            f.pod.image = String::new();
+            f.pod.hash = None;
+        })
         .with_problem("InvalidSpec", "StatefulSet db-1 exists and has no owner that Windlass knows")
 }
 
@@ -47,16 +52,16 @@ fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() 
     let facts = two().but(1, held);
     assert_eq!((may(&facts), facts.disrupted()), (Some(Clause::Serving), 0));
     assert_eq!(may(&facts.clone().but(0, refilling)), Some(Clause::Down));
-    let of_three = FleetFacts { replicas: 3, ..fleet(3).wanting("v2").but(1, held).but(2, flying) };
+    let of_three = fleet(3).wanting("v2").but(1, held).but(2, flying).with(|f| f.spec.replicas = 3);
     assert_eq!(may(&of_three), None, "the third one moves");
     let all_but_it = facts.but(0, |c| c.granted("v2").converged());
     assert!(!all_but_it.is_converged(&to("v2")));
     let began: Vec<(&str, Change)> = vec![
-        ("it was ready once", |c| ChildFacts { ever_ready: true, ..c }),
+        ("it was ready once", |c| c.with(|f| f.pod.ever_ready = true)),
         ("its main container runs", ChildFacts::with_running_pod),
         ("it runs another hash", |c| c.running("v1")),
         ("it is rolled", ChildFacts::rolling),
-        ("its status is behind", |c| ChildFacts { status_outdated: true, ..c }),
+        ("its status is behind", |c| c.with(|f| f.controller.status_outdated = true)),
         ("it is only down", |c| c.with_problem("NotReady", "it is not ready")),
     ];
     for (what, began) in began {
@@ -66,7 +71,7 @@ fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() 
 
 #[test]
 fn a_held_node_itself_moves_as_before() {
-    let spent = |c: ChildFacts| ChildFacts { spent_id: c.grant_id.clone(), ..held(c) };
+    let spent = |c: ChildFacts| held(c).with(|f| f.grant.spent_id = f.grant.id.clone());
     let down = two().but(0, spent).but(1, ChildFacts::down);
     assert_eq!(may(&down), Some(Clause::Down));
     assert_eq!(may(&two().but(0, spent).but(1, flying)), None, "another one is in flight");
@@ -123,7 +128,7 @@ fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
         ("(f) once ready, nothing completed", down().never_completed(), None),
         (
             "(f) never ready, something completed",
-            busy().but(0, |c| ChildFacts { spent_id: c.grant_id.clone(), ..c.never_ready() }.down()),
+            busy().but(0, |c| c.never_ready().with(|f| f.grant.spent_id = f.grant.id.clone()).down()),
             None,
         ),
     ];
@@ -143,7 +148,12 @@ fn half_running() -> FleetFacts {
 
 /// The node was created at v1 and has never been Ready.
 fn created(child: ChildFacts) -> ChildFacts {
-    ChildFacts { ever_ready: false, grant_id: None, spent_id: None, rolling: true, ..child }
+    child.with(|f| {
+        f.pod.ever_ready = false;
+        f.grant.id = None;
+        f.grant.spent_id = None;
+        f.controller.rolling = true;
+    })
 }
 
 #[test]
@@ -154,7 +164,7 @@ fn nodes_whose_main_containers_run_are_repaired_one_wave_at_a_time() {
     let mut restarted = half_running();
     let again = Rendering { hash: "v1 again".into(), image: image("v1") };
     restarted.renderings.insert(("v1".into(), Some(restart.clone())), again);
-    restarted.children.iter_mut().for_each(|c| c.restart = Some(restart.clone()));
+    restarted.children.iter_mut().for_each(|c| c.restarts.asked = Some(restart.clone()));
     let table: Vec<(&str, FleetFacts, &str)> = vec![
         ("a fix", half_running().wanting("v2"), "v2"),
         ("a fix of a fleet that never completed", never().wanting("v2"), "v2"),
@@ -172,8 +182,12 @@ fn nodes_whose_main_containers_run_are_repaired_one_wave_at_a_time() {
         }
         let under_way = facts.clone().but(4, |c| c.granted("v2").seen());
         assert_eq!(granted_at_once(&under_way, target), [], "{what}: it is under way");
-        let repaired =
-            facts.but(4, |c| ChildFacts { failed: false, pod_runs: false, ..c.granted("v2").converged() });
+        let repaired = facts.but(4, |c| {
+            c.granted("v2").converged().with(|f| {
+                f.pod.failed = false;
+                f.pod.runs = false;
+            })
+        });
         assert_eq!(granted_at_once(&repaired, target), down("db-3"), "{what}: the next");
     }
 }
@@ -196,13 +210,13 @@ fn nodes_that_moved_freely_and_run_by_now_do_not_all_go_again() {
     let tried = |c: ChildFacts| c.granted("v2").rolling().running("v2").half_running();
     let facts = (0..5).fold(fleet(5).wanting("v3"), |facts, i| facts.but(i, tried));
     assert_eq!(granted_at_once(&facts, "v3"), [("db-4".to_owned(), Clause::Down)]);
-    let broken = (0..5).fold(facts, |facts, i| facts.but(i, |c| ChildFacts { pod_runs: false, ..c }));
+    let broken = (0..5).fold(facts, |facts, i| facts.but(i, |c| c.with(|f| f.pod.runs = false)));
     assert_eq!(granted_at_once(&broken, "v3").len(), 5, "their main containers do not run");
 }
 
 #[test]
 fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
-    let stuck = |c: ChildFacts| ChildFacts { running: None, ..created(c) }.down();
+    let stuck = |c: ChildFacts| created(c).with(|f| f.pod.hash = None).down();
     let facts = fleet(5).but(3, stuck).but(4, stuck);
     assert_eq!(granted_at_once(&facts.clone().wanting("v2"), "v2"), [("db-4".to_owned(), Clause::Down)]);
     let fixed = facts.but(4, |c| c.granted("v2").converged());
@@ -211,7 +225,7 @@ fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
 
 #[test]
 fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
-    let starting = |c: ChildFacts| ChildFacts { ever_ready: false, ..c.down() };
+    let starting = |c: ChildFacts| c.down().with(|f| f.pod.ever_ready = false);
     let facts = fleet(3).wanting("v2").but(2, |c| c.granted("v2").seen().failed()).but(1, starting);
     assert_eq!(granted_at_once(&facts, "v2"), []);
     let failed = facts.but(1, ChildFacts::failed);
@@ -220,7 +234,7 @@ fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
 
 #[test]
 fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
-    let edited = |c: ChildFacts| ChildFacts { running: Some("edited".into()), ..c.half_running() };
+    let edited = |c: ChildFacts| c.half_running().with(|f| f.pod.hash = Some("edited".into()));
     let facts = (0..5).fold(fleet(5), |facts, i| facts.but(i, edited));
     assert!(facts.child(0).state().is_drifted() && facts.child(0).is_disrupted());
     let names: Vec<_> = next_grants(&facts, &RolloutTarget::Own).into_iter().map(|g| g.name).collect();
@@ -229,10 +243,10 @@ fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
 
 #[test]
 fn a_node_that_leaves_while_its_main_container_runs_takes_room() {
-    let leaves = |c: ChildFacts| ChildFacts { asked_to_leave: true, ..c.half_running() };
+    let leaves = |c: ChildFacts| c.half_running().with(|f| f.leave.asked = true);
     let facts = half_running().wanting("v2");
     assert_eq!(granted_at_once(&facts.clone().with_surplus(leaves(node(5))), "v2"), []);
-    let broken = |c: ChildFacts| ChildFacts { asked_to_leave: true, ..c.failed() };
+    let broken = |c: ChildFacts| c.failed().with(|f| f.leave.asked = true);
     assert_eq!(granted_at_once(&facts.with_surplus(broken(node(5))), "v2").len(), 1);
 }
 
@@ -289,7 +303,7 @@ fn a_node_being_scaled_away_takes_room_in_the_wave() {
 
 #[test]
 fn the_pod_of_a_node_that_has_just_left_takes_room_in_the_wave_until_it_is_gone() {
-    let left = |facts: FleetFacts| FleetFacts { shutting_down: vec!["db-2-0".to_owned()], ..facts };
+    let left = |facts: FleetFacts| facts.with(|f| f.shutting_down = vec!["db-2-0".to_owned()]);
     assert_eq!(may(&two()), Some(Clause::Serving));
     assert_eq!(may(&left(two())), None);
     assert_eq!(may(&left(two()).at_most(2)), Some(Clause::Serving));
