@@ -85,8 +85,8 @@ pub fn child_facts(ordinal: usize, fleet: &Fleet, child: &Child) -> ChildFacts {
         f.controller.status_outdated = child.behind;
         f.spec_hash = RolloutHash::recorded(REVISIONS[child.version as usize]);
         f.grant.hash = PodTemplateHash::recorded(HASHES[child.granted as usize]);
-        f.grant.id = grant_id.clone();
-        f.grant.spent_id = if child.spent { grant_id } else { Some("before".into()) };
+        f.grant.spent_id = if child.spent { grant_id.clone() } else { Some("before".into()) };
+        f.grant.id = grant_id;
         f.pod.hash = PodTemplateHash::recorded(ran(&HASHES));
         f.pod.image = ran(&IMAGES);
         f.controller.rolling = !matches!(child.doing, Doing::Nothing | Doing::Mark);
