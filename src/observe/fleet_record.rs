@@ -283,7 +283,8 @@ impl FleetScope {
             let named = set.as_str().split('-').next() == Some(choice.as_str());
             named || nodes.iter().filter_map(|node| self.spec_hash(node, Some(id))).any(|held| is_kept(&held))
         };
-        let ids = [status.active_build_id(), self.spec.build_id()];
+        let requested = BuildId::recorded(status.build_id.as_str());
+        let ids = [status.active_build_id(), self.spec.build_id(), requested];
         ids.into_iter().flatten().find(was_made_under)
     }
 }

@@ -330,6 +330,12 @@ impl RetiringSet {
         !self.unpromoted || self.served
     }
 
+    /// True if nobody knows what it was for: the status has lost the rollout that created it.
+    #[must_use]
+    pub fn is_stray(&self) -> bool {
+        self.hash.is_empty() && !self.unpromoted
+    }
+
     /// True if its volume claims stay whatever the policy says: it was abandoned before its promotion, or nobody knows
     /// what it was for.
     #[must_use]

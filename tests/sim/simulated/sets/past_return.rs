@@ -1,6 +1,6 @@
-//! A person removes `status.rollout`: past the point of no return it continues, before that it ends.
+//! A person removes `status.rollout`. Nodes that were asked to halt stay asked, and a retry continues; any other rollout
+//! begins again.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
@@ -18,16 +18,6 @@ fn hard_fork() -> Value {
     with_sidecar(fleet(2, strategy))
 }
 
-async fn halting(w: &World) -> Value {
-    w.applications.reach(500);
-    w.serve(hard_fork()).await;
-    w.image("db:2").await;
-    w.until("they are asked to halt", |s| text(&s["rollout"], "message").contains("halt at height 1000"))
-        .await;
-    w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;
-    w.status()
-}
-
 /// The status fields that a promotion depends on.
 fn rests_on(status: &Value) -> Vec<Value> {
     let of = [
@@ -40,12 +30,11 @@ fn rests_on(status: &Value) -> Vec<Value> {
         "buildID",
         "haltHeight",
     ];
-    let rollout = of.iter().map(|field| status["rollout"][field].clone());
-    rollout.chain([status["plan"]["id"].clone(), status["requestedRolloutHash"].clone()]).collect()
+    of.iter().map(|field| status["rollout"][field].clone()).collect()
 }
 
 #[test]
-fn a_hard_fork_whose_old_nodes_were_asked_to_halt_goes_on_at_their_height_to_its_own_target() {
+fn a_hard_fork_past_the_point_of_no_return_holds_and_a_retry_continues_it() {
     for build_id in ["", "two"] {
         play(|w| async move {
             w.applications.reach(500);
@@ -61,14 +50,15 @@ fn a_hard_fork_whose_old_nodes_were_asked_to_halt_goes_on_at_their_height_to_its
                 .await;
             lose_rollout(&w).await;
             w.start_operator();
-            let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
-            assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
-            assert_eq!(condition(&again, "UpToDate"), "Unknown/Promoting");
+            let held = w.until("it is held", |s| condition(s, "UpToDate") == "False/PlanFailed").await;
+            assert_eq!(rests_on(&held), rests_on(&before), "{held:#}");
             w.rest(60).await;
             for node in ["db-0", "db-1"] {
                 assert_eq!(w.get(NODE, node)["spec"]["haltHeight"], 1000, "{node} is not taken back");
             }
             assert_eq!((w.names(NODE).len(), w.selected()), (4, "first".to_owned()));
+            w.annotate("windlass.dev/retry", text(&held["plan"], "id")).await;
+            w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
             w.applications.reach(1000);
             let moved = w.until("traffic moved", |s| text(s, "lastCompletedRolloutHash") == target).await;
             assert_eq!(moved["activeSet"], before["rollout"]["entrantSet"]);
@@ -80,37 +70,8 @@ fn a_hard_fork_whose_old_nodes_were_asked_to_halt_goes_on_at_their_height_to_its
             w.applications.reach(2000);
             w.until("what was wanted meanwhile comes next", is_up_to_date).await;
             assert!(w.images().iter().all(|i| i.ends_with("db:3")), "{:?}", w.images());
-            assert_eq!(w.events("RolloutFailed"), [""; 0]);
         });
     }
-}
-
-#[test]
-fn a_hard_fork_that_holds_because_its_plan_failed_still_holds_and_a_retry_goes_on() {
-    play(|w| async move {
-        let before = halting(&w).await;
-        w.kill_operator();
-        w.patch_status(&json!({"status": {"plan": {"tasks": [{"type": "of-another-version"}]}}})).await;
-        w.start_operator();
-        let is_held = |s: &Value| condition(s, "UpToDate") == "False/PlanFailed" && stage_is("Promoting")(s);
-        w.until("its plan has failed", is_held).await;
-        lose_rollout(&w).await;
-        let held = w.until("it holds still", is_held).await;
-        assert_eq!(rests_on(&held), rests_on(&before), "{held:#}");
-        w.rest(60).await;
-        assert_eq!(w.names(NODE).len(), 4);
-        w.annotate("windlass.dev/retry", text(&held["plan"], "id")).await;
-        // The failed plan asked the nodes; another one continues.
-        w.until("it goes on", |s| s["plan"]["state"] == "Active").await;
-        w.rest(10).await;
-        lose_rollout(&w).await;
-        w.until("it is found out", stage_is("Promoting")).await;
-        w.rest(10).await;
-        assert_eq!(w.get(NODE, "db-0")["spec"]["haltHeight"], 1000);
-        w.applications.reach(1000);
-        let done = w.until("it is over", is_up_to_date).await;
-        assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);
-    });
 }
 
 #[test]
@@ -124,8 +85,6 @@ fn an_immediate_promotion_goes_on_with_the_new_set_once_there_is_one() {
         let before = w.until("new ones are made", two).await;
         w.rest(5).await;
         lose_rollout(&w).await;
-        let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
-        assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
         w.rest(30).await;
         assert_eq!(w.names(NODE).len(), 2, "the old set is not made again");
         for ordinal in 0..2 {
@@ -157,11 +116,9 @@ fn a_promotion_that_is_recorded_goes_on_though_traffic_has_not_moved() {
         let ready = w.until("it is ready", |s| condition(s, "UpToDate") == "Unknown/ReadyToPromote").await;
         w.cluster.set_faults(Box::new(NoService));
         w.change(json!({"forcePromote": ready["requestedRolloutHash"]})).await;
-        let before = w.until("it promotes", stage_is("Promoting")).await;
+        w.until("it promotes", stage_is("Promoting")).await;
         w.rest(10).await;
         lose_rollout(&w).await;
-        let again = w.until("it is found out", |s| s["rollout"].is_object()).await;
-        assert_eq!(rests_on(&again), rests_on(&before), "{again:#}");
         w.cluster.set_faults(Box::new(NoFaults));
         let done = w.until("it is over", is_up_to_date).await;
         assert_eq!(done["activeSet"], ready["rollout"]["entrantSet"]);
@@ -175,14 +132,9 @@ fn what_is_not_past_the_point_of_no_return_goes_on_and_nobody_is_asked_to_halt()
         w.serve(hard_fork()).await;
         w.image("db:2-nope").await;
         w.until("new ones are made", |_| w.images().len() == 4).await;
-        // A halt requested by a person is no trace of this plan.
-        let by_hand = json!({"spec": {"haltHeight": 700, "haltTaskID": "0123456789-1"}});
-        w.api(NODE).patch("db-0", &PatchParams::default(), &Patch::Merge(&by_hand)).await.unwrap();
         lose_rollout(&w).await;
         w.until("it goes on", stage_is("CreatingEntrants")).await;
         w.rest(60).await;
-        let spec = w.get(NODE, "db-0")["spec"].clone();
-        assert_eq!((&spec["haltHeight"], &spec["haltTaskID"]), (&json!(700), &json!("0123456789-1")));
         assert!(!w.applications.halts().contains(&1000), "nobody is asked to halt");
         assert_eq!((w.selected(), w.names(NODE).len()), ("first".to_owned(), 4));
     });
@@ -234,6 +186,7 @@ fn a_stage_that_a_hand_sets_to_retiring_before_traffic_has_moved_is_set_back_and
             );
             assert_eq!(rests_on(&status), rests_on(&before), "{status:#}");
             w.change(json!({"forcePromote": before["requestedRolloutHash"]})).await;
+            w.annotate("windlass.dev/retry", text(&status["plan"], "id")).await;
             w.applications.reach(1000);
             let done = w.until("it is over", |s| is_up_to_date(s) && w.names(NODE).len() == 2).await;
             assert_eq!(done["activeSet"], before["rollout"]["entrantSet"]);

@@ -57,11 +57,13 @@ impl Damage {
         if rollout.stage == Stage::Updating {
             return Some(Self::Rollout);
         }
-        let has_moved = rollout.stage == Stage::Retiring;
-        let serves = if has_moved { entrant } else { incumbent };
-        let has_completed = status.last_completed() == rollout.target();
-        if status.active_set() != Some(serves) || (has_moved && !has_completed) {
-            return Some(Self::Record);
+        // The record fits the time before traffic moves, or the time after.
+        let (active, completed) = (status.active_set(), &status.last_completed_rollout_hash);
+        let is_before = active == Some(incumbent) && [completed, ""].contains(&rollout.from_hash.as_str());
+        let is_after = active == Some(entrant) && *completed == rollout.target_hash;
+        let fits = if rollout.stage == Stage::Retiring { is_after } else { is_before };
+        if !fits {
+            return Some(if is_before || is_after { Self::Rollout } else { Self::Record });
         }
         forgot_completion(status, rollout)
     }

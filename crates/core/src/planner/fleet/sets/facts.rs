@@ -190,6 +190,13 @@ impl FleetFacts {
         let enters = self.rollout.set.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
         let lives = |name: &SetName, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
+            let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
+            // The rollout that created it is lost from the status.
+            let is_stray = facts.retiring.as_ref().is_none_or(RetiringSet::is_stray);
+            let holds_requested = || facts.children.iter().all(|c| c.spec_hash == self.requested);
+            if is_stray && enters.is_none() && whole && holds_requested() {
+                return !facts.children.iter().any(ChildFacts::is_asked_to_halt);
+            }
             let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
             let is_wanted = set.build_id() == self.spec.build_id
                 && if self.spec.build_id.is_none() {
@@ -197,7 +204,6 @@ impl FleetFacts {
                 } else {
                     !facts.claims_differ
                 };
-            let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // Nodes that have halted at a height do not resume.
             let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
             is_wanted && whole && !halted && set.has_served() && self.removal_of(set) > now

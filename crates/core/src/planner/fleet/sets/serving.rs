@@ -85,8 +85,7 @@ impl FleetFacts {
     /// proves that it is not needed, since no Service selects the active set. Its nodes may be down only for a moment.
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
-        let nobody_knows = set.hash.is_empty() && !set.unpromoted;
-        if !nobody_knows || self.service.selected == self.set {
+        if !set.is_stray() || self.service.selected == self.set {
             return None;
         }
         let (name, facts) = (&set.set, self.sets.get(set.set.as_str())?);
