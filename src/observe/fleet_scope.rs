@@ -113,7 +113,9 @@ impl FleetScope {
         let status = &self.fleet.status;
         let Some(asked) = restart_request(&self.fleet.meta, self.restarted_at.as_ref()) else { return self };
         let nodes = self.children();
-        let at_first = status.last_completed_rollout_hash.is_empty() && status.plan.is_none();
+        let at_first = status.last_completed_rollout_hash.is_empty()
+            && status.plan.is_none()
+            && status.restarted_at.is_empty();
         let was_told = |node: &Arc<ObservedNode>| {
             let obeyed = effective_restart(node);
             later(obeyed.as_ref(), Some(&asked)) == obeyed.as_ref()
