@@ -27,7 +27,7 @@ pub(super) fn context() -> Context<'static> {
     context
 }
 
-#[allow(clippy::cast_precision_loss, reason = "what would lose any is told apart before")]
+#[allow(clippy::cast_precision_loss, reason = "larger integers are excluded before")]
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Int(whole), Value::Float(number)) | (Value::Float(number), Value::Int(whole)) => {

@@ -146,7 +146,7 @@ pub enum RecipeError {
         /// The types of its tasks, in order.
         known: Vec<String>,
     },
-    /// Two task types have the same name, so that nobody knows which one a plan means.
+    /// Two task types have the same name, so a plan does not say which one it means.
     #[error("two task types have the name {0:?}: rename one of them")]
     SameName(String),
     /// There is no recipe of this name.

@@ -330,7 +330,7 @@ impl RetiringSet {
         !self.unpromoted || self.served
     }
 
-    /// True if nobody knows what it was for: the status has lost the rollout that created it.
+    /// True if its purpose is not recorded: the status has lost the rollout that created it.
     #[must_use]
     pub fn is_stray(&self) -> bool {
         self.hash.is_empty() && !self.unpromoted

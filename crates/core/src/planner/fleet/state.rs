@@ -12,7 +12,7 @@ pub enum NodeState {
         moving: bool,
     },
     /// Its controller holds it, and it has never run anything: the name of one of its objects is taken, or its spec cannot
-    /// be carried out. It never served, and nothing that is granted to it changes that, so it takes no room in the wave.
+    /// be carried out. It never served, and a grant cannot change that, so it takes no room in the wave.
     NeverStarted,
     /// It moves to another template, or is about to.
     InFlight(Flight, Health),
@@ -118,7 +118,7 @@ impl NodeState {
         matches!(self, Self::AtRest(Health::Serving) | Self::Drifted(Health::Serving))
     }
 
-    /// True if it stands still, its sidecar cannot be reached, and its pod is not Ready.
+    /// True if it is at rest, its sidecar cannot be reached, and its pod is not Ready.
     #[must_use]
     pub fn is_mute(self) -> bool {
         let mute = Health::Unreachable { ready: false };
@@ -145,8 +145,8 @@ impl ChildFacts {
         NodeState::of(self)
     }
 
-    /// True if others wait for it to reach its grant, or to go. `target`: what it should run, if that is known. One that
-    /// has arrived where it should not be any more stands still.
+    /// True if others wait for it to reach its grant, or to go. `target`: what it should run, if that is known. A node
+    /// that runs what it was granted, but should run something else by now, is not moving.
     #[must_use]
     pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
         // It is not Ready and may be deleted at any time.
