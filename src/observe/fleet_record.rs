@@ -34,7 +34,8 @@ impl FleetScope {
             );
             self.set_status(sound);
         }
-        if let Some(rollout) = self.asked_to_halt() {
+        let serving = self.serving();
+        if let Some(rollout) = serving.as_ref().ok().and_then(|set| self.halting_promotion(set)) {
             self.set_status(NodeDeploymentStatus { rollout: Some(rollout), ..(*self.fleet.status).clone() });
         }
         if let Some(rejected) = self.rejected() {
@@ -44,8 +45,9 @@ impl FleetScope {
             });
         }
         self.rollout_target = rollout_target_of(&self.fleet.status);
-        let Ok(set) = self.serving() else { return self };
-        if let Some(status) = self.record_of(&set) {
+        if let Ok(set) = serving
+            && let Some(status) = self.record_of(&set)
+        {
             self.set_status(status);
         }
         self
@@ -94,14 +96,13 @@ impl FleetScope {
 
     /// The promotion of a HardFork whose record is lost although nodes of the active set are asked to halt: it is past
     /// the point of no return. It has no plan, and fails until a user retries it.
-    fn asked_to_halt(&self) -> Option<Rollout> {
+    fn halting_promotion(&self, incumbent: &SetName) -> Option<Rollout> {
         let (meta, status) = (&self.fleet.meta, &self.fleet.status);
-        if status.rollout.is_some() {
+        if status.rollout.is_some() || halt_height(&self.children()).is_none() {
             return None;
         }
-        let incumbent = self.serving().ok()?;
         let mut sets = self.nodes_by_set();
-        let halt_height = halt_height(&sets.remove(&incumbent)?)?;
+        let halt_height = halt_height(&sets.remove(incumbent)?)?;
         sets.retain(|set, _| !status.retiring.iter().any(|retiring| *set == *retiring.set));
         let (entrant, nodes) = sets.pop_first().filter(|_| sets.is_empty())?;
         let build_id = self.made_under(status, &entrant, &nodes);
@@ -113,7 +114,7 @@ impl FleetScope {
             target_hash: target.into(),
             cause: Cause::TemplateChanged.as_ref().to_owned(),
             stage: Stage::Promoting,
-            incumbent_set: incumbent.into(),
+            incumbent_set: incumbent.to_string(),
             entrant_set: entrant.into(),
             build_id: field(build_id.as_ref()).to_owned(),
             from_hash: status.last_completed_rollout_hash.clone(),

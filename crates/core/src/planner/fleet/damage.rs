@@ -48,8 +48,11 @@ impl Damage {
             return Some(Self::Rollout);
         }
         if !Strategy::of_recipe(&rollout.recipe).is_some_and(Strategy::makes_set) {
-            let fits = rollout.entrant().is_none() && rollout.stage == Stage::Updating;
-            return (!fits).then_some(Self::Rollout).or_else(|| forgot_completion(status, rollout));
+            if rollout.entrant().is_some() || rollout.stage != Stage::Updating {
+                return Some(Self::Rollout);
+            }
+            let has_lost_completed = status.last_completed().is_none() && !rollout.from_hash.is_empty();
+            return has_lost_completed.then_some(Self::Record);
         }
         let (Some(incumbent), Some(entrant)) = (rollout.incumbent(), rollout.entrant()) else {
             return Some(Self::Rollout);
@@ -62,16 +65,8 @@ impl Damage {
         let is_before = active == Some(incumbent) && [completed, ""].contains(&rollout.from_hash.as_str());
         let is_after = active == Some(entrant) && *completed == rollout.target_hash;
         let fits = if rollout.stage == Stage::Retiring { is_after } else { is_before };
-        if !fits {
-            return Some(if is_before || is_after { Self::Rollout } else { Self::Record });
-        }
-        forgot_completion(status, rollout)
+        (!fits).then_some(if is_before || is_after { Self::Rollout } else { Self::Record })
     }
-}
-
-/// The damage of a status that has lost what had completed when its rollout began.
-fn forgot_completion(status: &NodeDeploymentStatus, rollout: &Rollout) -> Option<Damage> {
-    (status.last_completed_rollout_hash.is_empty() && !rollout.from_hash.is_empty()).then_some(Damage::Record)
 }
 
 impl NodeDeploymentStatus {

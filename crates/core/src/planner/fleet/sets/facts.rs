@@ -190,23 +190,21 @@ impl FleetFacts {
         let enters = self.rollout.set.as_ref().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
         let lives = |name: &SetName, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
+            let known = facts.retiring.as_ref().or(enters);
+            let is_wanted = match known.filter(|set| !set.is_stray()) {
+                Some(set) if self.spec.build_id.is_some() => {
+                    set.build_id() == self.spec.build_id && !facts.claims_differ
+                }
+                Some(set) => set.build_id().is_none() && self.requested == *set.hash,
+                // The status has lost the rollout that created it.
+                None => facts.children.iter().all(|c| c.spec_hash == self.requested),
+            };
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
-            // The rollout that created it is lost from the status.
-            let is_stray = facts.retiring.as_ref().is_none_or(RetiringSet::is_stray);
-            let holds_requested = || facts.children.iter().all(|c| c.spec_hash == self.requested);
-            if is_stray && enters.is_none() && whole && holds_requested() {
-                return !facts.children.iter().any(ChildFacts::is_asked_to_halt);
-            }
-            let Some(set) = facts.retiring.as_ref().or(enters) else { return false };
-            let is_wanted = set.build_id() == self.spec.build_id
-                && if self.spec.build_id.is_none() {
-                    self.requested == *set.hash
-                } else {
-                    !facts.claims_differ
-                };
             // Nodes that have halted at a height do not resume.
-            let halted = set.halt_height > 0 || facts.children.iter().any(ChildFacts::is_asked_to_halt);
-            is_wanted && whole && !halted && set.has_served() && self.removal_of(set) > now
+            let halted = known.is_some_and(|set| set.halt_height > 0)
+                || facts.children.iter().any(ChildFacts::is_asked_to_halt);
+            let stays = known.is_none_or(|set| set.has_served() && self.removal_of(set) > now);
+            is_wanted && whole && !halted && stays
         };
         self.sets.iter().find(|(name, facts)| lives(name, facts)).map(|(name, _)| name)
     }
