@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use windlass_harness::kit::{PATIENCE, World, fleet};
@@ -95,7 +95,10 @@ async fn a_rollout_is_one_trace_over_a_restart_of_the_operator() {
     let (collector, url) = Collector::start().await;
     let logs = ["first", "second"].map(|name| world.cp.folder().join(format!("{}-{name}.log", &*world.ns)));
     let mut first = operator(&world, &url, &logs[0]);
-    world.settled_fleet(fleet(3, "db:1")).await;
+    // The operator is to die while nodes wait: what it had not yet exported is lost with it.
+    let mut wanted = fleet(3, "db:1");
+    wanted["spec"]["minReadySeconds"] = json!(3);
+    world.settled_fleet(wanted).await;
     world.set_image("db:2").await;
     let node = |collector: &Collector, node: &str| {
         let plans = collector.of("windlass.node", node).into_iter();
