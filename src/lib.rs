@@ -58,6 +58,7 @@
 //! on one another.
 
 mod apply;
+mod cache;
 #[cfg(feature = "cli")]
 pub mod cli;
 mod cluster;

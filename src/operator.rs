@@ -25,9 +25,9 @@ use tracing::{Instrument, field, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::cluster::client::GuardedClient;
-use crate::cluster::memory::Uids;
 use crate::cluster::watch::Namespaces;
-use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
+use crate::cluster::{Cluster, Key, Kind, KubeCluster, View};
+use crate::controller::failures::Failures;
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
@@ -36,6 +36,7 @@ use crate::probe::hooks::{HookOwner, HookProber, HttpHookClient, WhileLeading};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
+use known::{Known, Uids};
 use windlass_kube_port::PortMetrics;
 use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
 use windlass_kube_port::workqueue::{Counted, Request, run_workqueue};
@@ -49,6 +50,7 @@ pub use health::Health;
 pub use windlass_kube_port::lease;
 
 mod health;
+mod known;
 mod triggers;
 #[cfg(feature = "temporal")]
 pub mod worker_hooks;
@@ -337,7 +339,6 @@ impl Operator {
         fence: &Fence,
         event_senders: &mut JoinSet<()>,
     ) -> Context {
-        let memory = Arc::new(Memory::default());
         let (fence, may_ask) = (fence.clone(), fence.clone());
         let port = KubeCluster::new(client.clone(), view.clone()).fenced(move || fence.is_open());
         let cluster: Arc<dyn Cluster> = Arc::new(port);
@@ -349,7 +350,11 @@ impl Operator {
         Context {
             view,
             cluster,
-            memory,
+            caches: Arc::default(),
+            first_seen: Arc::default(),
+            status_writes: Arc::default(),
+            failures: Arc::default(),
+            deleted_jobs: Arc::default(),
             registry: registry.clone(),
             env: self.env.clone(),
             options: Arc::new(self.options.clone()),
@@ -392,8 +397,12 @@ impl Operator {
             }
             info!(scope, "the caches are filled; reconciling begins");
             let reconcile = |kind| {
-                let reconciler =
-                    Arc::new(Reconciler { kind, context: context.clone(), health: health.clone() });
+                let reconciler = Arc::new(Reconciler {
+                    kind,
+                    context: context.clone(),
+                    known: Known::default(),
+                    health: health.clone(),
+                });
                 move |key| reconciler.clone().reconcile_traced(key)
             };
             let view = context.view.clone();
@@ -458,6 +467,7 @@ struct Peers {
 struct Reconciler {
     kind: Kind,
     context: Arc<Context>,
+    known: Known,
     health: Health,
 }
 
@@ -475,7 +485,7 @@ impl Reconciler {
             }),
         };
         let Some(uids) = uids else {
-            self.context.memory.part(self.kind, &key);
+            self.known.part(&self.context, self.kind, &key);
             let owner = if self.kind == Kind::NodeDeployment {
                 HookOwner::Fleet(key)
             } else {
@@ -485,7 +495,7 @@ impl Reconciler {
             self.context.hook_prober.forget(&owner);
             return None;
         };
-        self.context.memory.meet(self.kind, &key, uids);
+        self.known.meet(&self.context, self.kind, &key, uids);
         let (plan, task) = (field::Empty, field::Empty);
         let span = info_span!("reconciling", kind = self.kind.name(), object = %key, plan, task);
         Some(self.reconcile(&key).instrument(span).await)
@@ -505,7 +515,7 @@ impl Reconciler {
         self.health.metrics.reconciled(self.kind.name(), outcome, monotonic().duration_since(began));
         match result {
             Ok(next) => {
-                self.context.memory.failures.take(&Memory::failure_key(self.kind, key));
+                self.context.failures.end(&Failures::id(self.kind, key));
                 next.delay(&key.name)
             }
             Err(error) => self.after_error(key, &error),
@@ -514,10 +524,8 @@ impl Reconciler {
 
     fn after_error(&self, key: &Key, error: &ReconcileError) -> Duration {
         self.health.metrics.retried(self.kind.name());
-        let failures = &self.context.memory.failures;
-        let id = Memory::failure_key(self.kind, key);
-        let count = failures.get(&id).unwrap_or_default().saturating_add(1);
-        failures.put(&id, count);
+        let id = Failures::id(self.kind, key);
+        let count = self.context.failures.count(&id);
         if error.is_conflict() {
             return after_failure(error, AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS)));
         }

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Admission, ReconcileError};
 use crate::api::{PodTemplateHash, SetName, StatefulNodeSpec};
+use crate::cache::ProbeCache;
 use crate::clock::monotonic;
-use crate::cluster::{Cluster, ClusterError, Kind, Memory};
+use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::observe::FleetScope;
 use crate::render::{self, NodeIdentity};
 use crate::revision;
@@ -20,12 +21,12 @@ const ASK_SAME: Duration = Duration::from_mins(10);
 /// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
 /// again.
 pub async fn ask(
-    memory: &Memory,
+    probes: &ProbeCache,
     cluster: &dyn Cluster,
     content: String,
     manifest: Value,
 ) -> Result<Admission, ReconcileError> {
-    if let Some((asked, verdict)) = memory.verdicts.get(&content)
+    if let Some((asked, verdict)) = probes.verdicts.get(&content)
         && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
     {
         return Ok(verdict.into());
@@ -46,26 +47,26 @@ pub async fn ask(
         }
         Err(error) => return Err(ReconcileError::Check(error)),
     };
-    memory.verdicts.put(&content, (monotonic(), verdict.clone()));
+    probes.verdicts.put(&content, (monotonic(), verdict.clone()));
     Ok(verdict.into())
 }
 
 /// True if the API server was asked about a content lately.
-pub(super) fn was_asked(memory: &Memory, content: &str) -> bool {
-    memory.verdicts.get(content).is_some_and(|(asked, _)| monotonic().duration_since(asked) < ASK_SAME)
+pub(super) fn was_asked(probes: &ProbeCache, content: &str) -> bool {
+    probes.verdicts.get(content).is_some_and(|(asked, _)| monotonic().duration_since(asked) < ASK_SAME)
 }
 
 /// True if the API server refused a content so recently that it is not asked again.
-pub(super) fn is_refused(memory: &Memory, content: &str) -> bool {
-    let known = memory.verdicts.get(content);
+pub(super) fn is_refused(probes: &ProbeCache, content: &str) -> bool {
+    let known = probes.verdicts.get(content);
     known.is_some_and(|(asked, verdict)| {
         verdict.is_err() && monotonic().duration_since(asked) < SIDECAR_VALIDITY
     })
 }
 
 /// Records that the API server accepts a content.
-pub(super) fn is_taken(memory: &Memory, content: &str) {
-    memory.verdicts.put(content, (monotonic(), Ok(())));
+pub(super) fn is_taken(probes: &ProbeCache, content: &str) {
+    probes.verdicts.put(content, (monotonic(), Ok(())));
 }
 
 /// The StatefulSet of a node of this spec, for a dry run, and the key of the verdict about it. An error is a sentence

@@ -15,7 +15,7 @@ use crate::api::names::{ANNOTATION_OWNER_UID, place_of};
 use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
 };
-use crate::cluster::memory::Settled;
+use crate::cache::computed::Settled;
 use crate::cluster::observed::{Meta, ObservedNode, ObservedStatefulSet};
 use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
@@ -187,12 +187,14 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     // Each node is checked once for each state of it: while a thousand nodes roll, only a handful change from one
     // reconcile to the next.
     let uid = &fleet.fleet.meta.uid;
-    let settled = fleet.memory.settled.get(uid).filter(|known| known.holds(&fleet.fleet, serving.as_str()));
+    let settled =
+        fleet.caches.computed.settled.get(uid).filter(|known| known.holds(&fleet.fleet, serving.as_str()));
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
     let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
         nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
     let ops_of = |node: &ObservedNode| at_once_ops(fleet, node, &serving);
-    let due = |node: &ObservedNode| reverted::due(&fleet.memory, &node.meta.uid, &node.meta, ops_of(node));
+    let due =
+        |node: &ObservedNode| reverted::due(&fleet.caches.probes, &node.meta.uid, &node.meta, ops_of(node));
     let changes: Vec<(Target, Vec<PatchOp>)> = others
         .iter()
         .map(|node| (Target::of(Kind::StatefulNode, &node.meta), due(node)))
@@ -200,15 +202,16 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         .collect();
     if changes.is_empty() {
         // A node that admission changes is checked again, since it is written again once a minute.
-        let is_done =
-            |node: &Arc<ObservedNode>| !reverted::is_pending(&fleet.memory, &node.meta.uid, &node.meta);
+        let is_done = |node: &Arc<ObservedNode>| {
+            !reverted::is_pending(&fleet.caches.probes, &node.meta.uid, &node.meta)
+        };
         let nodes = kept.into_iter().chain(others.into_iter().filter(is_done)).collect();
         let settled = Settled::new(fleet.fleet.clone(), serving.into(), nodes);
-        fleet.memory.settled.put(uid, Arc::new(settled));
+        fleet.caches.computed.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
     let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
-        let (port, id) = ((fleet.cluster.as_ref(), fleet.memory.as_ref()), target.uid.clone());
+        let (port, id) = ((fleet.cluster.as_ref(), &fleet.caches.probes), target.uid.clone());
         unless_gone(reverted::write(port, &id, target, ops, ops_of).await)
     };
     each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)

@@ -14,9 +14,10 @@ use super::{Admission, ReconcileError, same_content};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{BuildId, RevisionName, RolloutHash, SetName, Stage, TemplateMeta};
+use crate::cache::ProbeCache;
 use crate::clock::monotonic;
 use crate::cluster::observed::{Meta, Observed, ObservedService};
-use crate::cluster::{ClusterError, Key, Kind, Memory, Target};
+use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
 use crate::planner::fleet::sets::stage::has_switched;
@@ -86,7 +87,11 @@ async fn store(
                 return Ok(Admission::Admitted(name));
             }
             let sentence = foreign_revision(name.as_str());
-            fleet.memory.foreign.put(&in_fleet(&meta.uid, name.as_str()), (monotonic(), sentence.clone()));
+            fleet
+                .caches
+                .probes
+                .foreign
+                .put(&in_fleet(&meta.uid, name.as_str()), (monotonic(), sentence.clone()));
             Ok(Admission::Refused(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
@@ -108,7 +113,7 @@ fn known_revision(fleet: &FleetScope, name: &RevisionName) -> Option<Admission> 
             Admission::Refused(foreign_revision(name.as_str()))
         });
     }
-    known_foreign(&fleet.memory, &in_fleet(&meta.uid, name.as_str())).map(Admission::Refused)
+    known_foreign(&fleet.caches.probes, &in_fleet(&meta.uid, name.as_str())).map(Admission::Refused)
 }
 
 fn in_fleet(uid: &str, name: &str) -> String {
@@ -167,7 +172,7 @@ fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError> {
     match asked_stateful_set(fleet, &fleet.spec.template.spec) {
-        Ok((manifest, content)) => ask(&fleet.memory, fleet.cluster.as_ref(), content, manifest).await,
+        Ok((manifest, content)) => ask(&fleet.caches.probes, fleet.cluster.as_ref(), content, manifest).await,
         Err(sentence) => Ok(Admission::Refused(sentence)),
     }
 }
@@ -250,7 +255,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     if let Some(set) = &moved_to {
         manifest["metadata"]["annotations"][ANNOTATION_SWITCHED_TO] = json!(set.as_str());
     }
-    if let Some(sentence) = known_foreign(&fleet.memory, &meta.uid).filter(|_| known.is_none()) {
+    if let Some(sentence) = known_foreign(&fleet.caches.probes, &meta.uid).filter(|_| known.is_none()) {
         return Ok(Some(sentence));
     }
     let found = match known {
@@ -270,7 +275,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     let Some(service) = found else { return Ok(None) };
     if !fleet.owns(&service.meta) {
         let sentence = foreign_service(fleet, &service.meta);
-        fleet.memory.foreign.put(&meta.uid, (monotonic(), sentence.clone()));
+        fleet.caches.probes.foreign.put(&meta.uid, (monotonic(), sentence.clone()));
         return Ok(Some(sentence));
     }
     let switched = moved_to.map(|set| (ANNOTATION_SWITCHED_TO.to_owned(), set.into()));
@@ -283,10 +288,10 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         ops
     };
     let id = service_of(&meta.uid);
-    let ops = reverted::due(&fleet.memory, &id, &service.meta, ops_of(&service));
+    let ops = reverted::due(&fleet.caches.probes, &id, &service.meta, ops_of(&service));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
-        match reverted::write((fleet.cluster.as_ref(), fleet.memory.as_ref()), &id, target, ops, ops_of).await
+        match reverted::write((fleet.cluster.as_ref(), &fleet.caches.probes), &id, target, ops, ops_of).await
         {
             Ok(_) => {}
             Err(ClusterError::Refused { message, .. }) => {
@@ -314,7 +319,7 @@ pub fn reverted_by_admission(fleet: &FleetScope) -> Option<String> {
     let meta = &fleet.fleet.meta;
     fleet.spec.service.as_ref()?;
     let service = fleet.view.services.get(&meta.key()).filter(|service| fleet.owns(&service.meta))?;
-    reverted::sentence(&fleet.memory, &service_of(&meta.uid), &service.meta)
+    reverted::sentence(&fleet.caches.probes, &service_of(&meta.uid), &service.meta)
 }
 
 /// True if the plan records that it has moved the fleet's traffic to the new set. Used only during a promotion.
@@ -354,18 +359,18 @@ fn service_of_another(fleet: &FleetScope, within: Duration) -> Option<String> {
         let is_anothers = !fleet.owns(&service.meta) && !service.meta.terminating;
         return is_anothers.then(|| foreign_service(fleet, &service.meta));
     }
-    let (asked, sentence) = fleet.memory.foreign.get(&meta.uid)?;
+    let (asked, sentence) = fleet.caches.probes.foreign.get(&meta.uid)?;
     (monotonic().duration_since(asked) < within).then_some(sentence)
 }
 
 /// The sentence that says who owns the object of a name, if that was asked recently. Watches show only Windlass's own
 /// objects.
 #[must_use]
-pub fn known_foreign(memory: &Memory, uid: &str) -> Option<String> {
-    let (asked, sentence) = memory.foreign.get(uid)?;
+pub fn known_foreign(probes: &ProbeCache, uid: &str) -> Option<String> {
+    let (asked, sentence) = probes.foreign.get(uid)?;
     if monotonic().duration_since(asked) < ASK_FOR_NAME {
         return Some(sentence);
     }
-    memory.foreign.take(uid);
+    probes.foreign.take(uid);
     None
 }

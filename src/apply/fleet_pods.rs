@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::many::{OnFailure, each};
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{GrantedBy, NodeName, SetName};
-use crate::cluster::live_pods::LivePods;
+use crate::cache::live_pods::LivePods;
 use crate::cluster::observed::{Meta, ObservedPod};
 use crate::cluster::{ClusterError, Key, Kind, LivePod, Selector};
 use crate::engine::sentence::some_of;
@@ -143,11 +143,11 @@ impl FleetScope {
     /// The fleet's pods, from the API server unless the last read is still valid.
     async fn live_pods(&self, children: &[ChildFacts]) -> Result<Arc<LivePods>, ClusterError> {
         let uid = &self.fleet.meta.uid;
-        if let Some(live) = self.memory.live_pods.get(uid).filter(|live| live.stands()) {
+        if let Some(live) = self.caches.probes.live_pods.get(uid).filter(|live| live.stands()) {
             return Ok(live);
         }
         let live = Arc::new(self.read_pods(children).await?);
-        self.memory.live_pods.put(uid, live.clone());
+        self.caches.probes.live_pods.put(uid, live.clone());
         Ok(live)
     }
 
@@ -157,7 +157,7 @@ impl FleetScope {
         // The read updates the cache, so what was known before is collected first.
         let known = self.view.pods.group(namespace, &meta.name).into_iter();
         let known = known.map(|pod| (pod.meta.name.clone(), LivePod::cached(&pod))).collect();
-        let _turn = self.memory.turns.take().await;
+        let _turn = self.caches.probes.turns.take().await;
         let mut live = LivePods::of(known);
         let listed = self.cluster.live_pods(namespace, &meta.name).await?;
         live.extend(listed);

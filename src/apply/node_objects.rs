@@ -16,8 +16,9 @@ use super::unwatched::{ask_again, read_again};
 use super::{Admission, ReconcileError};
 use crate::api::names::{LABEL_NODE, LABEL_REVISION, pod_name};
 use crate::api::{ClaimRetention, PodTemplateHash, Reason, StatefulNodeSpec, TemplateMeta};
+use crate::cache::Sighting;
+use crate::cache::probes::{CheckedTemplate, FoundTemplate, NoPod, SameTemplate};
 use crate::clock::monotonic;
-use crate::cluster::memory::{CheckedTemplate, FoundTemplate, NoPod, SameTemplate};
 use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
 use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Selector, Target};
 use crate::engine::{Outcome, TaskError};
@@ -55,7 +56,7 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     let is_ours = !written_otherwise && is_template_of(scope, node, &set, &rendered.template, None).await?;
     let found = if is_ours { FoundTemplate::Rendered } else { FoundTemplate::OtherThan };
     let checked = CheckedTemplate { generation: set.meta.generation, found: found(rendered.hash) };
-    scope.memory.templates.put(&set.meta.uid, checked);
+    scope.caches.probes.templates.put(&set.meta.uid, checked);
     Ok(())
 }
 
@@ -72,7 +73,7 @@ async fn check_same_content(
     if node.meta.terminating || spec.granted().is_some() || wanted.hash == written {
         return Ok(());
     }
-    let known = scope.memory.same_templates.get(&node.meta.uid);
+    let known = scope.caches.probes.same_templates.get(&node.meta.uid);
     if known.is_some_and(|known| known.rendered == wanted.hash && known.written == written) {
         return Ok(());
     }
@@ -85,7 +86,7 @@ async fn check_same_content(
     let is_same = set.made_for.as_deref().is_some_and(|made_for| made_for.main_container == main)
         && is_template_of(scope, node, set, &rendered.template, label).await?;
     let answer = SameTemplate { rendered: rendered.hash, written, is_same };
-    scope.memory.same_templates.put(&node.meta.uid, answer);
+    scope.caches.probes.same_templates.put(&node.meta.uid, answer);
     Ok(())
 }
 
@@ -126,45 +127,49 @@ async fn is_template_of(
 /// Finds out why a node has no pod although its StatefulSet should have created one. Either the StatefulSet's events,
 /// which are watched, say why, or something else has the pod's name, which no watch shows. Returns when to check again.
 pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Duration> {
-    let (uid, memory, now) = (&node.meta.uid, &scope.memory.no_pod, monotonic());
+    let (uid, answers, now) = (&node.meta.uid, &scope.caches.probes.no_pod, monotonic());
     let is_due = || {
         let facts = scope.facts(node);
         let has_none = !facts.terminating && !facts.suspended && facts.pod.is_none();
         has_none && facts.live().is_some_and(|set| set.observed)
     };
     let Some(set) = scope.set().filter(|_| is_due()) else {
-        memory.take(uid);
+        answers.take(uid);
+        scope.first_seen.end(uid, Sighting::NoPod);
         return None;
     };
     let since =
         node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing.as_ref()).map(|p| p.since);
-    let known = memory.get(uid);
     // A problem that was reported before this process started is still reported until more is known.
-    let was_refused = node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref())
-        || (known.is_none() && since.is_some());
-    let mut known = known.unwrap_or_else(|| NoPod {
-        since: now,
-        noticed: since.unwrap_or(scope.now),
-        asked: None,
-        why: None,
-        taken: None,
-    });
-    let first = if was_refused { Duration::ZERO } else { NO_POD };
-    let (from, wait) = known.asked.map_or((known.since, first), |asked| (asked, ASK_WHY));
-    let left = wait.saturating_sub(now.duration_since(from));
+    let is_earlier = since.is_some() && scope.first_seen.known(uid, Sighting::NoPod).is_none();
+    let was_refused =
+        is_earlier || node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
+    let before = since.and_then(|since| (scope.now - since).to_std().ok()).unwrap_or_default();
+    let missing_for = scope.first_seen.elapsed_since(uid, Sighting::NoPod, before);
+    let known = answers.get(uid);
+    let left = match &known {
+        Some(known) => ASK_WHY.saturating_sub(now.duration_since(known.asked)),
+        None if was_refused => Duration::ZERO,
+        // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
+        None => NO_POD.saturating_sub(missing_for),
+    };
+    let mut answer = match known {
+        None if !left.is_zero() => return Some(left),
+        Some(known) => known,
+        None => NoPod { asked: now, why: None, taken: None },
+    };
     if left.is_zero() {
-        known.asked = Some(now);
+        answer.asked = now;
         match foreign_pod(scope, &set).await {
-            Ok(taken) => known.taken = taken,
+            Ok(taken) => answer.taken = taken,
             Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
         }
     }
-    // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
-    if known.asked.is_some() {
-        let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at + SKEW >= known.noticed);
-        known.why = told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
-    }
-    memory.put(uid, known);
+    // Earlier events are about another pod.
+    let from = scope.now - TimeDelta::from_std(missing_for).unwrap_or_default() - SKEW;
+    let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at >= from);
+    answer.why = told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
+    answers.put(uid, answer);
     Some(if left.is_zero() { ASK_WHY } else { left })
 }
 
@@ -209,7 +214,7 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
             None => {
                 let whose = scope.whose(kind, node).await.map_err(ReconcileError::Observe)?;
                 if whose.is_none() {
-                    scope.memory.free.put(&(node.meta.uid.clone(), kind), monotonic());
+                    scope.caches.probes.free.put(&(node.meta.uid.clone(), kind), monotonic());
                 }
                 whose
             }
@@ -258,7 +263,7 @@ pub fn await_unlabelled(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
 /// True if the name was found free within the last [`ASK_FOR_NAME`]. If something took it since, the create is refused.
 /// A claim that appeared since is adopted by the StatefulSet controller; no check could rule that out.
 fn is_free(scope: &NodeScope, node: &ObservedNode, kind: Kind) -> bool {
-    let asked = scope.memory.free.get(&(node.meta.uid.clone(), kind));
+    let asked = scope.caches.probes.free.get(&(node.meta.uid.clone(), kind));
     asked.is_some_and(|asked| monotonic().duration_since(asked) < ASK_FOR_NAME)
 }
 
@@ -288,7 +293,7 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
         }
     }
     if !names.is_empty() {
-        scope.memory.free.put(&(node.meta.uid.clone(), Kind::PersistentVolumeClaim), monotonic());
+        scope.caches.probes.free.put(&(node.meta.uid.clone(), Kind::PersistentVolumeClaim), monotonic());
     }
     Ok(None)
 }
@@ -385,7 +390,7 @@ pub async fn apply_at_once(
         // template, that change would count as our own.
         AppliedAtOnce { again: Some(Duration::ZERO), ..AppliedAtOnce::default() }
     };
-    let node_label = || reverted::sentence(&scope.memory, &node.meta.uid, &node.meta);
+    let node_label = || reverted::sentence(&scope.caches.probes, &node.meta.uid, &node.meta);
     let applied = to_set.and(apply_service(scope, node).await);
     AppliedAtOnce { refused: applied.refused.or_else(node_label), ..applied }
 }
@@ -393,7 +398,7 @@ pub async fn apply_at_once(
 async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> AppliedAtOnce {
     let refused = |sentence| AppliedAtOnce { refused: Some(sentence), ..AppliedAtOnce::default() };
     let failed = |error| AppliedAtOnce { error: Some(error), ..AppliedAtOnce::default() };
-    if let Some(known) = super::fleet_objects::known_foreign(&scope.memory, &node.meta.uid)
+    if let Some(known) = super::fleet_objects::known_foreign(&scope.caches.probes, &node.meta.uid)
         && scope.service().is_none()
     {
         return refused(known);
@@ -414,7 +419,7 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> AppliedAtOnce 
     };
     match error {
         TaskError::Terminal { message } => {
-            scope.memory.foreign.put(&node.meta.uid, (monotonic(), message.clone()));
+            scope.caches.probes.foreign.put(&node.meta.uid, (monotonic(), message.clone()));
             refused(message)
         }
         TaskError::Transient { message, .. } => failed(ReconcileError::Plan(message)),
@@ -445,15 +450,15 @@ async fn apply_to_set(
         ops.extend(own_field_ops(set, scaled));
         ops
     };
-    let ops = reverted::due(&scope.memory, &set.meta.uid, &set.meta, ops_of(set));
+    let ops = reverted::due(&scope.caches.probes, &set.meta.uid, &set.meta, ops_of(set));
     if ops.is_empty() {
         return Ok(reverted_by_admission(scope, set, node));
     }
     // Admission may change the template with this write, and with it the revision.
     if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Template::At(_))) {
-        scope.memory.learn_revision(&set.meta.uid, revision);
+        scope.replaces_revision(revision);
     }
-    let port = (scope.cluster.as_ref(), scope.memory.as_ref());
+    let port = (scope.cluster.as_ref(), &scope.caches.probes);
     let answer = reverted::write(port, &set.meta.uid, set_target(set), ops, ops_of).await;
     let answer = answer.map_err(ReconcileError::Children)?;
     if let Template::At(hash) = template {
@@ -471,7 +476,7 @@ fn reverted_by_admission(
     if deletes_claims(set, node) {
         return Some(claims_would_go(&set.meta.name));
     }
-    reverted::sentence(&scope.memory, &set.meta.uid, &set.meta)
+    reverted::sentence(&scope.caches.probes, &set.meta.uid, &set.meta)
 }
 
 fn claims_would_go(set: &str) -> String {
@@ -574,7 +579,7 @@ async fn take_back(
         return Ok(());
     }
     let question = (node.meta.uid.clone(), key.name.clone());
-    let asked = scope.memory.unseen_claims.get(&question);
+    let asked = scope.caches.probes.unseen_claims.get(&question);
     let is_fresh = |(generation, at): &(i64, Instant)| {
         *generation == node.meta.generation && monotonic().duration_since(*at) < ASK_FOR_CLAIM
     };
@@ -583,7 +588,7 @@ async fn take_back(
     }
     let found = scope.cluster.get(Kind::PersistentVolumeClaim, &key.namespace, &key.name).await;
     let found = found.map_err(ReconcileError::Children)?;
-    scope.memory.unseen_claims.put(&question, (node.meta.generation, monotonic()));
+    scope.caches.probes.unseen_claims.put(&question, (node.meta.generation, monotonic()));
     let Some(claim) = found.map(|claim| ObservedClaim::read(&claim)) else { return Ok(()) };
     let is_owned = claim.meta.owners.iter().any(|owner| owner.uid == node.meta.uid);
     if !is_owned || claim.meta.label(LABEL_NODE).is_some() {
@@ -615,5 +620,5 @@ pub async fn verdict(
     let identity = scope.identity(node);
     let manifest = render::stateful_set(&identity, spec, &rendered.template, &rendered.hash);
     let content = super::dry_runs::asked_of(&identity, spec, &rendered.hash);
-    super::dry_runs::ask(&scope.memory, scope.cluster.as_ref(), content, manifest).await
+    super::dry_runs::ask(&scope.caches.probes, scope.cluster.as_ref(), content, manifest).await
 }

@@ -64,10 +64,10 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
         ops
     };
     let id = service_of(&node.meta.uid);
-    let ops = reverted::due(&scope.memory, &id, &service.meta, ops_of(&service));
+    let ops = reverted::due(&scope.caches.probes, &id, &service.meta, ops_of(&service));
     if !ops.is_empty() {
         let target = Target::of(Kind::Service, &service.meta);
-        let port = (scope.cluster.as_ref(), scope.memory.as_ref());
+        let port = (scope.cluster.as_ref(), &scope.caches.probes);
         match reverted::write(port, &id, target, ops, ops_of).await {
             Ok(_) => {}
             Err(error) if error.is_conflict() => return Err(NotApplied::Conflict(error)),
@@ -81,7 +81,7 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
 #[must_use]
 pub fn reverted_by_admission(scope: &NodeScope, node: &ObservedNode) -> Option<String> {
     let service = scope.service()?;
-    reverted::sentence(&scope.memory, &service_of(&node.meta.uid), &service.meta)
+    reverted::sentence(&scope.caches.probes, &service_of(&node.meta.uid), &service.meta)
 }
 
 fn leaving() -> Outcome {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::cache::ProbeCache;
+use crate::cache::probes::Reverted;
 use crate::clock::monotonic;
-use crate::cluster::memory::Reverted;
 use crate::cluster::observed::{Meta, Observed};
-use crate::cluster::{Cluster, ClusterError, Kind, Memory, Part, PatchOp, Target};
+use crate::cluster::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::cut;
 use crate::revision::template::is_own_key;
 
@@ -27,10 +28,10 @@ pub fn service_of(uid: &str) -> String {
 
 /// The operations that bring a child to its desired state, or none if admission is known to change them.
 #[must_use]
-pub fn due(memory: &Memory, id: &str, meta: &Meta, ops: Vec<PatchOp>) -> Vec<PatchOp> {
-    let Some(known) = memory.reverted.get(id) else { return ops };
+pub fn due(probes: &ProbeCache, id: &str, meta: &Meta, ops: Vec<PatchOp>) -> Vec<PatchOp> {
+    let Some(known) = probes.reverted.get(id) else { return ops };
     if ops.is_empty() {
-        memory.reverted.take(id);
+        probes.reverted.take(id);
         return ops;
     }
     let is_same = known.ops == ops;
@@ -42,7 +43,7 @@ pub fn due(memory: &Memory, id: &str, meta: &Meta, ops: Vec<PatchOp>) -> Vec<Pat
 /// Writes `ops` to a child and records what the answer shows that admission changed. `ops_of`: the operations that bring
 /// an object to its desired state.
 pub async fn write<T: Observed>(
-    (cluster, memory): (&dyn Cluster, &Memory),
+    (cluster, probes): (&dyn Cluster, &ProbeCache),
     id: &str,
     target: Target,
     ops: Vec<PatchOp>,
@@ -56,7 +57,7 @@ pub async fn write<T: Observed>(
     // The answer says nothing of a field that was not written.
     left.retain(|op| sent.iter().any(|path| path == op.path()));
     if left.is_empty() {
-        memory.reverted.take(id);
+        probes.reverted.take(id);
     } else {
         let meta = Meta::read(&answer);
         let record = Reverted {
@@ -65,22 +66,22 @@ pub async fn write<T: Observed>(
             message: message(kind, &meta.name, &left, &answer),
             ops: left,
         };
-        memory.reverted.put(id, record);
+        probes.reverted.put(id, record);
     }
     Ok(answer)
 }
 
 /// True if a write to a child has to be repeated because admission changed it.
 #[must_use]
-pub fn is_pending(memory: &Memory, id: &str, meta: &Meta) -> bool {
-    let known = memory.reverted.get(id);
+pub fn is_pending(probes: &ProbeCache, id: &str, meta: &Meta) -> bool {
+    let known = probes.reverted.get(id);
     known.is_some_and(|known| known.message.is_some() || known.stored != values_at(&known.ops, meta))
 }
 
 /// What admission changes of what Windlass depends on in a child, in a sentence.
 #[must_use]
-pub fn sentence(memory: &Memory, id: &str, meta: &Meta) -> Option<String> {
-    let known = memory.reverted.get(id).filter(|known| known.stored == values_at(&known.ops, meta));
+pub fn sentence(probes: &ProbeCache, id: &str, meta: &Meta) -> Option<String> {
+    let known = probes.reverted.get(id).filter(|known| known.stored == values_at(&known.ops, meta));
     known.and_then(|known| known.message)
 }
 
@@ -165,36 +166,36 @@ mod tests {
     }
 
     /// The paths that are due for this StatefulSet.
-    fn due_for(memory: &Memory, live: &Value, team: &str) -> Vec<String> {
+    fn due_for(probes: &ProbeCache, live: &Value, team: &str) -> Vec<String> {
         let set = ObservedStatefulSet::read(live);
-        let ops = due(memory, "u", &set.meta, ops_of(&set, team));
+        let ops = due(probes, "u", &set.meta, ops_of(&set, team));
         ops.iter().map(|op| op.path().to_owned()).collect()
     }
 
     /// Writes what is due, with this answer of the API server.
-    async fn written(memory: &Memory, live: &Value, team: &str, answer: &Value) {
+    async fn written(probes: &ProbeCache, live: &Value, team: &str, answer: &Value) {
         let (mut cluster, set, answer) =
             (MockCluster::new(), ObservedStatefulSet::read(live), answer.clone());
         cluster.expect_patch().times(1).return_once(move |_, _, _| Ok(answer));
-        let ops = due(memory, "u", &set.meta, ops_of(&set, team));
+        let ops = due(probes, "u", &set.meta, ops_of(&set, team));
         let target = Target::of(Kind::StatefulSet, &set.meta);
-        write((&cluster, memory), "u", target, ops, |set| ops_of(set, team)).await.unwrap();
+        write((&cluster, probes), "u", target, ops, |set| ops_of(set, team)).await.unwrap();
     }
 
-    fn reported(memory: &Memory, live: &Value) -> Option<String> {
-        sentence(memory, "u", &Meta::read(live))
+    fn reported(probes: &ProbeCache, live: &Value) -> Option<String> {
+        sentence(probes, "u", &Meta::read(live))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_users_label_that_admission_overrides_is_written_once() {
-        let memory = Memory::default();
+        let probes = ProbeCache::default();
         let (live, answer) = (set("windlass", "", 1), set("windlass", "platform", 1));
-        assert_eq!(due_for(&memory, &live, "one"), ["/metadata/labels/team"]);
-        written(&memory, &live, "one", &answer).await;
+        assert_eq!(due_for(&probes, &live, "one"), ["/metadata/labels/team"]);
+        written(&probes, &live, "one", &answer).await;
         tokio::time::sleep(WRITE_AGAIN * 10).await;
-        assert_eq!(due_for(&memory, &answer, "one"), [""; 0]);
+        assert_eq!(due_for(&probes, &answer, "one"), [""; 0]);
         assert_eq!(
-            (reported(&memory, &answer), is_pending(&memory, "u", &Meta::read(&answer))),
+            (reported(&probes, &answer), is_pending(&probes, "u", &Meta::read(&answer))),
             (None, false)
         );
         let by_hand = set("windlass", "by-hand", 1);
@@ -204,36 +205,36 @@ mod tests {
             (&set("platform", "platform", 1), "one", vec![MANAGED_BY, "/metadata/labels/team"]),
             (&set("windlass", "one", 1), "one", vec![]),
         ] {
-            assert_eq!(due_for(&memory, live, team), paths, "{live} {team}");
+            assert_eq!(due_for(&probes, live, team), paths, "{live} {team}");
         }
-        assert_eq!(due_for(&memory, &answer, "one"), ["/metadata/labels/team"], "it was in sync in between");
+        assert_eq!(due_for(&probes, &answer, "one"), ["/metadata/labels/team"], "it was in sync in between");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_windlass_depends_on_is_written_once_a_minute_and_reported() {
-        let memory = Memory::default();
+        let probes = ProbeCache::default();
         let (live, answer) = (set("windlass", "one", 3), set("platform", "one", 2));
-        written(&memory, &live, "one", &answer).await;
+        written(&probes, &live, "one", &answer).await;
         assert_eq!(
-            due_for(&memory, &answer, "one"),
+            due_for(&probes, &answer, "one"),
             [MANAGED_BY, "/spec/replicas"],
             "a field that was not sent"
         );
-        written(&memory, &answer, "one", &answer).await;
+        written(&probes, &answer, "one", &answer).await;
         let message = "StatefulSet db-0: label app.kubernetes.io/managed-by is platform instead of windlass, spec.replicas is 2 \
                        instead of 1, and setting it back has no effect: exempt the StatefulSets of Windlass from the admission \
                        policy that changes it";
-        assert_eq!(reported(&memory, &answer).as_deref(), Some(message));
+        assert_eq!(reported(&probes, &answer).as_deref(), Some(message));
         for _ in 0..3 {
-            assert_eq!(due_for(&memory, &answer, "one"), [""; 0]);
-            assert!(is_pending(&memory, "u", &Meta::read(&answer)));
+            assert_eq!(due_for(&probes, &answer, "one"), [""; 0]);
+            assert!(is_pending(&probes, "u", &Meta::read(&answer)));
             tokio::time::sleep(WRITE_AGAIN).await;
-            assert_eq!(due_for(&memory, &answer, "one"), [MANAGED_BY, "/spec/replicas"]);
-            written(&memory, &answer, "one", &answer).await;
+            assert_eq!(due_for(&probes, &answer, "one"), [MANAGED_BY, "/spec/replicas"]);
+            written(&probes, &answer, "one", &answer).await;
         }
         let by_hand = set("hand", "one", 2);
-        assert_eq!(reported(&memory, &by_hand), None, "a person changed it since");
-        written(&memory, &answer, "two", &set("windlass", "two", 1)).await;
-        assert_eq!((due_for(&memory, &answer, "one").len(), reported(&memory, &answer)), (3 - 1, None));
+        assert_eq!(reported(&probes, &by_hand), None, "a person changed it since");
+        written(&probes, &answer, "two", &set("windlass", "two", 1)).await;
+        assert_eq!((due_for(&probes, &answer, "one").len(), reported(&probes, &answer)), (3 - 1, None));
     }
 }

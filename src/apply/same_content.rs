@@ -37,7 +37,9 @@ pub(super) async fn of_spec(
     let known = status.same_content.as_ref().filter(|same| written == *same.written_hash);
     // Admission may change, so the API server is asked again from time to time. Until then nothing is rendered.
     let answer = format!("{} {written}", meta.uid);
-    if let Some(same) = known.filter(|_| is_kept(&fleet.specified()) && was_asked(&fleet.memory, &answer)) {
+    if let Some(same) =
+        known.filter(|_| is_kept(&fleet.specified()) && was_asked(&fleet.caches.probes, &answer))
+    {
         return Ok((data, Some(same.clone())));
     }
     // The hash of a spec that was refused is recorded as requested too, and has no revision.
@@ -48,12 +50,12 @@ pub(super) async fn of_spec(
     let Ok((manifest, content)) = asked_stateful_set(fleet, &fleet.spec.template.spec) else {
         return Ok((data, None));
     };
-    if is_refused(&fleet.memory, &content) {
+    if is_refused(&fleet.caches.probes, &content) {
         return Ok((data, None));
     }
     let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, None)) };
-    is_taken(&fleet.memory, &content);
-    is_taken(&fleet.memory, &answer);
+    is_taken(&fleet.caches.probes, &content);
+    is_taken(&fleet.caches.probes, &answer);
     let revisions = fleet.revisions();
     let mut claims = None;
     for hash in meant {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::events::Events;
+use super::failures::Failures;
+use crate::cache::{Caches, FirstSeen, StatusWrites};
 use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
-use crate::cluster::{Cluster, Key, Memory, View};
+use crate::cluster::{Cluster, Key, View};
 use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
@@ -18,6 +20,7 @@ use crate::probe::SidecarProber;
 use crate::probe::hooks::HookProber;
 use crate::render::RenderOptions;
 use crate::sidecar::SidecarClient;
+use crate::tasks::hooks::DeletedJobs;
 use crate::tasks::{FleetScope, NodeScope};
 use crate::traces::Traces;
 
@@ -28,8 +31,16 @@ pub struct Context {
     pub view: Arc<View>,
     /// The port to the API server.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process has learned and need not ask again.
-    pub memory: Arc<Memory>,
+    /// Answers and results that need not be asked for and computed again.
+    pub caches: Arc<Caches>,
+    /// Since when something is observed.
+    pub first_seen: Arc<FirstSeen>,
+    /// When statuses were written.
+    pub status_writes: Arc<StatusWrites>,
+    /// How often the reconcile of each object has failed in a row.
+    pub failures: Arc<Failures>,
+    /// The Jobs of hooks that this process deleted.
+    pub deleted_jobs: Arc<DeletedJobs>,
     /// Task types and recipes.
     pub registry: Arc<Registry>,
     /// The values that the embedding program provides to its own task types.
@@ -55,6 +66,14 @@ pub struct Context {
 }
 
 impl Context {
+    /// Removes everything that is kept about the object with this UID.
+    pub fn forget(&self, uid: &str) {
+        self.caches.forget(uid);
+        self.first_seen.forget(uid);
+        self.status_writes.forget(uid);
+        self.deleted_jobs.forget(uid);
+    }
+
     /// The scope that the tasks of a node work with.
     #[must_use]
     pub fn node_scope(&self, key: &Key, node: &ObservedNode, now: DateTime<Utc>) -> NodeScope {
@@ -65,7 +84,10 @@ impl Context {
             decided_on: decided_on(node),
             view: self.view.clone(),
             cluster: self.cluster.clone(),
-            memory: self.memory.clone(),
+            caches: self.caches.clone(),
+            first_seen: self.first_seen.clone(),
+            status_writes: self.status_writes.clone(),
+            replaced_revisions: Arc::default(),
             options: self.options.clone(),
             sidecars: self.sidecars.clone(),
             prober: self.prober.clone(),
@@ -77,7 +99,7 @@ impl Context {
     /// The scope that the tasks of a fleet work with; `None` if its spec cannot be read.
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
-        let (view, cluster, memory) = (self.view.clone(), self.cluster.clone(), self.memory.clone());
-        FleetScope::of(fleet, view, cluster, memory, self.options.clone(), now)
+        let (view, cluster, caches) = (self.view.clone(), self.cluster.clone(), self.caches.clone());
+        FleetScope::of(fleet, view, cluster, caches, self.first_seen.clone(), self.options.clone(), now)
     }
 }

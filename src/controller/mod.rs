@@ -4,6 +4,7 @@
 pub mod context;
 mod ended;
 pub mod events;
+pub mod failures;
 mod fleet;
 mod hooks;
 mod node;

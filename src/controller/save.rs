@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::events::Event;
 use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
 use crate::api::{Condition, Reason};
-use crate::clock::monotonic;
-use crate::cluster::memory::Unsaved;
 use crate::cluster::observed::Meta;
 use crate::cluster::{Kind, Part, PatchOp, Target};
 
@@ -47,7 +44,7 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
     progress: Progress<'_>,
 ) -> Result<Next, ReconcileError> {
     if before == after {
-        cx.memory.unsaved_since.take(&meta.uid);
+        cx.status_writes.in_sync(&meta.uid);
         return Ok(Next::on_event());
     }
     if let Urgency::Progress(waits_for) = urgency
@@ -104,21 +101,10 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
 }
 
 fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Duration> {
-    let now = monotonic();
-    let left = |since: Instant, delay: Duration| delay.checked_sub(now.duration_since(since));
     let rest = if kind == Kind::NodeDeployment {
-        left(cx.memory.saved_at.get(&meta.uid)?, FLEET_INTERVAL)
+        cx.status_writes.left_of(&meta.uid, FLEET_INTERVAL)
     } else {
-        let known = cx.memory.unsaved_since.get(&meta.uid);
-        let same = known.as_ref().filter(|known| known.waits_for == waits_for).map(|known| known.since);
-        let unsaved = Unsaved {
-            first: known.map_or(now, |known| known.first),
-            since: same.unwrap_or(now),
-            waits_for: waits_for.to_owned(),
-        };
-        let rest = left(unsaved.since, NODE_DELAY).min(left(unsaved.first, NODE_DELAY_IN_ALL));
-        cx.memory.unsaved_since.put(&meta.uid, unsaved);
-        rest
+        cx.status_writes.delayed(&meta.uid, waits_for, NODE_DELAY, NODE_DELAY_IN_ALL)
     };
     rest.filter(|rest| !rest.is_zero())
 }
@@ -126,7 +112,6 @@ fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Durati
 async fn write(cx: &Context, kind: Kind, meta: &Meta, op: PatchOp) -> Result<(), ReconcileError> {
     let patched = cx.cluster.patch(Target::of(kind, meta), Part::Status, vec![op]).await;
     patched.map_err(ReconcileError::Persist)?;
-    cx.memory.unsaved_since.take(&meta.uid);
-    cx.memory.saved_at.put(&meta.uid, monotonic());
+    cx.status_writes.wrote(&meta.uid);
     Ok(())
 }

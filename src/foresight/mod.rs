@@ -24,7 +24,7 @@ use crate::api::{RolloutHash, SetName};
 use crate::apply::{Admission, fleet_objects};
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::watch::Namespaces as Where;
-use crate::cluster::{Cluster, Key, Kind, KubeCluster, Memory, View};
+use crate::cluster::{Cluster, Key, Kind, KubeCluster, View};
 use crate::controller::KINDS_OF_A_SET;
 use crate::engine::Plan;
 use crate::observe::FleetScope;
@@ -159,7 +159,8 @@ fn scope(
         fleet,
         view.clone(),
         cluster,
-        Arc::new(Memory::default()),
+        Arc::default(),
+        Arc::default(),
         Arc::new(RenderOptions::default()),
         now,
     )

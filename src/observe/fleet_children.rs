@@ -13,7 +13,8 @@ use crate::api::{
     AtHook, GrantId, HookPoint, NodeName, NodePhase, PodTemplateHash, RawPlan, Reason, RemovalId,
     RolloutHash, SetName, TaskId, TaskType,
 };
-use crate::cluster::memory::ReadPlan;
+use crate::cache::Sighting;
+use crate::cache::computed::ReadPlan;
 use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::cluster::{Key, Kind, LivePod};
 use crate::engine::{Plan, TaskRecord, TaskState};
@@ -49,7 +50,12 @@ impl FleetScope {
         let ready =
             conditions::find(&node.status.conditions, READY).filter(|c| c.status == Truth::True.as_ref())?;
         let since = ready.last_transition_time;
-        let passed = self.memory.ready_ahead_for(&node.meta.uid, since, since > self.now);
+        let (uid, what) = (&node.meta.uid, Sighting::ReadyAhead(since));
+        let passed = if since > self.now {
+            Some(self.first_seen.elapsed(uid, what))
+        } else {
+            self.first_seen.known(uid, what)
+        };
         let passed = passed.and_then(|passed| TimeDelta::from_std(passed).ok());
         Some(passed.map_or(since, |passed| since.min(self.now - passed)))
     }
@@ -229,7 +235,7 @@ impl FleetScope {
     /// node, so it is done once per resourceVersion.
     pub(super) fn read_plan(&self, node: &ObservedNode) -> ReadPlan {
         let (uid, version) = (&node.meta.uid, &node.meta.resource_version);
-        if let Some((_, read)) = self.memory.plans.get(uid).filter(|(at, _)| at == version) {
+        if let Some((_, read)) = self.caches.computed.plans.get(uid).filter(|(at, _)| at == version) {
             return read;
         }
         let raw = node.status.plan.as_ref();
@@ -251,7 +257,7 @@ impl FleetScope {
             }
             None => ReadPlan::default(),
         };
-        self.memory.plans.put(uid, (version.clone(), read.clone()));
+        self.caches.computed.plans.put(uid, (version.clone(), read.clone()));
         read
     }
 }

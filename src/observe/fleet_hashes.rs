@@ -87,11 +87,12 @@ impl FleetScope {
         hash: impl FnOnce() -> RolloutHash,
     ) -> RolloutHash {
         let key = (uid.to_owned(), build_id.cloned());
-        if let Some((_, hash)) = self.memory.spec_hashes.get(&key).filter(|(g, _)| *g == generation) {
+        if let Some((_, hash)) = self.caches.computed.spec_hashes.get(&key).filter(|(g, _)| *g == generation)
+        {
             return hash;
         }
         let hash = hash();
-        self.memory.spec_hashes.put(&key, (generation, hash.clone()));
+        self.caches.computed.spec_hashes.put(&key, (generation, hash.clone()));
         hash
     }
 
@@ -163,11 +164,11 @@ impl FleetScope {
     ) -> Option<RolloutHash> {
         // Under the fleet's UID: it is forgotten with the fleet.
         let key = (format!("{}/{}", self.fleet.meta.uid, revision.meta.uid), build_id.cloned());
-        if let Some((_, hash)) = self.memory.spec_hashes.get(&key) {
+        if let Some((_, hash)) = self.caches.computed.spec_hashes.get(&key) {
             return Some(hash);
         }
         let hash = RevisionData::from_value(&revision.data.value()).ok()?.rollout_hash(field(build_id));
-        self.memory.spec_hashes.put(&key, (0, hash.clone()));
+        self.caches.computed.spec_hashes.put(&key, (0, hash.clone()));
         Some(hash)
     }
 
@@ -192,7 +193,7 @@ impl FleetScope {
         restart: Option<&RestartTime>,
     ) -> Option<Rendering> {
         let key = (hash.clone(), restart.cloned());
-        if let Some(known) = self.memory.renderings.get(&key) {
+        if let Some(known) = self.caches.computed.renderings.get(&key) {
             return Some(known);
         }
         let spec = RevisionData::from_value(&revision.data.value()).ok()?.apply_to(&self.spec.template.spec);
@@ -200,7 +201,7 @@ impl FleetScope {
         let template = render::pod_template(&spec, restart, &self.options).ok()?;
         let image = revision::main_image(&spec).unwrap_or_default().to_owned();
         let rendering = Rendering { hash: pod_template_hash(&template), image };
-        self.memory.renderings.put(&key, rendering.clone());
+        self.caches.computed.renderings.put(&key, rendering.clone());
         Some(rendering)
     }
 
@@ -209,7 +210,7 @@ impl FleetScope {
         let spec = node.spec.as_ref().ok()?;
         let hash = || {
             let found = || Ok::<_, Infallible>(RevisionData::of(spec).rollout_hash(field(build_id)));
-            let Ok(hash) = self.memory.rollout_hashes.of(spec, field(build_id), found);
+            let Ok(hash) = self.caches.computed.rollout_hashes.of(spec, field(build_id), found);
             hash
         };
         Some(self.hash_of(&node.meta.uid, build_id, node.meta.generation, hash))

@@ -7,8 +7,8 @@ use super::FleetScope;
 use super::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
+use crate::cache::computed::Settled;
 use crate::cluster::Kind;
-use crate::cluster::memory::Settled;
 use crate::cluster::observed::{DELETES_CLAIMS, Meta, ObservedNode, ObservedStatefulSet};
 use crate::planner::fleet::release::{Carried, Release};
 
@@ -62,8 +62,12 @@ impl FleetScope {
         let uid = &self.fleet.meta.uid;
         let beside = self.view.claims.changes().to_string();
         let is_sure = !self.view.has_doubts();
-        let known =
-            self.memory.released.get(uid).filter(|known| is_sure && known.holds(&self.fleet, &beside));
+        let known = self
+            .caches
+            .computed
+            .released
+            .get(uid)
+            .filter(|known| is_sure && known.holds(&self.fleet, &beside));
         let mut carried = if self.claims_go() { Carried::NotOnAll } else { Carried::OnAll };
         let mut settled = Vec::with_capacity(nodes.len());
         for node in nodes.iter().filter(|node| !node.meta.terminating) {
@@ -76,7 +80,7 @@ impl FleetScope {
         }
         if is_sure {
             let settled = Settled::new(self.fleet.clone(), beside, settled);
-            self.memory.released.put(uid, Arc::new(settled));
+            self.caches.computed.released.put(uid, Arc::new(settled));
         }
         carried
     }

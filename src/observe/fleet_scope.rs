@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
+use crate::cache::{Caches, FirstSeen};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
-use crate::cluster::{Cluster, Memory, View};
+use crate::cluster::{Cluster, View};
 use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{FleetFacts, RolloutTarget};
@@ -29,8 +30,10 @@ pub struct FleetScope {
     pub view: Arc<View>,
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process remembers.
-    pub memory: Arc<Memory>,
+    /// Answers and results that need not be asked for and computed again.
+    pub caches: Arc<Caches>,
+    /// Since when something is observed.
+    pub first_seen: Arc<FirstSeen>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
     /// The target of the active plan.
@@ -83,7 +86,8 @@ impl FleetScope {
         fleet: &Arc<ObservedFleet>,
         view: Arc<View>,
         cluster: Arc<dyn Cluster>,
-        memory: Arc<Memory>,
+        caches: Arc<Caches>,
+        first_seen: Arc<FirstSeen>,
         options: Arc<RenderOptions>,
         now: DateTime<Utc>,
     ) -> Option<Self> {
@@ -95,7 +99,8 @@ impl FleetScope {
             fleet: fleet.clone(),
             view,
             cluster,
-            memory,
+            caches,
+            first_seen,
             options,
             invalid: None,
             now,

@@ -1,6 +1,6 @@
 //! The scope of one node, which its tasks work with: the observed objects, and the port for changes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -10,11 +10,13 @@ use super::restart::effective_restart;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
-use crate::cluster::memory::{CheckedTemplate, FoundTemplate, RenderedSpec};
+use crate::cache::computed::RenderedSpec;
+use crate::cache::probes::{CheckedTemplate, FoundTemplate};
+use crate::cache::{Caches, FirstSeen, StatusWrites};
 use crate::cluster::observed::{
     Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
 };
-use crate::cluster::{Cluster, ClusterError, Key, Kind, Memory, View};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
     LiveStatefulSet, NodeFacts, RenderedTarget, Running, StatefulSetFact, Template, problem::pod_facts,
@@ -36,8 +38,12 @@ pub struct NodeScope {
     pub view: Arc<View>,
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
-    /// What this process remembers.
-    pub memory: Arc<Memory>,
+    /// Answers and results that need not be asked for and computed again.
+    pub caches: Arc<Caches>,
+    /// Since when something is observed.
+    pub first_seen: Arc<FirstSeen>,
+    /// When statuses were written.
+    pub status_writes: Arc<StatusWrites>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
     /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the prober.
@@ -48,6 +54,8 @@ pub struct NodeScope {
     pub now: DateTime<Utc>,
     /// The sidecar's answer, as far as this reconcile knows it.
     pub answers: SidecarRecorder,
+    /// The revisions of the StatefulSet that this reconcile saw before it wrote to it.
+    pub replaced_revisions: Arc<Mutex<Vec<String>>>,
 }
 
 /// What a node's spec renders to.
@@ -158,7 +166,7 @@ impl NodeScope {
             spent_grant_id: spent,
             set: set_fact,
             pod,
-            refused: self.memory.no_pod.get(&node.meta.uid).and_then(|known| known.why),
+            refused: self.caches.probes.no_pod.get(&node.meta.uid).and_then(|known| known.why),
             awaits: if has_none { self.awaits(node) } else { None },
             previous: Running {
                 hash: status.running(),
@@ -212,9 +220,9 @@ impl NodeScope {
         let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
         let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
         let mut known_revisions = recorded.map(|recorded| recorded.revisions.clone()).unwrap_or_default();
-        let mut unwritten = self.memory.revisions.get(&set.meta.uid).unwrap_or_default();
-        unwritten.retain(|revision| !known_revisions.contains(revision));
-        known_revisions.extend(unwritten);
+        let mut replaced = self.replaced_revisions();
+        replaced.retain(|revision| !known_revisions.contains(revision));
+        known_revisions.extend(replaced);
         // Before its first plan is over, a new node has as little of a status as one that has lost it.
         let is_being_made = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         if node.status.stateful_set.is_none() && node.status.running().is_none() && !is_being_made {
@@ -251,7 +259,9 @@ impl NodeScope {
     #[must_use]
     pub fn template(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> Option<Template> {
         let generation = set.meta.generation;
-        if let Some(known) = self.memory.templates.get(&set.meta.uid).filter(|k| k.generation == generation) {
+        if let Some(known) =
+            self.caches.probes.templates.get(&set.meta.uid).filter(|k| k.generation == generation)
+        {
             match known.found {
                 FoundTemplate::Rendered(hash) => return Some(Template::At(hash)),
                 FoundTemplate::OtherThan(hash) => {
@@ -275,7 +285,7 @@ impl NodeScope {
     pub fn wanted(&self, node: &ObservedNode) -> Result<RenderedTarget, String> {
         // One reconcile needs it many times, and hashing is most of its work, so it is cached.
         let (uid, generation, restart) = (&node.meta.uid, node.meta.generation, effective_restart(node));
-        let known = self.memory.rendered.get(uid);
+        let known = self.caches.computed.rendered.get(uid);
         let known = known.filter(|k| k.generation == generation && k.restart == restart);
         let found = if let Some(known) = known {
             known.found
@@ -285,8 +295,11 @@ impl NodeScope {
                 let Rendered { own_hash, image, .. } = self.rendered(node)?;
                 Ok::<_, String>(Arc::new(RenderedTarget { hash: own_hash, image }))
             };
-            let found = self.memory.template_hashes.of(spec, field(restart.as_ref()), found)?;
-            self.memory.rendered.put(uid, RenderedSpec { generation, restart, found: found.clone() });
+            let found = self.caches.computed.template_hashes.of(spec, field(restart.as_ref()), found)?;
+            self.caches
+                .computed
+                .rendered
+                .put(uid, RenderedSpec { generation, restart, found: found.clone() });
             found
         };
         let RenderedTarget { hash, image } = RenderedTarget::clone(&found);
@@ -296,7 +309,7 @@ impl NodeScope {
     /// The hash under which the rendered template is recorded. A template that is only written otherwise goes on under the
     /// hash of the one that was written.
     fn recorded_hash(&self, node: &ObservedNode, rendered: PodTemplateHash) -> PodTemplateHash {
-        let same = self.memory.same_templates.get(&node.meta.uid);
+        let same = self.caches.probes.same_templates.get(&node.meta.uid);
         same.filter(|same| same.is_same && same.rendered == rendered).map_or(rendered, |same| same.written)
     }
 
@@ -330,7 +343,22 @@ impl NodeScope {
         let meta = Meta::read(answer);
         let checked =
             CheckedTemplate { generation: meta.generation, found: FoundTemplate::Rendered(hash.clone()) };
-        self.memory.templates.put(&meta.uid, checked);
+        self.caches.probes.templates.put(&meta.uid, checked);
+    }
+
+    /// The revisions that [`NodeScope::replaces_revision`] recorded.
+    #[must_use]
+    pub fn replaced_revisions(&self) -> Vec<String> {
+        self.replaced_revisions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the revision of a StatefulSet whose template is about to change, for the node's status: the pod, and even
+    /// the next one, may be of it.
+    pub fn replaces_revision(&self, revision: &str) {
+        let mut known = self.replaced_revisions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !revision.is_empty() && !known.iter().any(|known| known == revision) {
+            known.push(revision.to_owned());
+        }
     }
 
     /// Records the sidecar's answer.
@@ -342,7 +370,7 @@ impl NodeScope {
     pub async fn whose(&self, kind: Kind, node: &ObservedNode) -> Result<Option<Belongs>, ClusterError> {
         let found = self.cluster.get(kind, &self.key.namespace, &self.key.name).await?;
         if found.is_some() {
-            self.memory.free.take(&(node.meta.uid.clone(), kind));
+            self.caches.probes.free.take(&(node.meta.uid.clone(), kind));
         }
         Ok(found.map(|object| {
             let owner = belongs(&Meta::read(&object), &node.meta, kind.name());

@@ -49,7 +49,17 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
     let (mut tellers, mut helpers) = (JoinSet::new(), JoinSet::new());
     let view = View::shared();
     let context = operator.context(view.clone(), &client, &registry, &peers, &Fence::default(), &mut tellers);
-    let memory = context.memory.clone();
+    let kept_of = context.clone();
+    let sizes = || {
+        let mut sizes = [kept_of.caches.probes.sizes(), kept_of.caches.computed.sizes()].concat();
+        sizes.extend([
+            ("first_seen", kept_of.first_seen.len()),
+            ("status_writes", kept_of.status_writes.len()),
+            ("failures", kept_of.failures.len()),
+            ("deleted_jobs", kept_of.deleted_jobs.len()),
+        ]);
+        sizes
+    };
     let never = std::future::pending::<()>().boxed().shared();
     tokio::spawn(operator.run_scope(&Namespaces::All, context, &mut helpers, never));
 
@@ -63,8 +73,8 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
         assert!(known.status.last_completed().is_some(), "{:?}", known.status);
         let nodes = view.nodes.group("shop", &known.meta.uid);
         assert_eq!(nodes.len(), 3);
-        let of = |what: &str| memory.sizes().into_iter().find(|(name, _)| *name == what).unwrap().1;
-        assert_eq!((of("settled"), of("released"), of("rendered")), (1, 1, 3), "{:?}", memory.sizes());
+        let of = |what: &str| sizes().into_iter().find(|(name, _)| *name == what).unwrap().1;
+        assert_eq!((of("settled"), of("released"), of("rendered")), (1, 1, 3), "{:?}", sizes());
         kept.push((Arc::downgrade(&known), nodes.iter().map(Arc::downgrade).collect()));
         // Without a pause, the next fleet of this name takes the place of this one.
         fleets.delete("db", &DeleteParams::background()).await.unwrap();
@@ -74,7 +84,7 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     tokio::time::sleep(Duration::from_hours(1)).await;
-    let left: Vec<_> = memory.sizes().into_iter().filter(|(_, size)| *size > 0).collect();
+    let left: Vec<_> = sizes().into_iter().filter(|(_, size)| *size > 0).collect();
     assert_eq!(left, []);
     for (fleet, nodes) in kept {
         assert!(fleet.upgrade().is_none() && nodes.iter().all(|node| node.upgrade().is_none()));

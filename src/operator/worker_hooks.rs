@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use crate::api::Hook;
+use crate::cache::remembered::Remembered;
 use crate::clock::{SharedClock, monotonic};
-use crate::cluster::memory::DeletedJobs;
-use crate::cluster::remembered::Remembered;
 use crate::cluster::{Cluster, Key, Kind};
 use crate::engine::{Env, Plan};
 use crate::hooks::{HookRules, Values};
 use crate::probe::hooks::{HookClient, HookOwner, HookProber, HttpHookClient};
+use crate::tasks::hooks::DeletedJobs;
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
 
 /// How soon a Job that the API server refused is checked again.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CHILD_CHANGED, KEPT_BY_GRANT, NodeScope, UNSEEN};
+use crate::cache::Sighting;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
@@ -26,8 +27,9 @@ const UNKNOWN_REVISION: Duration = Duration::from_secs(10);
 
 impl NodeScope {
     /// How much longer to wait for the revision of this pod to become known.
-    fn doubts_revision_for(&self, pod_uid: &str) -> Duration {
-        UNKNOWN_REVISION.saturating_sub(self.memory.revision_unknown_for(pod_uid))
+    fn doubts_revision_for(&self, node_uid: &str, pod_uid: &str) -> Duration {
+        let what = Sighting::UnknownRevision(pod_uid.to_owned());
+        UNKNOWN_REVISION.saturating_sub(self.first_seen.elapsed(node_uid, what))
     }
 
     /// If the pod's revision is unknown, reads the StatefulSet from the API server: its watch may lag. Returns true if
@@ -76,7 +78,7 @@ impl NodeScope {
             return waiting(UNSEEN);
         }
         // The new pod may be Ready before a status reports its revision, and the revision may change in between.
-        self.memory.learn_revision(&set.uid, &set.update_revision);
+        self.replaces_revision(&set.update_revision);
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");
         };
@@ -87,7 +89,7 @@ impl NodeScope {
             return Ok(Replacement::Done);
         }
         if facts.is_of_an_unknown_revision(pod) {
-            let left = self.doubts_revision_for(&pod.uid);
+            let left = self.doubts_revision_for(&node.meta.uid, &pod.uid);
             if !left.is_zero() {
                 let what = "waiting to see which revision the StatefulSet has given to its pod";
                 return Ok(Replacement::NotNow(Outcome::recheck(what, left)));

@@ -91,7 +91,7 @@ fn without_small_steps(
     let Some(before) = before.filter(|b| b.height.is_some() && said.height.is_some()) else { return said };
     let only_height = SidecarStatus { height: before.height, ..said.clone() };
     let interval = height_interval(node.spec.as_ref().map_or(0, |spec| spec.progress_deadline_seconds));
-    let recent = scope.memory.was_saved_within(&node.meta.uid, interval);
+    let recent = scope.status_writes.was_within(&node.meta.uid, interval);
     if recent && only_height == *before { only_height } else { said }
 }
 

@@ -1,6 +1,6 @@
 //! How a fleet's plans end and begin, each in one status write.
 
-use super::apply::StatusChange;
+use super::act::StatusChange;
 use super::context::Fleet;
 use crate::api::ids::field;
 use crate::api::{Ending, NodeDeploymentStatus, RawPlan, Reason, RevisionName, RolloutHash, SetName, Stage};

@@ -86,6 +86,6 @@ impl<'a> Fleet<'a> {
     /// temporary.
     fn denial(&self, error: &ReconcileError) -> Option<String> {
         let key = self.scope.fleet.meta.key();
-        error.denial().filter(|_| self.cx.memory.has_failed(Kind::NodeDeployment, &key))
+        error.denial().filter(|_| self.cx.failures.has(Kind::NodeDeployment, &key))
     }
 }

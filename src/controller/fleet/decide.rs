@@ -1,13 +1,12 @@
-//! The second stage: decides what to do. The planner decides; this stage only looks up a name for a new set of nodes.
+//! The second stage: decides what to do. Pure: the planner decides, on the facts and on what the first stage asked.
 
 use std::sync::Arc;
 
 use super::context::Fleet;
-use super::names::is_transient;
-use super::observe::{Edits, Observed};
+use super::probe::{Edits, Probed};
 use crate::api::{HookRetry, SetName};
 use crate::engine::Plan;
-use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::sets::naming::{NotNamed, SetNameAnswer};
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{FleetDecision, FleetFacts, decide};
 
@@ -52,31 +51,28 @@ pub(super) struct Stored {
     pub(super) skipped: bool,
 }
 
-impl<'a> Observed<'a> {
-    pub(super) async fn decide(self) -> Decided<'a> {
-        let Self { mut fleet, mut facts, plan, edits } = self;
+impl<'a> Probed<'a> {
+    pub(super) fn decide(self) -> Decided<'a> {
+        let Self { mut fleet, mut facts, plan, edits, set_name } = self;
         let plan = match plan {
             Ok(plan) => plan,
             Err(ended) => return Decided { fleet, facts, action: Action::EndStored(ended) },
         };
         let status = fleet.scope.fleet.status.clone();
         let (rollout_target, stalled) = (rollout_target_of(&status), is_stalled(&status, &facts, fleet.now));
-        let mut decision = decide(&facts, plan.as_ref(), &rollout_target, stalled);
-        let mut entrant = fleet.name_for(&facts, &decision).await;
-        if let Err(nameless) = entrant {
+        let decide = |facts: &FleetFacts| decide(facts, plan.as_ref(), &rollout_target, stalled);
+        let mut decision = decide(&facts);
+        let mut set = set_name.set_of(&facts, &decision, fleet.now);
+        if let (Err(NotNamed), SetNameAnswer::None(invalid)) = (&set, &set_name) {
             // Without a name the new set is not started. Everything independent of it continues.
-            let is_transient = is_transient(&nameless);
-            fleet.scope.invalid = Some(Invalid { sentence: nameless.sentence, is_transient });
+            fleet.scope.invalid = Some(invalid.clone());
             facts = fleet.scope.facts();
-            decision = decide(&facts, plan.as_ref(), &rollout_target, stalled);
-            entrant = fleet.name_for(&facts, &decision).await;
+            decision = decide(&facts);
+            set = set_name.set_of(&facts, &decision, fleet.now);
         }
-        let changes_plan = decision != FleetDecision::Keep;
-        let action = match (entrant, edits) {
-            (Ok(entrant), _) if changes_plan => {
-                // Read again: the stores may have changed while names were looked up.
-                facts = fleet.scope.facts();
-                Action::ChangePlan { plan, decision, entrant }
+        let action = match (set, edits) {
+            (Ok(set), _) if decision != FleetDecision::Keep => {
+                Action::ChangePlan { plan, decision, entrant: set }
             }
             (_, Edits { retried, followed, .. }) if retried.is_some() || followed => {
                 Action::StorePlan { plan, retried }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::apply::StatusChange;
+use super::act::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookRetry, RawPlan, Reason, Rollout};
@@ -103,7 +103,7 @@ impl Fleet<'_> {
         // later.
         let meta = &self.scope.fleet.meta;
         let content = format!("hooks of {} at {}", meta.uid, meta.generation);
-        let verdicts = &self.scope.memory.verdicts;
+        let verdicts = &self.scope.caches.probes.verdicts;
         if let Some((asked, verdict)) = verdicts.get(&content)
             && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
         {
@@ -131,7 +131,7 @@ impl Fleet<'_> {
         if !plan.is_active() || !has_hooks(plan) {
             return Ok(());
         }
-        let deleted = &self.scope.memory.deleted_jobs;
+        let deleted = &self.cx.deleted_jobs;
         let deleted = delete_jobs(self.scope.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
         deleted.map_err(ReconcileError::Children)
     }

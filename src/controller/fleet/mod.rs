@@ -1,16 +1,16 @@
 //! The orchestrator: the reconcile of one fleet, as a pipeline of values. Each stage consumes the result of the one
 //! before it, so that no stage can be left out, repeated or reordered.
 //!
-//! [`Fleet`] → `observe` → `Observed` → `decide` → `Decided` → `apply` → `Applied` → `report` → [`Next`]
+//! [`Fleet`] → `probe` → `Probed` → `decide` → `Decided` → `act` → `Acted` → `report` → [`Next`]
 
-mod apply;
+mod act;
 mod asked;
 mod change;
 mod context;
 mod decide;
 mod hooks;
 mod names;
-mod observe;
+mod probe;
 mod report;
 mod stored;
 
@@ -50,10 +50,7 @@ async fn advance(fleet: Fleet<'_>) -> Result<Next, ReconcileError> {
 }
 
 async fn stages(fleet: Fleet<'_>) -> Result<Next, ReconcileError> {
-    let observed = fleet.observe().await?;
-    let decided = observed.decide().await;
-    let applied = decided.apply().await?;
-    applied.report().await
+    fleet.probe().await?.decide().act().await?.report().await
 }
 
 async fn unreadable_spec(

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use super::context::Fleet;
 use crate::api::SetName;
+use crate::cache::Sighting;
+use crate::cache::probes::Nameless;
 use crate::clock::monotonic;
 use crate::cluster::Kind;
-use crate::cluster::memory::Nameless;
-use crate::planner::fleet::sets::naming;
-use crate::planner::fleet::{FleetDecision, FleetFacts};
+use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::sets::naming::{self, Naming, SetNameAnswer};
+use crate::planner::fleet::{FleetDecision, FleetFacts, Start};
 
 /// The kinds whose names the objects of a new set could collide with.
 pub const KINDS_OF_A_SET: [Kind; 5] =
@@ -22,53 +24,47 @@ const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
 const A_MOMENT: Duration = Duration::from_secs(10);
 
 impl Fleet<'_> {
-    /// The name of the set that a decision makes, if it makes one. The error is why there is no name.
-    pub(super) async fn name_for(
-        &self,
-        facts: &FleetFacts,
-        decision: &FleetDecision,
-    ) -> Result<Option<SetName>, Nameless> {
-        let (FleetDecision::Start(start)
-        | FleetDecision::Supersede(start)
-        | FleetDecision::CompleteAndStart(start)) = decision
-        else {
-            return Ok(None);
+    /// Asks which name is free for the set that a decision makes, if that has to be asked.
+    pub(super) async fn ask_for_name(&self, facts: &FleetFacts, decision: &FleetDecision) -> SetNameAnswer {
+        let Naming::ToBeChosen(start) = naming::of(facts, decision, self.now) else {
+            // An earlier failure to list names is over.
+            self.scope.first_seen.end(&self.scope.fleet.meta.uid, Sighting::NamesUnlisted);
+            return SetNameAnswer::NotAsked;
         };
-        if !start.strategy.makes_set() {
-            return Ok(None);
+        match self.free_name(facts, start).await {
+            Ok(set) => SetNameAnswer::Free(start.target.clone(), set),
+            Err(Nameless { sentence, is_transient, .. }) => {
+                SetNameAnswer::None(Invalid { sentence, is_transient })
+            }
         }
-        if let Some(rollout) = facts.same_set(start) {
-            return Ok(Some(rollout.entrant.clone()));
-        }
-        if let Some(set) = facts.living_set(self.now) {
-            return Ok(Some(set.clone()));
-        }
+    }
+
+    async fn free_name(&self, facts: &FleetFacts, start: &Start) -> Result<SetName, Nameless> {
         let meta = &self.scope.fleet.meta;
         // Lists of large namespaces are expensive: a recent failure is returned again without another list.
-        let known = &self.scope.memory.nameless;
+        let known = &self.scope.caches.probes.nameless;
         let question = (meta.uid.clone(), start.target.to_string());
         let (before, asked) = (known.get(&question), monotonic());
         let age = |nameless: &Nameless| asked.duration_since(nameless.asked);
-        let wait = |nameless: &Nameless| if is_transient(nameless) { ASK_ONCE_MORE } else { ASK_FOR_NAMES };
+        let wait = |nameless: &Nameless| if nameless.is_transient { ASK_ONCE_MORE } else { ASK_FOR_NAMES };
         if let Some(nameless) = before.as_ref().filter(|nameless| age(nameless) < wait(nameless)) {
             return Err(nameless.clone());
         }
         let nameless = match self.taken_names().await {
             Ok(taken) => {
                 let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
+                self.scope.first_seen.end(&meta.uid, Sighting::NamesUnlisted);
                 match naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken) {
                     Ok(set) => {
                         known.take(&question);
-                        return Ok(Some(set));
+                        return Ok(set);
                     }
-                    Err(sentence) => Nameless { sentence, asked, unanswered_since: None },
+                    Err(sentence) => Nameless { sentence, asked, is_transient: false },
                 }
             }
             Err(sentence) => {
-                // An older failure is not part of this one.
-                let lately = before.filter(|nameless| age(nameless) < ASK_FOR_NAMES * 2);
-                let since = lately.and_then(|nameless| nameless.unanswered_since).unwrap_or(asked);
-                Nameless { sentence, asked, unanswered_since: Some(since) }
+                let unlisted_for = self.scope.first_seen.elapsed(&meta.uid, Sighting::NamesUnlisted);
+                Nameless { sentence, asked, is_transient: unlisted_for < A_MOMENT }
             }
         };
         known.put(&question, nameless.clone());
@@ -88,9 +84,4 @@ impl Fleet<'_> {
         }
         Ok(taken)
     }
-}
-
-/// True if a set has no name only because lists have failed for a short time.
-pub(super) fn is_transient(nameless: &Nameless) -> bool {
-    nameless.unanswered_since.is_some_and(|since| nameless.asked.duration_since(since) < A_MOMENT)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::apply::{Applied, StatusChange, Then};
+use super::act::{Acted, StatusChange, Then};
 use super::context::Fleet;
 use crate::api::conditions::{self, UP_TO_DATE};
 use crate::api::names::ANNOTATION_RETRY;
@@ -151,7 +151,7 @@ impl Fleet<'_> {
     }
 }
 
-impl Applied<'_> {
+impl Acted<'_> {
     pub(super) async fn report(self) -> Result<Next, ReconcileError> {
         let Self { fleet, facts, change } = self;
         let StatusChange { status, plan, urgency, events, then } = change;

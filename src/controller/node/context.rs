@@ -79,7 +79,7 @@ impl<'a> Node<'a> {
     /// What the API server forbids, in one sentence, if the last reconcile failed as well: the first refusal may be
     /// temporary.
     pub(super) fn denial(&self, error: &ReconcileError) -> Option<String> {
-        error.denial().filter(|_| self.cx.memory.has_failed(Kind::StatefulNode, &self.scope.key))
+        error.denial().filter(|_| self.cx.failures.has(Kind::StatefulNode, &self.scope.key))
     }
 
     /// What the API server refuses permanently, or forbids, in one sentence.
@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
             .filter(|c| c.status == Truth::True.as_ref() && c.reason == Reason::InvalidSpec.as_ref())?;
         let is_same_spec = status.observed_generation == self.stored.meta.generation;
         let is_taken = || {
-            let known = self.scope.memory.foreign.get(&self.stored.meta.uid);
+            let known = self.scope.caches.probes.foreign.get(&self.stored.meta.uid);
             self.scope.service().is_none() && known.is_some_and(|(_, sentence)| sentence == said.message)
         };
         (is_same_spec || is_taken()).then(|| said.message.clone())

@@ -126,7 +126,7 @@ impl Node<'_> {
         if !has_hooks(plan) {
             return Ok(());
         }
-        let deleted = &self.cx.memory.deleted_jobs;
+        let deleted = &self.cx.deleted_jobs;
         let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
         deleted.map_err(ReconcileError::Children)
     }

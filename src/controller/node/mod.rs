@@ -1,18 +1,18 @@
 //! The executor: the reconcile of one node, as a pipeline of values. Each stage consumes the result of the one before
 //! it.
 //!
-//! [`Node::observe`] → `Observed` → `decide` → `Decided` → `apply` → `Applied` → `report` → [`Next`]
+//! [`Node::probe`] → `Probed` → `decide` → `Decided` → `act` → `Acted` → `report` → [`Next`]
 //!
 //! A stage that fails returns a [`Failed`], which still reports what was observed.
 
-mod apply;
+mod act;
 mod change;
 mod context;
 mod decide;
 mod hooks;
-mod observe;
 mod of_fleet;
 mod plans;
+mod probe;
 mod report;
 
 use super::{Context, Next, ReconcileError};
@@ -29,8 +29,5 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
 }
 
 async fn advance(node: Node<'_>) -> Result<Next, Box<Failed<'_>>> {
-    let observed = node.observe();
-    let decided = observed.decide().await?;
-    let applied = decided.apply().await?;
-    applied.report().await
+    node.probe().await?.decide().act().await?.report().await
 }

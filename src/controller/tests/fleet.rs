@@ -1,6 +1,7 @@
 //! Reconciles of a fleet that is updated in place.
 
 use super::*;
+use crate::controller::failures::Failures;
 use crate::planner::node::decide::leaving;
 
 pub(super) fn template(version: &str) -> Value {
@@ -485,13 +486,13 @@ async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said
     stage.fail("create ControllerRevision", forbidden("quota"));
     assert!(stage.look_at_fleet().await.is_err());
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applying", "it may pass");
-    let key = Memory::failure_key(Kind::NodeDeployment, &Key::new("shop", "db"));
-    stage.cx.memory.failures.put(&key, 1);
+    let key = Failures::id(Kind::NodeDeployment, &Key::new("shop", "db"));
+    stage.cx.failures.count(&key);
     assert!(stage.look_at_fleet().await.is_err());
     let (_, reason, message) = condition(&stage.fleet(), "UpToDate");
     assert!(reason == "InvalidSpec" && message.contains("quota"), "{message}");
     stage.mend();
-    stage.cx.memory.failures.take(&key);
+    stage.cx.failures.end(&key);
     stage.settle().await;
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
     // A conflict leads to a new reconcile, and is not reported.

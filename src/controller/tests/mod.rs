@@ -22,9 +22,7 @@ use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
 use crate::clock::Clock;
-use crate::cluster::{
-    Cluster, ClusterError, Key, Kind, LivePod, Memory, Part, PatchOp, Selector, Target, View,
-};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View};
 use crate::engine::{Env, Registry};
 use crate::metrics::Metrics;
 use crate::probe::SidecarProber;
@@ -225,7 +223,6 @@ impl Stage {
         let view = View::shared();
         let port = Arc::new(Port { kept: Mutex::default(), view: view.clone() });
         let clock = Arc::new(Moved(Mutex::new(DateTime::from_timestamp(1_900_000_000, 0).unwrap())));
-        let memory = Arc::new(Memory::default());
         let (events, send) = Events::new(port.clone(), view.clone(), clock.clone(), "test");
         tokio::spawn(send);
         let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
@@ -235,7 +232,11 @@ impl Stage {
         let cx = Context {
             view,
             cluster: port.clone(),
-            memory,
+            caches: Arc::default(),
+            first_seen: Arc::default(),
+            status_writes: Arc::default(),
+            failures: Arc::default(),
+            deleted_jobs: Arc::default(),
             registry: Arc::new(Registry::builtin_recipes()),
             env: Env::new(),
             options: Arc::new(RenderOptions::default()),

@@ -6,6 +6,7 @@ use super::fleet::template;
 use super::*;
 use crate::apply::node_objects;
 use crate::cluster::EventNote;
+use crate::controller::failures::Failures;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 
@@ -840,8 +841,8 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
     stage.change_node(&json!({"spec": {"suspend": true}}));
     assert!(stage.look_at_node().await.is_err());
     assert_eq!(stage.stalled().0, "Progressing", "it may pass");
-    let key = Memory::failure_key(Kind::StatefulNode, &Key::new("shop", "db-0"));
-    stage.cx.memory.failures.put(&key, 1);
+    let key = Failures::id(Kind::StatefulNode, &Key::new("shop", "db-0"));
+    stage.cx.failures.count(&key);
     assert!(stage.look_at_node().await.is_err());
     let (reason, message) = stage.stalled();
     assert!(reason == "InvalidSpec" && message.contains("no right"), "{message}");
@@ -873,8 +874,8 @@ async fn what_is_not_allowed_of_a_service_is_said_when_it_lasts() {
         stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
         assert_eq!(stage.look_at_node().await.unwrap_err().step(), "children");
         assert_eq!(stage.stalled().0, "Progressing", "{verb}: it may pass");
-        let key = Memory::failure_key(Kind::StatefulNode, &Key::new("shop", "db-0"));
-        stage.cx.memory.failures.put(&key, 1);
+        let key = Failures::id(Kind::StatefulNode, &Key::new("shop", "db-0"));
+        stage.cx.failures.count(&key);
         assert!(stage.look_at_node().await.is_err());
         let (reason, message) = stage.stalled();
         assert!(reason == "InvalidSpec" && message.contains("exceeded quota"), "{verb}: {message}");

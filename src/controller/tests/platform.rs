@@ -42,7 +42,10 @@ impl Stage {
 
     /// Replaces the process by one that knows only what is persisted.
     fn restart(&mut self) {
-        self.cx.memory = Arc::new(Memory::default());
+        self.cx.caches = Arc::default();
+        self.cx.first_seen = Arc::default();
+        self.cx.status_writes = Arc::default();
+        self.cx.deleted_jobs = Arc::default();
     }
 
     async fn rests(&self) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::warn;
 
+use super::DeletedJobs;
 use super::HookScope;
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
 use super::trouble::{self, Trouble};
@@ -16,7 +17,6 @@ use crate::api::TaskType;
 use crate::api::at_hook::{attempt_of, hook_of};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
-use crate::cluster::memory::DeletedJobs;
 use crate::cluster::observed::Meta;
 use crate::cluster::view::UNKNOWN_OUTCOME_TTL;
 use crate::cluster::{Cluster, ClusterError, Kind, Selector, Target};

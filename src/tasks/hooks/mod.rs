@@ -2,6 +2,7 @@
 //! where `params: {hook: NAME}` names the fleet's hook.
 
 mod approval;
+mod deleted_jobs;
 mod http;
 mod job;
 mod manifest;
@@ -14,6 +15,7 @@ mod wait;
 mod tests;
 
 pub use approval::AwaitApproval;
+pub use deleted_jobs::DeletedJobs;
 pub use http::CallHttp;
 pub use job::{RunJob, Unfit, check_all, delete_jobs};
 pub use manifest::{JobOwner, job_name};

@@ -9,10 +9,10 @@ use crate::api::names::ANNOTATION_TASK;
 use crate::clock::Clock;
 use crate::cluster::ClusterError;
 use crate::cluster::MockCluster;
-use crate::cluster::memory::DeletedJobs;
 use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
 use crate::probe::hooks::{HookClient, HookReply, HookRequest};
+use crate::tasks::hooks::DeletedJobs;
 
 mod asked;
 mod defaults;

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::{NodeScope, UNSEEN};
 use crate::api::{PodTemplateHash, StatefulNodeSpec};
 use crate::cluster::MockCluster;
-use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Memory, View};
+use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::observe::node_scope::decided_on;
 use crate::observe::recorder::SidecarRecorder;
@@ -246,7 +246,10 @@ impl Bench {
             view: self.view,
             prober: SidecarProber::of_sidecars(sidecars.clone(), cluster.clone()),
             cluster,
-            memory: Arc::new(Memory::default()),
+            caches: Arc::default(),
+            first_seen: Arc::default(),
+            status_writes: Arc::default(),
+            replaced_revisions: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             sidecars,
             now: now(),

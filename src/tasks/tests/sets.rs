@@ -113,7 +113,8 @@ impl Amid {
             spec: Arc::new(spec),
             view: view.clone(),
             cluster: Arc::new(cluster),
-            memory: Arc::new(Memory::default()),
+            caches: Arc::default(),
+            first_seen: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
             invalid: None,
@@ -647,7 +648,7 @@ async fn a_service_that_no_watch_shows_counts_as_anothers_until_it_is_time_to_as
     view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid");
     assert_eq!(taken_service(&scope), None);
     let sentence = "service: Service db exists and belongs to no fleet".to_owned();
-    scope.memory.foreign.put("fleet-uid", (monotonic(), sentence.clone()));
+    scope.caches.probes.foreign.put("fleet-uid", (monotonic(), sentence.clone()));
     tokio::time::sleep(Duration::from_secs(24)).await;
     assert_eq!(taken_service(&scope).as_ref(), Some(&sentence));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,16 +1,83 @@
 //! Names new sets of nodes. A set's name is part of the names of its nodes and of their claims. A name is not reused as
 //! long as any object with it exists, since the new set would take over what is left.
 
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
 use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
 use crate::api::{BuildId, RolloutHash, SetName};
+use crate::planner::fleet::decision::{FleetDecision, Start};
+use crate::planner::fleet::facts::FleetFacts;
+use crate::planner::fleet::report::Invalid;
 use crate::revision::hash::hex;
 
 /// The number of digits of a hash in a set's name.
 const DIGITS: usize = 5;
 /// The number of names that are tried.
 const MAX_TRIES: usize = 99;
+
+/// Whether the set that a decision makes has a name.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Naming<'a> {
+    /// The decision makes no set.
+    NoSet,
+    /// The set exists already.
+    Known(SetName),
+    /// A name has to be chosen that no object has.
+    ToBeChosen(&'a Start),
+}
+
+/// Whether the set that this decision makes has a name.
+#[must_use]
+pub fn of<'a>(facts: &FleetFacts, decision: &'a FleetDecision, now: DateTime<Utc>) -> Naming<'a> {
+    let (FleetDecision::Start(start)
+    | FleetDecision::Supersede(start)
+    | FleetDecision::CompleteAndStart(start)) = decision
+    else {
+        return Naming::NoSet;
+    };
+    if !start.strategy.makes_set() {
+        return Naming::NoSet;
+    }
+    if let Some(rollout) = facts.same_set(start) {
+        return Naming::Known(rollout.entrant.clone());
+    }
+    facts.living_set(now).map_or(Naming::ToBeChosen(start), |set| Naming::Known(set.clone()))
+}
+
+/// The answer to the question which name is free for a new set.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SetNameAnswer {
+    /// It was not asked.
+    NotAsked,
+    /// For a set with this target, this one.
+    Free(RolloutHash, SetName),
+    /// None, and why.
+    None(Invalid),
+}
+
+/// A decision makes a set that has no name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NotNamed;
+
+impl SetNameAnswer {
+    /// The name of the set that a decision makes, if it makes one.
+    pub fn set_of(
+        &self,
+        facts: &FleetFacts,
+        decision: &FleetDecision,
+        now: DateTime<Utc>,
+    ) -> Result<Option<SetName>, NotNamed> {
+        match (of(facts, decision, now), self) {
+            (Naming::NoSet, _) => Ok(None),
+            (Naming::Known(set), _) => Ok(Some(set)),
+            (Naming::ToBeChosen(start), Self::Free(target, set)) if start.target == *target => {
+                Ok(Some(set.clone()))
+            }
+            (Naming::ToBeChosen(_), _) => Err(NotNamed),
+        }
+    }
+}
 
 /// The name of a set for this target, if it is free.
 #[must_use]

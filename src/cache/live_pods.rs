@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-use super::LivePod;
-use super::observed::ObservedPod;
 use crate::clock::monotonic;
+use crate::cluster::LivePod;
+use crate::cluster::observed::ObservedPod;
 
 /// How long a list is valid: this long for each of its pods, up to [`READ_AT_LEAST_EVERY`]. A fleet of five is read at
 /// each grant, one of a thousand every ten seconds. Watch events since the list take precedence, and a silent watch is
@@ -131,8 +131,8 @@ impl LivePods {
 mod tests {
     use serde_json::json;
 
-    use super::super::observed::Observed;
     use super::*;
+    use crate::cluster::observed::Observed;
 
     fn heard(version: u64, ready: &str) -> ObservedPod {
         ObservedPod::read(&json!({

@@ -23,7 +23,7 @@ const REQUEUE_TRAFFIC: Duration = Duration::from_secs(1);
 
 /// The fleet after the writes to its child objects and before the write of its status.
 #[must_use]
-pub(super) struct Applied<'a> {
+pub(super) struct Acted<'a> {
     pub(super) fleet: Fleet<'a>,
     /// The facts after these writes.
     pub(super) facts: Arc<FleetFacts>,
@@ -57,7 +57,7 @@ impl StatusChange {
 }
 
 impl<'a> Decided<'a> {
-    pub(super) async fn apply(self) -> Result<Applied<'a>, ReconcileError> {
+    pub(super) async fn act(self) -> Result<Acted<'a>, ReconcileError> {
         let Self { mut fleet, facts, action } = self;
         // A reconcile that only changes the plan applies nothing, and still says what keeps standing in the way.
         // Otherwise the conditions would change for one write.
@@ -94,7 +94,7 @@ impl<'a> Decided<'a> {
         if applies_nothing && let Some(sentence) = fleet_objects::last_taken_service(&fleet.scope) {
             fleet.scope.invalid.get_or_insert(Invalid::lasting(sentence));
         }
-        Ok(Applied { facts: fleet.scope.facts(), fleet, change })
+        Ok(Acted { facts: fleet.scope.facts(), fleet, change })
     }
 }
 
@@ -186,7 +186,7 @@ impl Fleet<'_> {
         }
         let env = self.cx.env.layer().with(self.scope.clone());
         let env = match self.hook_scope(&plan) {
-            Some(hooks) => env.with(hooks).with(self.cx.memory.deleted_jobs.clone()),
+            Some(hooks) => env.with(hooks).with(self.cx.deleted_jobs.clone()),
             None => env,
         };
         let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;

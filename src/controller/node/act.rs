@@ -24,7 +24,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The node after the writes to its child objects and before the write of its status.
 #[must_use]
-pub(super) struct Applied<'a> {
+pub(super) struct Acted<'a> {
     pub(super) node: Node<'a>,
     pub(super) change: StatusChange,
     /// The first error of the work outside the plan. The reconcile returns it after the status is written, and is
@@ -33,7 +33,7 @@ pub(super) struct Applied<'a> {
 }
 
 impl<'a> Decided<'a> {
-    pub(super) async fn apply(self) -> Result<Applied<'a>, Box<Failed<'a>>> {
+    pub(super) async fn act(self) -> Result<Acted<'a>, Box<Failed<'a>>> {
         let Self { mut node, action } = self;
         if matches!(action, Action::EndStored(_) | Action::ChangePlan { .. } | Action::StorePlan { .. }) {
             node.report.not_applied = node.still_not_applied();
@@ -60,7 +60,7 @@ impl<'a> Decided<'a> {
             }
         };
         match change {
-            Ok(change) => Ok(Applied { node, change, error }),
+            Ok(change) => Ok(Acted { node, change, error }),
             Err(error) => Err(node.failed(error)),
         }
     }
@@ -130,7 +130,7 @@ impl Node<'_> {
         };
         let env = self.cx.env.layer().with(self.scope.clone());
         let env = match self.hook_scope(&plan) {
-            Some(hooks) => env.with(hooks).with(self.cx.memory.deleted_jobs.clone()),
+            Some(hooks) => env.with(hooks).with(self.cx.deleted_jobs.clone()),
             None => env,
         };
         let facts = self.facts();

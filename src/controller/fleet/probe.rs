@@ -1,5 +1,5 @@
-//! The first stage: observes the state, reads a person's requests, and checks whether the desired state can be carried
-//! out.
+//! The first stage: reads the state and a person's requests, and asks the API server what no watch shows: whether it takes
+//! the desired template and the hooks' Jobs, and which names are free for a new set of nodes.
 
 use std::sync::Arc;
 
@@ -10,18 +10,22 @@ use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
 use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::sets::naming::SetNameAnswer;
 use crate::planner::fleet::sets::stage::took_over;
-use crate::planner::fleet::{FleetFacts, possible};
+use crate::planner::fleet::status::{is_stalled, rollout_target_of};
+use crate::planner::fleet::{FleetFacts, decide, possible};
 
 /// A fleet before anything is decided in this reconcile.
 #[must_use]
-pub(super) struct Observed<'a> {
+pub(super) struct Probed<'a> {
     pub(super) fleet: Fleet<'a>,
     pub(super) facts: Arc<FleetFacts>,
     /// The stored plan, edited as a person or the list of hooks requests. The error is a plan that ends now and
     /// contains the reason.
     pub(super) plan: Result<Option<Plan>, Box<Plan>>,
     pub(super) edits: Edits,
+    /// The name of the set that the decision makes, if it makes one and the name had to be asked for.
+    pub(super) set_name: SetNameAnswer,
 }
 
 /// How the stored plan was edited.
@@ -36,9 +40,9 @@ pub(super) struct Edits {
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) async fn observe(mut self) -> Result<Observed<'a>, ReconcileError> {
+    pub(super) async fn probe(mut self) -> Result<Probed<'a>, ReconcileError> {
         self.check().await?;
-        let facts = self.scope.facts();
+        let mut facts = self.scope.facts();
         if let Some(sentence) = &facts.findings.undecided {
             self.scope.invalid = Some(Invalid::lasting(sentence.clone()));
         }
@@ -51,7 +55,20 @@ impl<'a> Fleet<'a> {
             edits.followed = plan.as_mut().is_some_and(|plan| self.follow_hooks(plan));
             plan
         });
-        Ok(Observed { fleet: self, facts, plan, edits })
+        let mut set_name = SetNameAnswer::NotAsked;
+        if let Ok(plan) = &plan {
+            let status = &self.scope.fleet.status;
+            let decision = decide(
+                &facts,
+                plan.as_ref(),
+                &rollout_target_of(status),
+                is_stalled(status, &facts, self.now),
+            );
+            set_name = self.ask_for_name(&facts, &decision).await;
+            // Read again: the stores may have changed while names were looked up.
+            facts = self.scope.facts();
+        }
+        Ok(Probed { fleet: self, facts, plan, edits, set_name })
     }
 
     /// Checks whether a rollout to the desired template can start. If so, stores its revision.

@@ -78,9 +78,14 @@ impl<K: Subject + ?Sized, V: Clone> Remembered<K, V> {
         }
     }
 
+    /// Removes all entries.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// The number of entries.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.lock().len()
     }
 

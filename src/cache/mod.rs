@@ -1,0 +1,38 @@
+//! What this process keeps beside the caches of the port, and may lose at any time: answers of the API server
+//! ([`ProbeCache`]), results of computations ([`Computed`]), since when something is observed ([`FirstSeen`]), and when
+//! statuses were written ([`StatusWrites`]).
+
+pub mod computed;
+mod first_seen;
+pub mod live_pods;
+pub mod probes;
+pub mod remembered;
+mod status_writes;
+
+pub use computed::Computed;
+pub use first_seen::{FirstSeen, Sighting};
+pub use probes::ProbeCache;
+pub use status_writes::StatusWrites;
+
+/// The caches whose loss costs requests and time, and changes no decision.
+#[derive(Default)]
+pub struct Caches {
+    /// Answers of the API server.
+    pub probes: ProbeCache,
+    /// Results of computations.
+    pub computed: Computed,
+}
+
+impl Caches {
+    /// Removes what is known about the object with this UID.
+    pub fn forget(&self, uid: &str) {
+        self.probes.forget(uid);
+        self.computed.forget(uid);
+    }
+
+    /// Removes everything.
+    pub fn clear(&self) {
+        self.probes.clear();
+        self.computed.clear();
+    }
+}
