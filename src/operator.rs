@@ -98,6 +98,7 @@ pub struct Operator {
     health: Health,
     extra_controllers: Vec<ExtraController>,
     traces: Traces,
+    keeps_caches: bool,
 }
 
 /// Another controller that runs while this replica leads. It gets a client that sends writes only while this replica
@@ -129,6 +130,7 @@ impl Operator {
             health: Health::default(),
             extra_controllers: Vec::new(),
             traces: Traces::default(),
+            keeps_caches: true,
         }
     }
 
@@ -173,6 +175,14 @@ impl Operator {
     #[must_use]
     pub fn pod_annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.pod_annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// Empties the caches before each reconcile: no decision may depend on them. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_caches(mut self) -> Self {
+        self.keeps_caches = false;
         self
     }
 
@@ -350,6 +360,7 @@ impl Operator {
         Context {
             view,
             cluster,
+            keeps_caches: self.keeps_caches,
             caches: Arc::default(),
             first_seen: Arc::default(),
             status_writes: Arc::default(),
@@ -475,6 +486,9 @@ impl Reconciler {
     /// Reconciles an object within a tracing span. Returns the requeue delay; `None` if the object is gone.
     async fn reconcile_traced(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
+        if !self.context.keeps_caches {
+            self.context.caches.clear();
+        }
         let uids = match self.kind {
             Kind::NodeDeployment => {
                 view.fleets.get(&key).map(|fleet| Uids { own: fleet.meta.uid.clone(), stateful_set: None })

@@ -77,8 +77,6 @@ impl NodeScope {
         if !set.observed {
             return waiting(UNSEEN);
         }
-        // The new pod may be Ready before a status reports its revision, and the revision may change in between.
-        self.replaces_revision(&set.update_revision);
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");
         };

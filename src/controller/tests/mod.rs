@@ -232,6 +232,7 @@ impl Stage {
         let cx = Context {
             view,
             cluster: port.clone(),
+            keeps_caches: true,
             caches: Arc::default(),
             first_seen: Arc::default(),
             status_writes: Arc::default(),

@@ -1,6 +1,7 @@
 //! The fault catalogue: every fault of `docs/dev/catalogue.md`, enumerated over every scenario, on the simulated
 //! cluster. That page says what was run and how to replay a failure.
 
+mod caches;
 pub mod deeds;
 pub mod determinism;
 pub mod faults;

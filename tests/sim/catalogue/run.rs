@@ -96,7 +96,7 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
         return known.clone().map(Some);
     }
     let standing = runtime().block_on(async {
-        let mut run = Run::new(&clean, None);
+        let mut run = Run::new(&clean, None, true);
         run.world.create(scenario.object()).await;
         let mut well = if scenario.begins_well() {
             run.until_well(PATIENCE).await
@@ -117,13 +117,18 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
 
 /// Plays a point in a runtime of its own. `baseline` is the clean run to compare with.
 pub fn play(point: &Point, baseline: Option<&Report>, trace: bool) -> Report {
+    play_with(point, baseline, trace, true)
+}
+
+/// The same. If not `keeps_caches`, the operator's caches are emptied before each reconcile.
+pub fn play_with(point: &Point, baseline: Option<&Report>, trace: bool, keeps_caches: bool) -> Report {
     oracles::panics::clear();
     let standing = match standing(point) {
         Ok(standing) => standing,
         Err(what) => return Report { failures: vec![what], ..Report::default() },
     };
     let mut report = runtime().block_on(async {
-        let mut run = Run::new(point, standing.as_deref());
+        let mut run = Run::new(point, standing.as_deref(), keeps_caches);
         let report = run.play(point, baseline, trace).await;
         run.operator.task.abort();
         if let Some(other) = &run.other {
@@ -170,7 +175,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(point: &Point, standing: Option<&Standing>) -> Self {
+    fn new(point: &Point, standing: Option<&Standing>, keeps_caches: bool) -> Self {
         let scenario = Scenario::named(&point.scenario);
         let mut world = match standing {
             Some(standing) => World::resume(scenario, standing),
@@ -183,6 +188,7 @@ impl Run {
         for platform in point.strikes.iter().filter_map(|s| of_platform(&s.fault, When::Always)) {
             platform.perform(&world);
         }
+        world.keeps_caches = keeps_caches;
         world.elected = faults.iter().any(|fault| matches!(fault, Fault::LostLease(_)));
         let operator = if world.elected { world.start_replica() } else { world.start_operator() };
         // The first replica asked for the lease first, so this one stands by.

@@ -52,6 +52,8 @@ pub struct World {
     leased: Mutex<(usize, u64)>,
     /// True if newly started operators are of a version that renders another pod template.
     pub upgraded: bool,
+    /// False if the operator's caches are emptied before each reconcile.
+    pub keeps_caches: bool,
 }
 
 /// The state before a scenario's change, without faults: the same for every point.
@@ -168,6 +170,7 @@ impl World {
             elected: false,
             leased: Mutex::default(),
             upgraded: false,
+            keeps_caches: true,
         }
     }
 
@@ -220,6 +223,7 @@ impl World {
             .prometheus(PrometheusUrl::parse("http://prometheus").unwrap());
         let operator =
             if self.upgraded { operator.pod_annotation("windlass.test/version", "2") } else { operator };
+        let operator = if self.keeps_caches { operator } else { operator.without_caches() };
         (operator, agent.to_owned())
     }
 
