@@ -9,6 +9,7 @@ mod quota;
 mod taken;
 mod waits;
 
+use crate::planner::fleet::Blocker;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -30,7 +31,6 @@ use crate::engine::Plan;
 use crate::observe::FleetScope;
 use crate::planner::fleet::Start;
 use crate::planner::fleet::forecast;
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming;
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, decide, possible};
@@ -205,8 +205,8 @@ impl Examined<'_> {
         if is_same {
             foreseen.says_same_content();
         }
-        if let Some(invalid) = &self.scope.invalid {
-            foreseen.refuse_template(invalid.sentence.clone());
+        if let Some(blocker) = &self.scope.blocker {
+            foreseen.refuse_template(blocker.to_string());
         }
         foreseen.add_waits(&facts, &fleet, &decision);
         if let Some(sentence) = unseen {
@@ -222,15 +222,15 @@ impl Examined<'_> {
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
-            self.scope.invalid = Some(Invalid::lasting(sentence));
+            self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
         match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(_)) => {
                 let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
-                self.scope.invalid = sentence.map(Invalid::lasting);
+                self.scope.block(sentence.map(Blocker::Spec));
             }
-            Ok(Admission::Refused(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
             Err(error) => {
                 return Err(format!("whether the API server takes spec.template is not known: {error}"));
             }
@@ -288,7 +288,7 @@ impl Examined<'_> {
                             foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
                         }
                         Admission::Refused(sentence) => {
-                            self.scope.invalid = Some(Invalid::lasting(sentence));
+                            self.scope.block(Blocker::NoSetName(sentence));
                         }
                     }
                 } else {

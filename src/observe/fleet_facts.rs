@@ -115,7 +115,7 @@ impl FleetScope {
                 existed: status.replicas,
                 stalled: has_stalled(status),
                 last_completed: status.last_completed(),
-                rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.invalid.is_some()),
+                rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.blocker.is_some()),
                 restarted_at: self.restarted_at.clone(),
                 unrecorded: status.requested_rollout_hash.is_empty(),
                 scaled_to_zero: status.scaled_to_zero,
@@ -128,11 +128,7 @@ impl FleetScope {
                 rolling_back: self.hooks_that_roll_back(),
                 step: own_plan.as_ref().and_then(step_of),
             },
-            findings: Findings {
-                undecided,
-                invalid: self.invalid.as_ref().map(|invalid| invalid.sentence.clone()),
-                ..Findings::default()
-            },
+            findings: Findings { undecided, blocker: self.blocker.clone(), ..Findings::default() },
             service: ServiceFacts { selected: self.selected_set(), is_missing: self.lacks_service() },
             requested,
             conflicts: self.conflicts(&active, &children),

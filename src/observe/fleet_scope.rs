@@ -12,9 +12,8 @@ use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec}
 use crate::cache::{Caches, FirstSeen};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, View};
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::rollout_target_of;
-use crate::planner::fleet::{FleetFacts, RolloutTarget};
+use crate::planner::fleet::{Blocker, FleetFacts, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 use windlass_kube_port::EventBuffer;
@@ -41,7 +40,7 @@ pub struct FleetScope {
     /// The latest restart that was accepted.
     pub restarted_at: Option<RestartTime>,
     /// Why the desired state cannot be rolled out, if so.
-    pub invalid: Option<Invalid>,
+    pub blocker: Option<Blocker>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
@@ -76,7 +75,7 @@ struct State {
     /// The number of writes so far whose outcome was unknown.
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
-    invalid: Option<Invalid>,
+    blocker: Option<Blocker>,
 }
 
 impl FleetScope {
@@ -102,7 +101,7 @@ impl FleetScope {
             caches,
             first_seen,
             options,
-            invalid: None,
+            blocker: None,
             now,
             cache: Arc::default(),
             recorder: EventBuffer::default(),
@@ -173,7 +172,7 @@ impl FleetScope {
             revisions: self.view.revisions.group_changes(&meta.namespace, &meta.uid),
             service: self.view.services.get(&meta.key()).map(|s| s.meta.resource_version.clone()),
             doubts: self.view.doubts_so_far(),
-            invalid: self.invalid.clone(),
+            blocker: self.blocker.clone(),
         }
     }
 
@@ -186,6 +185,12 @@ impl FleetScope {
     pub fn computations(&self) -> (u32, u32) {
         let cache = self.cache();
         (cache.asked, cache.taken)
+    }
+
+    /// Records what keeps a rollout from starting, if nothing of a higher priority does.
+    pub fn block(&mut self, found: impl Into<Option<Blocker>>) {
+        let known = self.blocker.take();
+        self.blocker = known.into_iter().chain(found.into()).min();
     }
 
     /// The spec of a node of this fleet at a revision.

@@ -22,9 +22,8 @@ impl Task for AwaitPromotion {
             Ensured::Whole(entrants) => entrants,
             Ensured::NotNow(outcome) => return Ok(outcome),
         };
-        if let Some(invalid) = &fleet.invalid {
-            let sentence = &invalid.sentence;
-            return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {sentence}")));
+        if let Some(blocker) = &fleet.blocker {
+            return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {blocker}")));
         }
         let ready = entrants.may_take_over(fleet, cx.plan);
         if !entrants.view.awaits_person() {

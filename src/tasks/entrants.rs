@@ -94,7 +94,7 @@ impl Entrants {
     /// True if a user forces the promotion, or has forced it: once that is recorded, `spec.forcePromote` is spent.
     pub fn is_forced(&self, fleet: &FleetScope) -> bool {
         let recorded = fleet.fleet.status.rollout.as_ref().is_some_and(|r| r.forced);
-        recorded || (self.view.requests.force_promote && fleet.invalid.is_none())
+        recorded || (self.view.requests.force_promote && fleet.blocker.is_none())
     }
 
     fn names(&self, wanted: impl Fn(&ChildFacts) -> bool) -> Vec<&str> {
@@ -114,8 +114,8 @@ pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     if let Some(sentence) = fleet_objects::taken_service(fleet) {
         return Some(format!("waiting for the fleet's Service: {sentence}"));
     }
-    if let Some(invalid) = fleet.invalid.as_ref().filter(|invalid| invalid.is_of_service()) {
-        return Some(format!("waiting: {}", invalid.sentence));
+    if let Some(blocker) = fleet.blocker.as_ref().filter(|blocker| blocker.is_of_service()) {
+        return Some(format!("waiting: {blocker}"));
     }
     fleet.facts().service.is_missing.then(|| "waiting for the fleet's Service to be there".to_owned())
 }

@@ -97,8 +97,8 @@ async fn are_gone(fleet: &FleetScope, rollout: &SetRollout, set: &SetName) -> Re
 /// keeps traffic from moving keeps the others then, and whatever else is wrong with the spec is of the next rollout.
 fn why_they_stay(fleet: &FleetScope, rollout: &SetRollout) -> Option<String> {
     entrants::why_traffic_stays(fleet).or_else(|| {
-        let invalid = fleet.invalid.as_ref().filter(|_| rollout.is_revocable())?;
-        Some(format!("waiting: {}", invalid.sentence))
+        let blocker = fleet.blocker.as_ref().filter(|_| rollout.is_revocable())?;
+        Some(format!("waiting: {blocker}"))
     })
 }
 

@@ -50,7 +50,7 @@ impl Task for SwitchTraffic {
         if let Some(sentence) = fleet_objects::taken_service(fleet) {
             return Ok(Outcome::waiting(format!("waiting for the fleet's Service: {sentence}")));
         }
-        if service().is_none() && fleet.spec.service.is_some() && fleet.invalid.is_none() {
+        if service().is_none() && fleet.spec.service.is_some() && fleet.blocker.is_none() {
             return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));
         }
         if let Some(service) = service().filter(|service| !traffic::is_at(service, &rollout.entrant)) {

@@ -1,5 +1,6 @@
 //! The third stage: carries out the decision, except for the write of the status.
 
+use crate::planner::fleet::Blocker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::save::Urgency;
 use crate::engine::{self, Advance, Plan};
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::status::{rollout_target_of, short};
 use crate::planner::fleet::{FleetFacts, SetRollout};
 use crate::tasks::keep_whole_at_hook;
@@ -92,7 +92,7 @@ impl<'a> Decided<'a> {
             }
         };
         if applies_nothing && let Some(sentence) = fleet_objects::last_taken_service(&fleet.scope) {
-            fleet.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+            fleet.scope.block(Blocker::ServiceTaken(sentence));
         }
         Ok(Acted { facts: fleet.scope.facts(), fleet, change })
     }
@@ -105,7 +105,7 @@ impl Fleet<'_> {
         let is_active = plan.is_some();
         match fleet_objects::apply_service(&self.scope).await {
             Ok(Some(sentence)) => {
-                self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+                self.scope.block(Blocker::ServiceTaken(sentence));
             }
             Ok(None) => {}
             Err(error) => self.note(error),
@@ -161,7 +161,7 @@ impl Fleet<'_> {
         // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet. An
         // error has a backoff of its own.
         let report = &self.report;
-        let is_known = self.scope.invalid.is_some() || report.not_applied.is_some() || report.error.is_some();
+        let is_known = self.scope.blocker.is_some() || report.not_applied.is_some() || report.error.is_some();
         let soon = (!is_known).then_some(REQUEUE_TRAFFIC);
         StatusChange { status, plan, urgency, events: Vec::new(), then: Then::Requeue(soon) }
     }
@@ -171,8 +171,7 @@ impl Fleet<'_> {
         match error.refusal().filter(|_| error.refused_delete().is_none()) {
             // Jobs are only deleted: it is the Service that has to change.
             Some(message) => {
-                let sentence = format!("service: the API server refuses it: {message}");
-                self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+                self.scope.block(Blocker::ServiceRefused(message.to_owned()));
             }
             None => self.note(error),
         }
@@ -248,6 +247,6 @@ impl Fleet<'_> {
     /// True if a new generation or an invalid spec is to be reported, which is more than progress of a plan.
     fn has_news(&self) -> bool {
         let fleet = &self.scope.fleet;
-        fleet.status.observed_generation != fleet.meta.generation || self.scope.invalid.is_some()
+        fleet.status.observed_generation != fleet.meta.generation || self.scope.blocker.is_some()
     }
 }

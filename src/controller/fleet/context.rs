@@ -10,7 +10,7 @@ use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
-use crate::planner::fleet::report::Invalid;
+use crate::planner::fleet::Blocker;
 use crate::planner::fleet::requests::Remark;
 use crate::tasks::FleetScope;
 
@@ -72,8 +72,7 @@ impl<'a> Fleet<'a> {
             return;
         }
         if let Some(sentence) = error.refusal() {
-            let sentence = format!("template: the API server refuses it: {sentence}");
-            self.scope.invalid.get_or_insert(Invalid::lasting(sentence));
+            self.scope.block(Blocker::TemplateRefused(sentence.to_owned()));
             return;
         }
         if let Some(sentence) = self.denial(&error) {

@@ -63,9 +63,9 @@ impl<'a> Probed<'a> {
         let decide = |facts: &FleetFacts| decide(facts, plan.as_ref(), &rollout_target, stalled);
         let mut decision = decide(&facts);
         let mut set = set_name.set_of(&facts, &decision, fleet.now);
-        if let (Err(NotNamed), SetNameAnswer::None(invalid)) = (&set, &set_name) {
+        if let (Err(NotNamed), SetNameAnswer::None(blocker)) = (&set, &set_name) {
             // Without a name the new set is not started. Everything independent of it continues.
-            fleet.scope.invalid = Some(invalid.clone());
+            fleet.scope.block(blocker.clone());
             facts = fleet.scope.facts();
             decision = decide(&facts);
             set = set_name.set_of(&facts, &decision, fleet.now);

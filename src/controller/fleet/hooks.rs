@@ -1,5 +1,6 @@
 //! Hooks in a fleet's plans: which hooks a plan has, whether they can be carried out, and what follows from a failure.
 
+use crate::planner::fleet::Blocker;
 use std::time::Duration;
 
 use super::act::StatusChange;
@@ -16,7 +17,6 @@ use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, HookContext};
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{HookPlacement, is_of_list};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
@@ -83,10 +83,10 @@ impl Fleet<'_> {
     }
 
     /// Why the hooks cannot be carried out, if so.
-    pub(super) async fn check_hooks(&self) -> Option<Invalid> {
+    pub(super) async fn check_hooks(&self) -> Option<Blocker> {
         let spec = self.scope.spec.clone();
         if let Err(sentence) = self.scope.steps() {
-            return Some(Invalid::lasting(sentence));
+            return Some(Blocker::Spec(sentence));
         }
         let hooks = &spec.update_strategy.hooks;
         if hooks.is_empty() {
@@ -97,7 +97,7 @@ impl Fleet<'_> {
         if let Ok(recipe) = self.cx.registry.recipe(facts.spec.strategy.recipe())
             && let Some(sentence) = self.wanted_hooks(context).too_long_for(recipe)
         {
-            return Some(Invalid::lasting(sentence));
+            return Some(Blocker::Spec(sentence));
         }
         // Expressions are parsed and Jobs are checked by the API server once per generation. A refusal is checked again
         // later.
@@ -107,18 +107,22 @@ impl Fleet<'_> {
         if let Some((asked, verdict)) = verdicts.get(&content)
             && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
         {
-            return verdict.err().map(Invalid::lasting);
+            return verdict.err().map(Blocker::Spec);
         }
         let rules = &self.cx.hook_rules;
         let verdict = match check_all(self.scope.cluster.as_ref(), &self.job_owner(), hooks, rules).await {
             Ok(()) => Ok(()),
             Err(Unfit::Refused(sentence)) => Err(sentence),
             Err(Unfit::Unknown { sentence, is_transient }) => {
-                return Some(Invalid { sentence, is_transient });
+                return Some(if is_transient {
+                    Blocker::Unanswered(sentence)
+                } else {
+                    Blocker::Spec(sentence)
+                });
             }
         };
         verdicts.put(&content, (monotonic(), verdict.clone()));
-        verdict.err().map(Invalid::lasting)
+        verdict.err().map(Blocker::Spec)
     }
 
     fn job_owner(&self) -> JobOwner {

@@ -1,5 +1,6 @@
 //! Chooses the name of a new set of nodes. The API server is asked which names are taken.
 
+use crate::planner::fleet::Blocker;
 use std::time::Duration;
 
 use super::context::Fleet;
@@ -8,7 +9,6 @@ use crate::cache::Sighting;
 use crate::cache::probes::Nameless;
 use crate::clock::monotonic;
 use crate::cluster::Kind;
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming::{self, Naming, SetNameAnswer};
 use crate::planner::fleet::{FleetDecision, FleetFacts, Start};
 
@@ -34,7 +34,8 @@ impl Fleet<'_> {
         match self.free_name(facts, start).await {
             Ok(set) => SetNameAnswer::Free(start.target.clone(), set),
             Err(Nameless { sentence, is_transient, .. }) => {
-                SetNameAnswer::None(Invalid { sentence, is_transient })
+                let blocker = if is_transient { Blocker::Unanswered } else { Blocker::NoSetName };
+                SetNameAnswer::None(blocker(sentence))
             }
         }
     }

@@ -9,11 +9,10 @@ use crate::apply::{Admission, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
-use crate::planner::fleet::report::Invalid;
 use crate::planner::fleet::sets::naming::SetNameAnswer;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
-use crate::planner::fleet::{FleetFacts, decide, possible};
+use crate::planner::fleet::{Blocker, FleetFacts, decide, possible};
 
 /// A fleet before anything is decided in this reconcile.
 #[must_use]
@@ -44,7 +43,7 @@ impl<'a> Fleet<'a> {
         self.check().await?;
         let mut facts = self.scope.facts();
         if let Some(sentence) = &facts.findings.undecided {
-            self.scope.invalid = Some(Invalid::lasting(sentence.clone()));
+            self.scope.block(Blocker::Ambiguous(sentence.clone()));
         }
         let mut edits = Edits::default();
         let plan = self.stored_plan();
@@ -88,29 +87,28 @@ impl<'a> Fleet<'a> {
         if self.scope.promoting().is_some() {
             // Its hooks are nevertheless read from the current spec.
             if took_over(&self.scope.fleet.status).is_some() {
-                self.scope.invalid = self.check_hooks().await;
+                self.scope.blocker = self.check_hooks().await;
             }
             return Ok(());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
-            self.scope.invalid = Some(Invalid::lasting(sentence));
+            self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
         let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(revision)) => {
                 self.report.update_revision = Some(revision);
-                let of_claims = || self.scope.unchangeable_claims().map(Invalid::lasting);
-                let invalid = of_hooks.or_else(of_claims);
-                self.scope.invalid = self.scope.invalid.take().or(invalid);
+                self.scope.block(of_hooks);
+                self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
             }
-            Ok(Admission::Refused(sentence)) => self.scope.invalid = Some(Invalid::lasting(sentence)),
+            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
             Err(error) if error.is_conflict() => return Err(error),
             // No rollout to the template starts before the answer is known. Everything independent of it continues.
             Err(error) => {
                 let sentence =
                     format!("whether the API server takes spec.template is not known yet: {error}");
-                self.scope.invalid = Some(Invalid::transient(sentence));
+                self.scope.block(Blocker::Unanswered(sentence));
                 self.note(error);
             }
         }

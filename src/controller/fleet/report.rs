@@ -1,5 +1,6 @@
 //! The last stage: writes the status, records events, and decides when the fleet is requeued.
 
+use crate::planner::fleet::Blocker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
         Findings {
-            invalid: self.scope.invalid.clone(),
+            blocker: self.scope.blocker.clone(),
             not_applied: self.report.not_applied.clone(),
             // By each reconcile, also by one that applies nothing: the conditions would change for one write.
             reverted: fleet_objects::reverted_by_admission(&self.scope),
@@ -110,7 +111,8 @@ impl Fleet<'_> {
 
     fn record_status_events(&self, status: &NodeDeploymentStatus, facts: &FleetFacts, plan: Option<&Plan>) {
         let generation = self.scope.fleet.meta.generation;
-        for sentence in facts.findings.invalid.iter().chain(&facts.findings.not_applied) {
+        let blocker = facts.findings.blocker.as_ref().map(Blocker::to_string);
+        for sentence in blocker.iter().chain(&facts.findings.not_applied) {
             self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
         }
         for conflict in &facts.conflicts {
@@ -135,8 +137,8 @@ impl Fleet<'_> {
         let status = &self.scope.fleet.status;
         let next = next.at(next_deadline(status, facts, self.now), self.now);
         // An error that is returned has a backoff of its own.
-        let is_transient = self.report.error.is_none()
-            && self.scope.invalid.as_ref().is_some_and(|invalid| invalid.is_transient);
+        let is_transient =
+            self.report.error.is_none() && self.scope.blocker.as_ref().is_some_and(Blocker::is_transient);
         let next =
             if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
         let next = next.within_some(self.report.look_again);
@@ -144,7 +146,7 @@ impl Fleet<'_> {
             |n: &Arc<ObservedNode>| self.scope.view.has_pending_outcome(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)
             || is_kept_from_going(status, facts, self.now)
-            || facts.findings.invalid.is_some()
+            || facts.findings.blocker.is_some()
             || self.report.not_applied.is_some()
             || !facts.conflicts.is_empty();
         if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }

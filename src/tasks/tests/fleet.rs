@@ -100,7 +100,7 @@ impl Fleet {
             first_seen: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
-            invalid: None,
+            blocker: None,
             cache: Arc::default(),
             recorder: windlass_kube_port::EventBuffer::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),

@@ -13,8 +13,8 @@ use crate::apply::fleet_objects::{last_taken_service, taken_service};
 use crate::clock::monotonic;
 use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::cluster::{Part, Selector};
+use crate::planner::fleet::Blocker;
 use crate::planner::fleet::RolloutTarget;
-use crate::planner::fleet::report::Invalid;
 use crate::planner::node::decide::leaving;
 use crate::revision::RevisionData;
 
@@ -117,7 +117,7 @@ impl Amid {
             first_seen: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
-            invalid: None,
+            blocker: None,
             cache: Arc::default(),
             recorder: windlass_kube_port::EventBuffer::default(),
             now: now(),
@@ -581,7 +581,7 @@ async fn where_the_old_nodes_go_first_none_goes_as_long_as_traffic_could_not_mov
             match is {
                 "another's" => view.observe(Kind::Service, &anothers),
                 "gone" => view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid"),
-                _ => scope.invalid = Some(Invalid::lasting("service: the API server refuses it")),
+                _ => scope.blocker = Some(Blocker::ServiceRefused("no".to_owned())),
             }
             let env = Env::new().with(scope);
             let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
@@ -606,7 +606,7 @@ async fn what_else_is_wrong_with_a_spec_keeps_the_old_nodes_only_until_the_promo
         let amid = amid.changed("db-0", "/spec/volumeClaimRetention", json!("Retain"));
         let mut scope = amid.scope(cluster, &View::shared());
         has_plan(&mut scope, "BlueGreenImmediate");
-        scope.invalid = Some(Invalid::lasting(refused));
+        scope.blocker = Some(Blocker::ServiceTaken(refused.to_owned()));
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
         let expected =

@@ -78,7 +78,7 @@ fn decide_with_active_plan(
             differs || nodes_at_other_revision(facts, goal).next().is_some()
         }
     };
-    if moved && facts.findings.invalid.is_none() {
+    if moved && facts.findings.blocker.is_none() {
         return FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded));
     }
     // A retry waits until the rollback is complete, unless the rollback is stalled and may never complete. A repair is

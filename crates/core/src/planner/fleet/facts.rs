@@ -1,5 +1,6 @@
 //! The facts that every decision about a fleet is based on.
 
+use crate::planner::fleet::blocker::Blocker;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::IntOrString;
@@ -147,7 +148,7 @@ pub struct Findings {
     /// Why it is not known which set serves. Nothing is done then.
     pub undecided: Option<String>,
     /// Why no rollout to the desired revision can start.
-    pub invalid: Option<String>,
+    pub blocker: Option<Blocker>,
     /// What could not be applied, although everything else continues.
     pub not_applied: Option<String>,
     /// What admission does not let be in the fleet's own objects.
@@ -202,7 +203,7 @@ impl FleetFacts {
     /// True if a rejected target stays rejected: no other target is desired that could be tried.
     #[must_use]
     pub fn stays_rejected(&self, rejected: &Rejected) -> bool {
-        self.requested == *rejected.hash || self.findings.invalid.is_some()
+        self.requested == *rejected.hash || self.findings.blocker.is_some()
     }
 
     /// True if a revision with this rollout hash is stored.

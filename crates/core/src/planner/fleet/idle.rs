@@ -8,7 +8,7 @@ use crate::api::{Rejected, RestartTime, RolloutHash};
 /// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
     facts.record.rejected.as_ref().and_then(Rejected::plan).is_some_and(|plan| facts.is_retried(&plan))
-        && facts.findings.invalid.is_none()
+        && facts.findings.blocker.is_none()
 }
 
 /// The decision if no rollout is active.
@@ -26,7 +26,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
         }
         return drift(facts);
     }
-    if facts.findings.invalid.is_some() {
+    if facts.findings.blocker.is_some() {
         return drift(facts);
     }
     let goal = facts.goal();

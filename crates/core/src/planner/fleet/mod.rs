@@ -1,6 +1,7 @@
 //! Decisions about a fleet: which nodes get grants, whether a rollout starts or ends, and what the status contains.
 
 mod blame;
+mod blocker;
 pub mod child;
 mod clock;
 pub mod create;
@@ -29,6 +30,7 @@ pub mod wave;
 #[cfg(test)]
 mod tests;
 
+pub use blocker::Blocker;
 pub use child::{ChildFacts, Conflict, GrantTime, SidecarFacts};
 pub use decide::decide;
 pub use decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};

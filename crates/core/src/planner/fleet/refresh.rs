@@ -71,7 +71,7 @@ fn settle(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     if status.rollout.is_none()
         && filling
         && facts.record.rejected.is_none()
-        && facts.findings.invalid.is_none()
+        && facts.findings.blocker.is_none()
         && facts.is_converged(&target)
     {
         status.last_completed_rollout_hash = facts.requested.to_string();

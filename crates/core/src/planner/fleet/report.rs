@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::blocker::Blocker;
 use super::child::GrantTime;
 use super::facts::FleetFacts;
 use super::hooks::AtHook;
@@ -15,38 +16,11 @@ use crate::engine::Plan;
 use crate::planner::hooks::step_of;
 use crate::revision::main_image;
 
-/// Why a spec cannot be carried out.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Invalid {
-    /// Why, in a sentence.
-    pub sentence: String,
-    /// True if the only reason is that the API server did not respond for a moment, so that the spec is not at fault.
-    pub is_transient: bool,
-}
-
-impl Invalid {
-    /// A reason that a user has to remove.
-    pub fn lasting(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), is_transient: false }
-    }
-
-    /// A reason that may go away by itself.
-    pub fn transient(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), is_transient: true }
-    }
-
-    /// True if it is about the fleet's Service. Sentences begin with the field that they are about.
-    #[must_use]
-    pub fn is_of_service(&self) -> bool {
-        self.sentence.starts_with("service: ")
-    }
-}
-
 /// What a reconcile found in addition to its plan, for the status.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Findings {
     /// Why no rollout to the desired revision can start.
-    pub invalid: Option<Invalid>,
+    pub blocker: Option<Blocker>,
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
     /// What admission does not let be in the fleet's own objects, in a sentence.
@@ -72,8 +46,8 @@ pub fn facts_under(
     facts.findings.not_applied.clone_from(&findings.not_applied);
     facts.findings.reverted.clone_from(&findings.reverted);
     facts.findings.waits_for.clone_from(&findings.waits_for);
-    if findings.invalid.as_ref().is_some_and(|invalid| invalid.is_transient) {
-        facts.findings.waits_for = facts.findings.invalid.take();
+    if let Some(blocker) = facts.findings.blocker.take_if(|blocker| blocker.is_transient()) {
+        facts.findings.waits_for = Some(blocker.to_string());
     }
     facts.record.last_completed = status.last_completed();
     facts.record.rejected = status.rejected.clone().filter(|r| facts.stays_rejected(r));

@@ -1,5 +1,6 @@
 //! Computes a fleet's five conditions. Pure.
 
+use crate::planner::fleet::blocker::Blocker;
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::child::ChildFacts;
@@ -161,7 +162,14 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     // It keeps no rollout from its end, so what becomes of that is said first.
     let is_at_rest = status.rollout.is_none() && facts.record.rejected.is_none();
     let reverted = || facts.findings.reverted.clone().filter(|_| is_at_rest);
-    let found = facts.findings.invalid.clone().or_else(conflict).or_else(of_node).or_else(undecided);
+    let found = facts
+        .findings
+        .blocker
+        .as_ref()
+        .map(Blocker::to_string)
+        .or_else(conflict)
+        .or_else(of_node)
+        .or_else(undecided);
     found.or_else(not_applied).or_else(reverted)
 }
 

@@ -99,7 +99,7 @@ fn old_set_serves(facts: &FleetFacts) -> bool {
 
 /// The decision that supersedes a rollout that can be rolled back, if the target has changed.
 fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> {
-    if facts.findings.invalid.is_some() {
+    if facts.findings.blocker.is_some() {
         return None;
     }
     let goal = facts.goal();

@@ -131,7 +131,7 @@ impl FleetFacts {
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let has_service = !self.lacks_service_for(rollout);
-        self.findings.invalid.is_none()
+        self.findings.blocker.is_none()
             && !self.spec.paused
             && has_service
             && self.nodes_are_ready_for(rollout)

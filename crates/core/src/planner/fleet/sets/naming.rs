@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 use crate::api::names::{MAX_NODE_NAME, node_name, place_of};
 use crate::api::{BuildId, RolloutHash, SetName};
+use crate::planner::fleet::blocker::Blocker;
 use crate::planner::fleet::decision::{FleetDecision, Start};
 use crate::planner::fleet::facts::FleetFacts;
-use crate::planner::fleet::report::Invalid;
 use crate::revision::hash::hex;
 
 /// The number of digits of a hash in a set's name.
@@ -53,7 +53,7 @@ pub enum SetNameAnswer {
     /// For a set with this target, this one.
     Free(RolloutHash, SetName),
     /// None, and why.
-    None(Invalid),
+    None(Blocker),
 }
 
 /// A decision makes a set that has no name.

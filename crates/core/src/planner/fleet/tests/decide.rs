@@ -3,6 +3,7 @@
 use super::super::{FleetDecision, decide};
 use super::*;
 use crate::api::{OnStall, RestartTime};
+use crate::planner::fleet::blocker::Blocker;
 
 const NOBODY_STALLS: bool = false;
 
@@ -33,7 +34,7 @@ fn retry_asked(facts: FleetFacts) -> FleetFacts {
 }
 
 fn invalid(facts: FleetFacts) -> FleetFacts {
-    facts.with(|f| f.findings.invalid = Some("template: no".to_owned()))
+    facts.with(|f| f.findings.blocker = Some(Blocker::Spec("template: no".to_owned())))
 }
 
 /// An operator of another version renders another template of v1.

@@ -6,6 +6,7 @@ use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
 use super::super::{FleetDecision, SidecarFacts, decide};
 use super::*;
 use crate::api::{BuildId, OnStall, Promotion, RetiringSet, SetName, Stage};
+use crate::planner::fleet::blocker::Blocker;
 
 const WAYS: [Strategy; 4] =
     [Strategy::InPlace, Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork];
@@ -94,7 +95,7 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
         Asked::Restart => facts.with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into())),
         Asked::Pause => facts.paused(),
         Asked::NoNodes => facts.with(|f| f.spec.replicas = 0),
-        Asked::Refused => facts.with(|f| f.findings.invalid = Some("template: no".to_owned())),
+        Asked::Refused => facts.with(|f| f.findings.blocker = Some(Blocker::Spec("template: no".to_owned()))),
         // A new node cannot run the target.
         Asked::StallUnderRollback => {
             let mut facts = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
@@ -550,7 +551,8 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
     };
     let old_first = || amid(Strategy::BlueGreenImmediate, Stage::CreatingEntrants);
     let ready = || amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
-    let refused = |facts: FleetFacts| facts.with(|f| f.findings.invalid = Some("no".to_owned()));
+    let refused =
+        |facts: FleetFacts| facts.with(|f| f.findings.blocker = Some(Blocker::Spec("no".to_owned())));
     let ill = |mut facts: FleetFacts| {
         let entrant = facts.rollout.set.as_ref().unwrap().entrant.clone();
         facts.sets.get_mut(&entrant).unwrap().children[0].pod.ready = false;

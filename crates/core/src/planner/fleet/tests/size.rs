@@ -1,6 +1,7 @@
 //! A fleet's status stays small, whatever kubelets, API servers and users write.
 
 use super::*;
+use crate::planner::fleet::blocker::Blocker;
 
 const KIB: usize = 1024;
 /// A text that is longer than any that may be stored.
@@ -34,7 +35,7 @@ fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() 
 #[test]
 fn endless_sentences_about_the_spec_and_about_names_stay_under_256_kib() {
     let mut facts = fleet(10_000).wanting("v2");
-    facts.findings.invalid = Some(endless());
+    facts.findings.blocker = Some(Blocker::Spec(endless()));
     facts.conflicts = (0..10_000)
         .map(|ordinal| super::super::Conflict {
             name: format!("db-{ordinal}").into(),

@@ -7,6 +7,7 @@ use super::super::status::{
 use super::*;
 use crate::api::conditions::{STALLED, find};
 use crate::api::{AtHook, Ending, NodeCounts, Rollout, Stage};
+use crate::planner::fleet::blocker::Blocker;
 
 fn to_v2() -> Start {
     start(to("v2"), "v2", Cause::TemplateChanged)
@@ -342,7 +343,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
         let facts = super::sets::amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
         facts.with(|f| f.spec.promotion = crate::api::Promotion::Manual)
     };
-    let refused = ready().with(|f| f.findings.invalid = Some("no".to_owned()));
+    let refused = ready().with(|f| f.findings.blocker = Some(Blocker::Spec("no".to_owned())));
     let forced = ready().with(|f| f.requests.force_promote = true);
     let mut status = rolling_out(&ready(), &to_v2());
     let rollout = status.rollout.as_mut().unwrap();
@@ -471,7 +472,7 @@ fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
             }),
             "",
         ),
-        ("refused", all.clone().with(|f| f.findings.invalid = Some("no".to_owned())), ""),
+        ("refused", all.clone().with(|f| f.findings.blocker = Some(Blocker::Spec("no".to_owned()))), ""),
         ("rejected", all.clone().rejecting("Aborted"), ""),
         ("at another revision than is wanted", all.wanting("v2"), ""),
     ];

@@ -1,5 +1,6 @@
 //! The conditions of a fleet: every reason of the closed set can be reached, and kstatus can read them.
 
+use crate::planner::fleet::blocker::Blocker;
 use std::collections::BTreeSet;
 
 use super::*;
@@ -230,7 +231,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "refused",
-            resting(fleet(2).with(|f| f.findings.invalid = Some("template: no".to_owned()))),
+            resting(fleet(2).with(|f| f.findings.blocker = Some(Blocker::Spec("template: no".to_owned())))),
             0,
             &[
                 ("UpToDate", "False", "InvalidSpec"),

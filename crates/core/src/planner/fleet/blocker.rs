@@ -1,0 +1,52 @@
+//! What keeps a rollout to the desired revision from starting.
+
+use std::fmt;
+
+/// Why no rollout to the desired revision can start. The variants are in the order of their priority: the status reports
+/// the first of those that were found.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Blocker {
+    /// It is not known which set serves; in a sentence with the command that resolves it.
+    Ambiguous(String),
+    /// The spec asks for what is not possible, or its names belong to something else; in a sentence that begins with the
+    /// field.
+    Spec(String),
+    /// The API server refuses what the template renders to. The message is its own.
+    TemplateRefused(String),
+    /// No name is free for a new set of nodes; in a sentence.
+    NoSetName(String),
+    /// The name of the fleet's Service belongs to something else; in a sentence.
+    ServiceTaken(String),
+    /// The API server refuses the fleet's Service. The message is its own.
+    ServiceRefused(String),
+    /// The API server has not answered what has to be known first; in a sentence. It may pass by itself.
+    Unanswered(String),
+}
+
+impl Blocker {
+    /// True if it may go away by itself, so that the spec is not at fault.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+
+    /// True if it is about the fleet's Service.
+    #[must_use]
+    pub fn is_of_service(&self) -> bool {
+        matches!(self, Self::ServiceTaken(_) | Self::ServiceRefused(_))
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ambiguous(sentence)
+            | Self::Spec(sentence)
+            | Self::NoSetName(sentence)
+            | Self::ServiceTaken(sentence)
+            | Self::Unanswered(sentence) => f.write_str(sentence),
+            Self::TemplateRefused(message) => write!(f, "template: the API server refuses it: {message}"),
+            Self::ServiceRefused(message) => write!(f, "service: the API server refuses it: {message}"),
+        }
+    }
+}
