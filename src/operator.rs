@@ -362,7 +362,7 @@ impl Operator {
             cluster,
             keeps_caches: self.keeps_caches,
             caches: Arc::default(),
-            first_seen: Arc::default(),
+            sightings: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
             deleted_jobs: Arc::default(),

@@ -135,17 +135,17 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     };
     let Some(set) = scope.set().filter(|_| is_due()) else {
         answers.take(uid);
-        scope.first_seen.end(uid, Sighting::NoPod);
+        scope.sightings.end(uid, Sighting::NoPod);
         return None;
     };
     let since =
         node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing.as_ref()).map(|p| p.since);
     // A problem that was reported before this process started is still reported until more is known.
-    let is_earlier = since.is_some() && scope.first_seen.known(uid, Sighting::NoPod).is_none();
+    let is_earlier = since.is_some() && scope.sightings.known(uid, Sighting::NoPod).is_none();
     let was_refused =
         is_earlier || node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
     let before = since.and_then(|since| (scope.now - since).to_std().ok()).unwrap_or_default();
-    let missing_for = scope.first_seen.elapsed_since(uid, Sighting::NoPod, before);
+    let missing_for = scope.sightings.elapsed_since(uid, Sighting::NoPod, before);
     let known = answers.get(uid);
     let left = match &known {
         Some(known) => ASK_WHY.saturating_sub(now.duration_since(known.asked)),
@@ -456,7 +456,7 @@ async fn apply_to_set(
     }
     // Admission may change the template with this write, and with it the revision.
     if let Some(revision) = set.revision_of_now().filter(|_| matches!(template, Template::At(_))) {
-        scope.replaces_revision(revision);
+        scope.sightings.saw_revision(&set.meta.uid, revision);
     }
     let port = (scope.cluster.as_ref(), &scope.caches.probes);
     let answer = reverted::write(port, &set.meta.uid, set_target(set), ops, ops_of).await;

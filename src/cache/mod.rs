@@ -1,17 +1,17 @@
 //! What this process keeps beside the caches of the port, and may lose at any time: answers of the API server
-//! ([`ProbeCache`]), results of computations ([`Computed`]), since when something is observed ([`FirstSeen`]), and when
+//! ([`ProbeCache`]), results of computations ([`Computed`]), what no object records ([`Sightings`]), and when
 //! statuses were written ([`StatusWrites`]).
 
 pub mod computed;
-mod first_seen;
 pub mod live_pods;
 pub mod probes;
 pub mod remembered;
+mod sightings;
 mod status_writes;
 
 pub use computed::Computed;
-pub use first_seen::{FirstSeen, Sighting};
 pub use probes::ProbeCache;
+pub use sightings::{Sighting, Sightings};
 pub use status_writes::StatusWrites;
 
 /// The caches whose loss costs requests and time, and changes no decision.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::events::Events;
 use super::failures::Failures;
-use crate::cache::{Caches, FirstSeen, StatusWrites};
+use crate::cache::{Caches, Sightings, StatusWrites};
 use crate::clock::SharedClock;
 use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, Key, View};
@@ -35,8 +35,8 @@ pub struct Context {
     pub keeps_caches: bool,
     /// Answers and results that need not be asked for and computed again.
     pub caches: Arc<Caches>,
-    /// Since when something is observed.
-    pub first_seen: Arc<FirstSeen>,
+    /// What this process has seen and no object records.
+    pub sightings: Arc<Sightings>,
     /// When statuses were written.
     pub status_writes: Arc<StatusWrites>,
     /// How often the reconcile of each object has failed in a row.
@@ -71,7 +71,7 @@ impl Context {
     /// Removes everything that is kept about the object with this UID.
     pub fn forget(&self, uid: &str) {
         self.caches.forget(uid);
-        self.first_seen.forget(uid);
+        self.sightings.forget(uid);
         self.status_writes.forget(uid);
         self.deleted_jobs.forget(uid);
     }
@@ -87,9 +87,8 @@ impl Context {
             view: self.view.clone(),
             cluster: self.cluster.clone(),
             caches: self.caches.clone(),
-            first_seen: self.first_seen.clone(),
+            sightings: self.sightings.clone(),
             status_writes: self.status_writes.clone(),
-            replaced_revisions: Arc::default(),
             options: self.options.clone(),
             sidecars: self.sidecars.clone(),
             prober: self.prober.clone(),
@@ -102,6 +101,6 @@ impl Context {
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
         let (view, cluster, caches) = (self.view.clone(), self.cluster.clone(), self.caches.clone());
-        FleetScope::of(fleet, view, cluster, caches, self.first_seen.clone(), self.options.clone(), now)
+        FleetScope::of(fleet, view, cluster, caches, self.sightings.clone(), self.options.clone(), now)
     }
 }

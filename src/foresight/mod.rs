@@ -282,7 +282,7 @@ impl Examined<'_> {
                     match set {
                         Admission::Admitted(set) => {
                             gives_up = superseded
-                                && facts.rollout.set.as_ref().is_some_and(|rollout| rollout.entrant != set);
+                                && facts.rollout.set().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (&set, &start.target);
                             foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
@@ -299,7 +299,7 @@ impl Examined<'_> {
             }
             FleetDecision::Keep if facts.terminating => {}
             FleetDecision::Keep => {
-                let goes_on = active.filter(|_| facts.rollout.set.is_none()).map(|_| at);
+                let goes_on = active.filter(|_| facts.rollout.set().is_none()).map(|_| at);
                 foreseen.goes_on(active, facts);
                 // A set that is removed first is not filled any more.
                 let mut in_place = Vec::new();
@@ -311,7 +311,7 @@ impl Examined<'_> {
                     foreseen
                         .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
                 }
-                if let Some(rollout) = facts.rollout.set.as_ref().filter(|r| r.entrant != facts.set) {
+                if let Some(rollout) = facts.rollout.set().filter(|r| r.entrant != facts.set) {
                     foreseen.add_entrants(forecast::entrants(
                         &fleet,
                         &rollout.entrant,

@@ -52,9 +52,9 @@ impl FleetScope {
         let since = ready.last_transition_time;
         let (uid, what) = (&node.meta.uid, Sighting::ReadyAhead(since));
         let passed = if since > self.now {
-            Some(self.first_seen.elapsed(uid, what))
+            Some(self.sightings.elapsed(uid, what))
         } else {
-            self.first_seen.known(uid, what)
+            self.sightings.known(uid, what)
         };
         let passed = passed.and_then(|passed| TimeDelta::from_std(passed).ok());
         Some(passed.map_or(since, |passed| since.min(self.now - passed)))

@@ -15,17 +15,17 @@ use crate::api::names::{
 };
 use crate::api::{
     Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout, SetName,
-    Stage, StrategyType,
+    StrategyType,
 };
 use crate::cluster::observed::{Meta, ObservedNode};
 use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::facts::{
-    Findings, RecordFacts, RequestFacts, RolloutFacts, ServiceFacts, SpecFacts,
+    Findings, RecordFacts, RequestFacts, Rollout as FleetRollout, RolloutFacts, ServiceFacts, SpecFacts,
 };
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
-use crate::planner::fleet::{Cause, ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
+use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 use crate::revision::ClaimsComparison;
 
@@ -51,12 +51,6 @@ pub fn remnant_in_words(kind: Kind, meta: &Meta) -> String {
 }
 
 impl FleetScope {
-    fn under_way(&self) -> Option<Cause> {
-        let rollout = self.fleet.status.rollout.as_ref();
-        let rollout = rollout.filter(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring))?;
-        Some(rollout.cause.parse().unwrap_or(Cause::TemplateChanged))
-    }
-
     pub(super) fn observe_facts(&self) -> FleetFacts {
         let (spec, meta, status) = (&self.spec, &self.fleet.meta, &self.fleet.status);
         let requested = self.requested();
@@ -122,8 +116,7 @@ impl FleetScope {
                 active_build_id: self.active_build_id(),
             },
             rollout: RolloutFacts {
-                set: self.set_rollout(),
-                cause: self.under_way(),
+                now: FleetRollout::of(status),
                 at_hook: own_plan.as_ref().and_then(AtHook::of),
                 rolling_back: self.hooks_that_roll_back(),
                 step: own_plan.as_ref().and_then(step_of),

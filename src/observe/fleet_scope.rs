@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
-use crate::cache::{Caches, FirstSeen};
+use crate::cache::{Caches, Sightings};
 use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
 use crate::cluster::{Cluster, View};
 use crate::planner::fleet::status::rollout_target_of;
@@ -31,8 +31,8 @@ pub struct FleetScope {
     pub cluster: Arc<dyn Cluster>,
     /// Answers and results that need not be asked for and computed again.
     pub caches: Arc<Caches>,
-    /// Since when something is observed.
-    pub first_seen: Arc<FirstSeen>,
+    /// What this process has seen and no object records.
+    pub sightings: Arc<Sightings>,
     /// What an embedding platform adds to pods.
     pub options: Arc<RenderOptions>,
     /// The target of the active plan.
@@ -86,7 +86,7 @@ impl FleetScope {
         view: Arc<View>,
         cluster: Arc<dyn Cluster>,
         caches: Arc<Caches>,
-        first_seen: Arc<FirstSeen>,
+        sightings: Arc<Sightings>,
         options: Arc<RenderOptions>,
         now: DateTime<Utc>,
     ) -> Option<Self> {
@@ -99,7 +99,7 @@ impl FleetScope {
             view,
             cluster,
             caches,
-            first_seen,
+            sightings,
             options,
             blocker: None,
             now,

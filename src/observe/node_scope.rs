@@ -1,6 +1,6 @@
 //! The scope of one node, which its tasks work with: the observed objects, and the port for changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
 use crate::cache::computed::RenderedSpec;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate};
-use crate::cache::{Caches, FirstSeen, StatusWrites};
+use crate::cache::{Caches, Sightings, StatusWrites};
 use crate::cluster::observed::{
     Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
 };
@@ -40,8 +40,8 @@ pub struct NodeScope {
     pub cluster: Arc<dyn Cluster>,
     /// Answers and results that need not be asked for and computed again.
     pub caches: Arc<Caches>,
-    /// Since when something is observed.
-    pub first_seen: Arc<FirstSeen>,
+    /// What this process has seen and no object records.
+    pub sightings: Arc<Sightings>,
     /// When statuses were written.
     pub status_writes: Arc<StatusWrites>,
     /// What an embedding platform adds to pods.
@@ -54,8 +54,6 @@ pub struct NodeScope {
     pub now: DateTime<Utc>,
     /// The sidecar's answer, as far as this reconcile knows it.
     pub answers: SidecarRecorder,
-    /// The revisions of the StatefulSet that this reconcile saw before it wrote to it.
-    pub replaced_revisions: Arc<Mutex<Vec<String>>>,
 }
 
 /// What a node's spec renders to.
@@ -220,9 +218,9 @@ impl NodeScope {
         let image = set.images.iter().find(|(name, _)| name == main).or_else(|| set.images.first());
         let recorded = node.status.stateful_set.as_ref().filter(|recorded| recorded.uid == set.meta.uid);
         let mut known_revisions = recorded.map(|recorded| recorded.revisions.clone()).unwrap_or_default();
-        let mut replaced = self.replaced_revisions();
-        replaced.retain(|revision| !known_revisions.contains(revision));
-        known_revisions.extend(replaced);
+        let mut unwritten = self.sightings.revisions(&set.meta.uid);
+        unwritten.retain(|revision| !known_revisions.contains(revision));
+        known_revisions.extend(unwritten);
         // Before its first plan is over, a new node has as little of a status as one that has lost it.
         let is_being_made = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         if node.status.stateful_set.is_none() && node.status.running().is_none() && !is_being_made {
@@ -344,21 +342,6 @@ impl NodeScope {
         let checked =
             CheckedTemplate { generation: meta.generation, found: FoundTemplate::Rendered(hash.clone()) };
         self.caches.probes.templates.put(&meta.uid, checked);
-    }
-
-    /// The revisions that [`NodeScope::replaces_revision`] recorded.
-    #[must_use]
-    pub fn replaced_revisions(&self) -> Vec<String> {
-        self.replaced_revisions.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Records the revision of a StatefulSet whose template is about to change, for the node's status: the pod, and even
-    /// the next one, may be of it.
-    pub fn replaces_revision(&self, revision: &str) {
-        let mut known = self.replaced_revisions.lock().unwrap_or_else(PoisonError::into_inner);
-        if !revision.is_empty() && !known.iter().any(|known| known == revision) {
-            known.push(revision.to_owned());
-        }
     }
 
     /// Records the sidecar's answer.

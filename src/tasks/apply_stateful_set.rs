@@ -13,7 +13,7 @@ use crate::cluster::observed::ObservedNode;
 use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
-use crate::planner::node::{NodeFacts, StatefulSetFact, Template};
+use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
@@ -70,10 +70,6 @@ impl Task for ApplyStatefulSet {
         let template = render::stateful_set_template(&identity, spec, &rendered.template, &made_for);
         ops.push(PatchOp::set("/spec/template", template));
         ops.extend(own_field_ops(&set, None));
-        let is_ours = facts.live().is_some_and(|live| live.template != Template::Unknown);
-        if let Some(revision) = set.revision_of_now().filter(|_| is_ours) {
-            scope.replaces_revision(revision);
-        }
         let answer = match scope.cluster.patch(set_target(&set), Part::Main, ops).await {
             Ok(answer) => answer,
             Err(error) => return not_written(error),

@@ -29,7 +29,7 @@ impl NodeScope {
     /// How much longer to wait for the revision of this pod to become known.
     fn doubts_revision_for(&self, node_uid: &str, pod_uid: &str) -> Duration {
         let what = Sighting::UnknownRevision(pod_uid.to_owned());
-        UNKNOWN_REVISION.saturating_sub(self.first_seen.elapsed(node_uid, what))
+        UNKNOWN_REVISION.saturating_sub(self.sightings.elapsed(node_uid, what))
     }
 
     /// If the pod's revision is unknown, reads the StatefulSet from the API server: its watch may lag. Returns true if
@@ -77,6 +77,8 @@ impl NodeScope {
         if !set.observed {
             return waiting(UNSEEN);
         }
+        // The new pod may be Ready before a status reports its revision, and the revision may change in between.
+        self.sightings.saw_revision(&set.uid, &set.update_revision);
         let Some(pod) = &facts.pod else {
             return waiting("waiting for the StatefulSet controller to create the pod");
         };

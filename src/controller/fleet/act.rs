@@ -126,10 +126,10 @@ impl Fleet<'_> {
         }
         let facts = self.scope.facts();
         let rollout_target = rollout_target_of(&self.scope.fleet.status);
-        let of_nodes = (is_active && facts.rollout.set.is_none()).then_some(&rollout_target);
+        let of_nodes = (is_active && facts.rollout.set().is_none()).then_some(&rollout_target);
         // While a set is halting and no plan is active, no task would ask new nodes to halt. Missing nodes are not
         // recreated then, because they would run past the halt height.
-        let is_unasked = !is_active && facts.rollout.set.as_ref().is_some_and(SetRollout::is_halting);
+        let is_unasked = !is_active && facts.rollout.set().is_some_and(SetRollout::is_halting);
         if !is_unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await
         {
             self.note(error);

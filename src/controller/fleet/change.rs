@@ -68,7 +68,7 @@ impl Fleet<'_> {
         }
         // A rollout that lost its plan also gives up its set, unless the next plan continues with that set.
         let goes_on = start.as_ref().is_some_and(|start| facts.same_set(start).is_some());
-        if facts.rollout.cause.is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
+        if facts.rollout.now.cause().is_some() && !goes_on && !plan.as_ref().is_some_and(Plan::is_active) {
             set_status::give_up(&mut status, facts, self.now);
         }
         if let Some(start) = &start {
@@ -304,7 +304,7 @@ impl Fleet<'_> {
 /// The rollout, if it is in the stage Promoting. A plan ends early in this stage only after the switch, so its traffic
 /// has moved.
 fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
-    facts.rollout.set.as_ref().filter(|rollout| rollout.stage == Stage::Promoting)
+    facts.rollout.set().filter(|rollout| rollout.stage == Stage::Promoting)
 }
 
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
@@ -358,7 +358,7 @@ fn ended(
             let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
-        (Ending::Superseded, None) if facts.rollout.set.is_some() && facts.spec.replicas > 0 => {
+        (Ending::Superseded, None) if facts.rollout.set().is_some() && facts.spec.replicas > 0 => {
             let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
             let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
@@ -366,8 +366,11 @@ fn ended(
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
             reject(status, facts, old, Ending::Aborted);
-            let nodes =
-                if facts.rollout.set.is_some() { "its new nodes go" } else { "nodes stay at what they run" };
+            let nodes = if facts.rollout.set().is_some() {
+                "its new nodes go"
+            } else {
+                "nodes stay at what they run"
+            };
             let note = format!("the rollout to {from} was aborted{}; {nodes}", back_again(facts));
             Some(Event::warning(Reason::RolloutAborted, &old.id, note))
         }

@@ -28,7 +28,7 @@ impl Fleet<'_> {
     pub(super) async fn ask_for_name(&self, facts: &FleetFacts, decision: &FleetDecision) -> SetNameAnswer {
         let Naming::ToBeChosen(start) = naming::of(facts, decision, self.now) else {
             // An earlier failure to list names is over.
-            self.scope.first_seen.end(&self.scope.fleet.meta.uid, Sighting::NamesUnlisted);
+            self.scope.sightings.end(&self.scope.fleet.meta.uid, Sighting::NamesUnlisted);
             return SetNameAnswer::NotAsked;
         };
         match self.free_name(facts, start).await {
@@ -54,7 +54,7 @@ impl Fleet<'_> {
         let nameless = match self.taken_names().await {
             Ok(taken) => {
                 let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
-                self.scope.first_seen.end(&meta.uid, Sighting::NamesUnlisted);
+                self.scope.sightings.end(&meta.uid, Sighting::NamesUnlisted);
                 match naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken) {
                     Ok(set) => {
                         known.take(&question);
@@ -64,7 +64,7 @@ impl Fleet<'_> {
                 }
             }
             Err(sentence) => {
-                let unlisted_for = self.scope.first_seen.elapsed(&meta.uid, Sighting::NamesUnlisted);
+                let unlisted_for = self.scope.sightings.elapsed(&meta.uid, Sighting::NamesUnlisted);
                 Nameless { sentence, asked, is_transient: unlisted_for < A_MOMENT }
             }
         };

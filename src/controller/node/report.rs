@@ -75,7 +75,6 @@ impl Node<'_> {
         // pod that is replaced is not at the granted hash and is not urgent.
         let at_grant = || self.facts().grant().is_some_and(|grant| *grant == *before.pod_template_hash);
         let urgent = has_moved(plan, before.plan.as_ref())
-            || self.knows_unrecorded_revisions()
             || failed(next) != failed(before)
             || next.observed_generation != before.observed_generation
             || (runs(before) && !runs(next) && at_grant());
@@ -83,12 +82,6 @@ impl Node<'_> {
             return Urgency::Now;
         }
         Urgency::Progress(plan.current_task().map_or("", |task| &task.message))
-    }
-
-    /// True if the pod may be of a revision that the StatefulSet no longer has, and that no status has.
-    fn knows_unrecorded_revisions(&self) -> bool {
-        let recorded = self.status().stateful_set.as_ref().map_or(&[][..], |set| &set.revisions);
-        self.scope.replaced_revisions().iter().any(|revision| !recorded.contains(revision))
     }
 
     /// The generation that a failed reconcile reports as observed. A node that is down, was asked to leave and has no plan

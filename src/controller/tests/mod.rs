@@ -234,7 +234,7 @@ impl Stage {
             cluster: port.clone(),
             keeps_caches: true,
             caches: Arc::default(),
-            first_seen: Arc::default(),
+            sightings: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
             deleted_jobs: Arc::default(),

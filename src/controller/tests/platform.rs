@@ -43,7 +43,7 @@ impl Stage {
     /// Replaces the process by one that knows only what is persisted.
     fn restart(&mut self) {
         self.cx.caches = Arc::default();
-        self.cx.first_seen = Arc::default();
+        self.cx.sightings = Arc::default();
         self.cx.status_writes = Arc::default();
         self.cx.deleted_jobs = Arc::default();
     }

@@ -97,7 +97,7 @@ impl Fleet {
             view: view.clone(),
             cluster: Arc::new(cluster),
             caches: Arc::default(),
-            first_seen: Arc::default(),
+            sightings: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             blocker: None,

@@ -114,7 +114,7 @@ impl Amid {
             view: view.clone(),
             cluster: Arc::new(cluster),
             caches: Arc::default(),
-            first_seen: Arc::default(),
+            sightings: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
             blocker: None,

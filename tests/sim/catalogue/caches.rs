@@ -6,19 +6,18 @@ use crate::catalogue::point::Point;
 use crate::catalogue::run::{Report, play_with};
 use crate::catalogue::scenario::Scenario;
 
-/// The operator's writes to each object, in order, without statuses and events: which progress they tell depends on how
+/// The operator's successful writes to each object, in order, without statuses and events: which progress they tell depends on how
 /// long a request takes.
 fn writes(report: &Report) -> BTreeMap<String, Vec<String>> {
     let mut of: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in report.trace.iter().filter(|line| !line.ends_with("(dry run)")) {
-        let Some((request, answer)) = line.split_once(" -> ") else { continue };
+        let Some((request, _)) = line.split_once(" -> 2") else { continue };
         let words: Vec<&str> = request.split_whitespace().skip(1).collect();
         let [agent, verb, object @ ..] = &words[..] else { continue };
         let object = object.join(" ");
         let is_told = object.contains("/status") || object.starts_with("events");
         if agent.starts_with("windlass/") && !matches!(*verb, "get" | "list" | "watch") && !is_told {
-            let code = answer.split_whitespace().next().unwrap_or_default();
-            of.entry(object).or_default().push(format!("{verb} {code}"));
+            of.entry(object).or_default().push((*verb).to_owned());
         }
     }
     of

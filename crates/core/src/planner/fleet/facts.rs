@@ -10,8 +10,8 @@ use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use crate::api::{
-    AtHook, BuildId, Ending, OnStall, PlanId, PodTemplateHash, Promotion, Rejected, RestartTime, RolloutHash,
-    SetName,
+    AtHook, BuildId, Ending, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion, Rejected,
+    RestartTime, RolloutHash, SetName, Stage,
 };
 use crate::engine::Plan;
 use crate::planner::waits::Wait;
@@ -127,13 +127,66 @@ pub struct RecordFacts {
     pub active_build_id: Option<BuildId>,
 }
 
-/// The active rollout of a fleet.
+/// The rollout that a fleet's status has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Rollout {
+    /// There is none.
+    #[default]
+    None,
+    /// The nodes of the active set move.
+    InPlace {
+        /// Why it began.
+        cause: Cause,
+    },
+    /// A new set of nodes replaces the active one.
+    Replacing {
+        /// The sets, and how far it is.
+        set: SetRollout,
+        /// Why it began, if it can still be abandoned.
+        cause: Option<Cause>,
+    },
+}
+
+impl Rollout {
+    /// The rollout of a status.
+    #[must_use]
+    pub fn of(status: &NodeDeploymentStatus) -> Self {
+        let Some(recorded) = &status.rollout else { return Self::None };
+        let cause = recorded.cause.parse().unwrap_or(Cause::TemplateChanged);
+        match SetRollout::of(status) {
+            Some(set) => {
+                let may_go = !matches!(recorded.stage, Stage::Promoting | Stage::Retiring);
+                Self::Replacing { set, cause: may_go.then_some(cause) }
+            }
+            None => Self::InPlace { cause },
+        }
+    }
+
+    /// The rollout, if it creates a set of nodes.
+    #[must_use]
+    pub fn set(&self) -> Option<&SetRollout> {
+        match self {
+            Self::Replacing { set, .. } => Some(set),
+            Self::None | Self::InPlace { .. } => None,
+        }
+    }
+
+    /// Its cause, if there is a rollout and it can still be abandoned.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::InPlace { cause } => Some(*cause),
+            Self::Replacing { cause, .. } => *cause,
+            Self::None => None,
+        }
+    }
+}
+
+/// The active rollout of a fleet, and how far its plan is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutFacts {
-    /// The rollout, if it creates a set of nodes.
-    pub set: Option<SetRollout>,
-    /// Its cause, if there is a rollout and it can still be abandoned.
-    pub cause: Option<Cause>,
+    /// The rollout.
+    pub now: Rollout,
     /// The current hook of the fleet's own plan.
     pub at_hook: Option<AtHook>,
     /// The names of the hooks whose failure rolls it back.
@@ -165,6 +218,14 @@ pub struct ServiceFacts {
     /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
     /// belongs to something else. Traffic cannot be moved then.
     pub is_missing: bool,
+}
+
+impl RolloutFacts {
+    /// The rollout, if it creates a set of nodes.
+    #[must_use]
+    pub fn set(&self) -> Option<&SetRollout> {
+        self.now.set()
+    }
 }
 
 impl FleetFacts {

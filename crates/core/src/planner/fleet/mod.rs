@@ -34,7 +34,7 @@ pub use blocker::Blocker;
 pub use child::{ChildFacts, Conflict, GrantTime, SidecarFacts};
 pub use decide::decide;
 pub use decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
-pub use facts::{FleetFacts, Rendering};
+pub use facts::{FleetFacts, Rendering, Rollout};
 pub use refresh::{WAITS_TO_BE_RESUMED, refresh};
 pub use sets::{SetFacts, SetRollout};
 pub use wave::{Clause, Grant, may_grant, next_grants, pins};

@@ -1,6 +1,7 @@
 //! From a reconcile to the status that it writes: the facts under that status, whether the write is urgent, and when
 //! the fleet is requeued if no event arrives. Pure.
 
+use crate::planner::fleet::Rollout;
 use chrono::{DateTime, Utc};
 
 use super::blocker::Blocker;
@@ -8,7 +9,6 @@ use super::child::GrantTime;
 use super::facts::FleetFacts;
 use super::hooks::AtHook;
 use super::progress;
-use super::sets::SetRollout;
 use super::status::{generated_build_id, stall_deadline};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{NodeDeploymentSpec, NodeDeploymentStatus, OnStall, Reason, RetiringSet, Stage};
@@ -40,7 +40,7 @@ pub fn facts_under(
 ) -> FleetFacts {
     // A status that was never written names no active set.
     let mut facts = status.active_set().map_or_else(|| facts.clone(), |set| facts.activated(&set));
-    facts.rollout.set = SetRollout::of(status);
+    facts.rollout.now = Rollout::of(status);
     facts.rollout.at_hook = plan.and_then(AtHook::of);
     facts.rollout.step = plan.and_then(step_of);
     facts.findings.not_applied.clone_from(&findings.not_applied);
@@ -58,7 +58,7 @@ pub fn facts_under(
 /// generated from the image and the hash.
 #[must_use]
 pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
-    let is_promoting = facts.rollout.set.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    let is_promoting = facts.rollout.set().is_some_and(|r| r.stage == Stage::Promoting);
     match &facts.spec.build_id {
         Some(own) => own.to_string(),
         None if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),

@@ -89,8 +89,7 @@ fn a_target_is_blamed_for_its_new_nodes_and_not_for_old_ones() {
     let behind = |c| with_pod(c).with(|f| f.sidecar = Some(super::super::SidecarFacts::default()));
     let awaited = |change| {
         let mut facts = new(Strategy::BlueGreen, change);
-        let rollout = facts.rollout.set.as_mut().unwrap();
-        rollout.stage = Stage::AwaitingPromotion;
+        super::sets::set_of(&mut facts).stage = Stage::AwaitingPromotion;
         facts
     };
     let (blue_green, hard_fork) = (Strategy::BlueGreen, Strategy::HardFork);

@@ -3,6 +3,7 @@
 use super::super::{FleetDecision, decide};
 use super::*;
 use crate::api::{OnStall, RestartTime};
+use crate::planner::fleet::Rollout;
 use crate::planner::fleet::blocker::Blocker;
 
 const NOBODY_STALLS: bool = false;
@@ -323,7 +324,9 @@ fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
 
 #[test]
 fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
-    let lost = |facts: FleetFacts| facts.with(|f| f.rollout.cause = Some(Cause::RestartRequested));
+    let lost = |facts: FleetFacts| {
+        facts.with(|f| f.rollout.now = Rollout::InPlace { cause: Cause::RestartRequested })
+    };
     let begun =
         |facts: &FleetFacts, rollout_target: &RolloutTarget| match decide(facts, None, rollout_target, false)
         {

@@ -6,6 +6,7 @@ use super::super::sets::{SetFacts, SetRollout, stage, status as set_status};
 use super::super::{FleetDecision, SidecarFacts, decide};
 use super::*;
 use crate::api::{BuildId, OnStall, Promotion, RetiringSet, SetName, Stage};
+use crate::planner::fleet::Rollout;
 use crate::planner::fleet::blocker::Blocker;
 
 const WAYS: [Strategy; 4] =
@@ -75,12 +76,20 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
             f.children = entrants;
         }
         f.sets = [if switched { (SetName::FIRST, old) } else { ("v2".into(), new) }].into();
-        f.rollout.set = Some(rollout_to_v2(strategy, stage));
+        f.rollout.now = Rollout::Replacing { set: rollout_to_v2(strategy, stage), cause: None };
     })
 }
 
+/// The rollout, which makes a set.
+pub(super) fn set_of(facts: &mut FleetFacts) -> &mut SetRollout {
+    match &mut facts.rollout.now {
+        Rollout::Replacing { set, .. } => set,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
-    let promoting = facts.rollout.set.as_ref().is_some_and(|r| r.stage == Stage::Promoting);
+    let promoting = facts.rollout.set().is_some_and(|r| r.stage == Stage::Promoting);
     let facts = match becomes {
         // While a rollout is promoting, its target is read from the status: the planner never sees another one.
         _ if promoting => facts,
@@ -356,7 +365,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
 #[test]
 fn what_serves_is_not_promoted_over_nothing() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
-    let rollout = facts.rollout.set.clone().unwrap();
+    let rollout = facts.rollout.set().cloned().unwrap();
     assert!(facts.entrants_run(&rollout));
     let with = |change: &dyn Fn(&mut FleetFacts)| {
         let mut facts = facts.clone();
@@ -430,7 +439,7 @@ fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
 
 #[test]
 fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
-    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.set = None);
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.now = Rollout::None);
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
     set_status::refresh_retiring(&mut status, &facts, now());
@@ -454,7 +463,7 @@ fn retired() -> RetiringSet {
 
 #[test]
 fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
-    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.set = None);
+    let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.now = Rollout::None);
     let old = facts.sets.values().next().unwrap().clone();
     let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
     let sets = names.iter().map(|name| (name.clone().into(), old.clone())).collect();
@@ -536,7 +545,7 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 
 #[test]
 fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
-    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.set.as_ref().unwrap());
+    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.set().unwrap());
     let fork = || {
         let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
         for child in &mut facts.children {
@@ -554,7 +563,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
     let refused =
         |facts: FleetFacts| facts.with(|f| f.findings.blocker = Some(Blocker::Spec("no".to_owned())));
     let ill = |mut facts: FleetFacts| {
-        let entrant = facts.rollout.set.as_ref().unwrap().entrant.clone();
+        let entrant = facts.rollout.set().unwrap().entrant.clone();
         facts.sets.get_mut(&entrant).unwrap().children[0].pod.ready = false;
         facts
     };
@@ -622,7 +631,7 @@ fn where_the_old_nodes_go_first_a_rollout_may_be_taken_back_as_long_as_traffic_c
 /// The old nodes are asked to halt at height 1000.
 fn halting() -> FleetFacts {
     let mut facts = amid(Strategy::HardFork, Stage::Promoting);
-    facts.rollout.set.as_mut().unwrap().halt_height = 1000;
+    set_of(&mut facts).halt_height = 1000;
     for child in &mut facts.children {
         child.sidecar = Some(crate::planner::fleet::SidecarFacts {
             halt_height: 1000,

@@ -3,11 +3,12 @@
 use super::super::sets::{SetFacts, SetRollout, Strategy, has_halted, stage, status as set_status};
 use super::super::status::{is_stalled, stall_deadline};
 use super::super::{Conflict, SidecarFacts};
-use super::sets::amid;
+use super::sets::{amid, set_of};
 use super::*;
 use crate::api::conditions::{self, UP_TO_DATE};
 use crate::api::{Promotion, RetiringSet, SetName, Stage, TaskId};
 use crate::engine::TaskState;
+use crate::planner::fleet::Rollout;
 
 const STAGES: [Stage; 5] = [
     Stage::CreatingEntrants,
@@ -37,7 +38,7 @@ fn halted(child: ChildFacts) -> ChildFacts {
 /// A fleet in a hard fork whose old nodes have to halt at 1000: one has halted, the other is at 900.
 fn hard_fork() -> FleetFacts {
     let mut facts = amid(Strategy::HardFork, Stage::Promoting).but(0, halted).but(1, |c| halting(c, 900));
-    facts.rollout.set.as_mut().unwrap().halt_height = 1000;
+    set_of(&mut facts).halt_height = 1000;
     facts
 }
 
@@ -57,7 +58,7 @@ fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploy
 }
 
 fn rollout_of(facts: &FleetFacts) -> SetRollout {
-    facts.rollout.set.clone().unwrap()
+    facts.rollout.set().cloned().unwrap()
 }
 
 fn up_to_date(status: &NodeDeploymentStatus) -> (String, String) {
@@ -217,8 +218,10 @@ fn a_height_that_grows_is_progress_and_is_told() {
     let mut retiring = status_of(&facts, Strategy::HardFork, Stage::Promoting);
     retiring.rollout.as_mut().unwrap().stage = Stage::Retiring;
     assert_eq!(told(&look(retiring, &facts, 10)).0, 0);
-    let blue_green =
-        facts.with(|f| f.rollout.set = Some(rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting))));
+    let blue_green = facts.with(|f| {
+        f.rollout.now =
+            Rollout::Replacing { set: rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting)), cause: None }
+    });
     assert_eq!(
         told(&look(status_of(&blue_green, Strategy::BlueGreen, Stage::Promoting), &blue_green, 10)).0,
         0
@@ -589,7 +592,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
             (!outcome.is_empty()).then(|| Rejected { outcome: outcome.to_owned(), ..Rejected::default() });
         let facts = facts.clone().with(|f| {
             f.findings.undecided = undecided.map(str::to_owned);
-            f.rollout.set = None;
+            f.rollout.now = Rollout::None;
         });
         set_status::refresh_retiring(&mut status, &facts, now());
         assert_eq!(status.retiring.len(), expected, "{outcome} {undecided:?}");
