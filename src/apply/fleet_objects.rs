@@ -27,22 +27,43 @@ use crate::revision::{self, RevisionData, StoredRevision, revision_name};
 /// How long a name that belongs to something else counts as taken: after that somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
-/// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
-/// the API server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the
-/// recorded revisions: what is only written otherwise is no other revision.
-pub async fn ensure_revision(fleet: &mut FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
+/// The revision of the desired state.
+#[derive(Clone)]
+pub struct WantedRevision {
+    /// Its name.
+    pub name: RevisionName,
+    /// Its content, if it is not stored yet.
+    content: Option<RevisionData>,
+}
+
+/// The revision of the desired state, or why the rollout cannot start. A new revision is admitted only after the API
+/// server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the recorded
+/// revisions: what is only written otherwise is no other revision.
+pub async fn wanted_revision(fleet: &mut FleetScope) -> Result<Admission<WantedRevision>, ReconcileError> {
     let (data, same) = same_content::of_spec(fleet).await?;
     fleet.record_same_content(same);
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
     if let Some(whose) = known_revision(fleet, &name) {
-        return Ok(whose.map(|()| name));
+        return Ok(whose.map(|()| WantedRevision { name, content: None }));
     }
-    if let Admission::Refused(sentence) = would_be_taken(fleet).await? {
-        return Ok(Admission::Refused(sentence));
+    let taken = would_be_taken(fleet).await?;
+    Ok(taken.map(|()| WantedRevision { name, content: Some(data) }))
+}
+
+/// Stores the revision of the desired state, if it is not stored yet. Returns a sentence if it cannot be stored.
+pub async fn store_revision(
+    fleet: &FleetScope,
+    wanted: &WantedRevision,
+) -> Result<Admission, ReconcileError> {
+    match &wanted.content {
+        None => Ok(Admission::Admitted(())),
+        Some(data) => {
+            let stored = store(fleet, wanted.name.clone(), next_number(fleet), data).await?;
+            Ok(stored.map(|_| ()))
+        }
     }
-    store(fleet, name, next_number(fleet), &data).await
 }
 
 async fn store(

@@ -225,8 +225,12 @@ impl Examined<'_> {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
-        match fleet_objects::ensure_revision(&mut self.scope).await {
-            Ok(Admission::Admitted(_)) => {
+        match fleet_objects::wanted_revision(&mut self.scope).await {
+            Ok(Admission::Admitted(wanted)) => {
+                // To the view alone: the forecast runs on it.
+                if let Err(error) = fleet_objects::store_revision(&self.scope, &wanted).await {
+                    return Err(format!("whether the API server takes spec.template is not known: {error}"));
+                }
                 let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
                 self.scope.block(sentence.map(Blocker::Spec));
             }

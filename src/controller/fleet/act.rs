@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
-use crate::api::{NodeDeploymentStatus, RawPlan, Reason};
-use crate::apply::{fleet_children, fleet_objects};
+use super::probe::unanswered;
+use crate::api::{NodeDeploymentStatus, RawPlan, Reason, RevisionName};
+use crate::apply::{Admission, fleet_children, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::save::Urgency;
@@ -58,7 +59,14 @@ impl StatusChange {
 
 impl<'a> Decided<'a> {
     pub(super) async fn act(self) -> Result<Acted<'a>, ReconcileError> {
-        let Self { mut fleet, facts, action } = self;
+        let Self { mut fleet, mut action } = self;
+        if !fleet.store_revision().await?
+            && let Action::ChangePlan { plan, .. } = action
+        {
+            // A rollout does not begin without the revision that it is about. Everything independent of it continues.
+            action = Action::CarryOut(Stored { plan, skipped: false });
+        }
+        let facts = fleet.scope.facts();
         // A reconcile that only changes the plan applies nothing, and still says what keeps standing in the way.
         // Otherwise the conditions would change for one write.
         let applies_nothing =
@@ -99,6 +107,23 @@ impl<'a> Decided<'a> {
 }
 
 impl Fleet<'_> {
+    /// Stores the revision of the desired state. Returns false if it cannot be stored.
+    async fn store_revision(&mut self) -> Result<bool, ReconcileError> {
+        let Some(wanted) = &self.wanted_revision else { return Ok(true) };
+        match fleet_objects::store_revision(&self.scope, wanted).await {
+            Ok(Admission::Admitted(())) => return Ok(true),
+            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
+            Err(error) if error.is_conflict() => return Err(error),
+            Err(error) => {
+                self.scope.block(unanswered(&error));
+                self.note(error);
+            }
+        }
+        self.report.update_revision =
+            RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
+        Ok(false)
+    }
+
     /// Does the work that is independent of the plan. The steps are also independent of one another: if one fails it is
     /// retried, while the rollout continues and the status reports the observed state.
     async fn apply_beside(&mut self, plan: Option<&Plan>) {

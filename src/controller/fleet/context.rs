@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::api::{Reason, RevisionName};
+use crate::apply::fleet_objects::WantedRevision;
 use crate::cluster::Kind;
 use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
@@ -22,6 +23,8 @@ pub(super) struct Fleet<'a> {
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
     pub(super) report: ReconcileFindings,
+    /// The revision of the desired state, if the API server takes it.
+    pub(super) wanted_revision: Option<WantedRevision>,
 }
 
 /// The findings of a reconcile outside its plan.
@@ -52,7 +55,7 @@ impl<'a> Fleet<'a> {
         scope: FleetScope,
         now: DateTime<Utc>,
     ) -> Self {
-        Self { cx, stored, scope, now, report: ReconcileFindings::default() }
+        Self { cx, stored, scope, now, report: ReconcileFindings::default(), wanted_revision: None }
     }
 
     pub(super) fn record(&self, event: &Event) {

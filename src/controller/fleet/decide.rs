@@ -1,7 +1,5 @@
 //! The second stage: decides what to do. Pure: the planner decides, on the facts and on what the first stage asked.
 
-use std::sync::Arc;
-
 use super::context::Fleet;
 use super::probe::{Edits, Probed};
 use crate::api::{HookRetry, SetName};
@@ -10,11 +8,10 @@ use crate::planner::fleet::sets::naming::{NotNamed, SetNameAnswer};
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{FleetDecision, FleetFacts, decide};
 
-/// The decision about a fleet, and the facts that it is based on.
+/// The decision about a fleet.
 #[must_use]
 pub(super) struct Decided<'a> {
     pub(super) fleet: Fleet<'a>,
-    pub(super) facts: Arc<FleetFacts>,
     pub(super) action: Action,
 }
 
@@ -56,7 +53,7 @@ impl<'a> Probed<'a> {
         let Self { mut fleet, mut facts, plan, edits, set_name } = self;
         let plan = match plan {
             Ok(plan) => plan,
-            Err(ended) => return Decided { fleet, facts, action: Action::EndStored(ended) },
+            Err(ended) => return Decided { fleet, action: Action::EndStored(ended) },
         };
         let status = fleet.scope.fleet.status.clone();
         let (rollout_target, stalled) = (rollout_target_of(&status), is_stalled(&status, &facts, fleet.now));
@@ -82,6 +79,6 @@ impl<'a> Probed<'a> {
             }
             (_, Edits { skipped, .. }) => Action::CarryOut(Stored { plan, skipped }),
         };
-        Decided { fleet, facts, action }
+        Decided { fleet, action }
     }
 }

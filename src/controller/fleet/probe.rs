@@ -70,7 +70,7 @@ impl<'a> Fleet<'a> {
         Ok(Probed { fleet: self, facts, plan, edits, set_name })
     }
 
-    /// Checks whether a rollout to the desired template can start. If so, stores its revision.
+    /// Checks whether a rollout to the desired template can start.
     async fn check(&mut self) -> Result<(), ReconcileError> {
         self.report.update_revision =
             RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
@@ -96,9 +96,10 @@ impl<'a> Fleet<'a> {
             return Ok(());
         }
         let of_hooks = self.check_hooks().await;
-        match fleet_objects::ensure_revision(&mut self.scope).await {
+        match fleet_objects::wanted_revision(&mut self.scope).await {
             Ok(Admission::Admitted(revision)) => {
-                self.report.update_revision = Some(revision);
+                self.report.update_revision = Some(revision.name.clone());
+                self.wanted_revision = Some(revision);
                 self.scope.block(of_hooks);
                 self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
             }
@@ -106,12 +107,14 @@ impl<'a> Fleet<'a> {
             Err(error) if error.is_conflict() => return Err(error),
             // No rollout to the template starts before the answer is known. Everything independent of it continues.
             Err(error) => {
-                let sentence =
-                    format!("whether the API server takes spec.template is not known yet: {error}");
-                self.scope.block(Blocker::Unanswered(sentence));
+                self.scope.block(unanswered(&error));
                 self.note(error);
             }
         }
         Ok(())
     }
+}
+
+pub(super) fn unanswered(error: &ReconcileError) -> Blocker {
+    Blocker::Unanswered(format!("whether the API server takes spec.template is not known yet: {error}"))
 }

@@ -593,7 +593,7 @@ async fn where_the_old_nodes_go_first_none_goes_as_long_as_traffic_could_not_mov
 /// Some of the old nodes may be gone by then: the promotion of what was wanted is finished first.
 #[tokio::test]
 async fn what_else_is_wrong_with_a_spec_keeps_the_old_nodes_only_until_the_promotion_has_begun() {
-    let refused = "template: the API server refuses it";
+    let refused = "template: the API server refuses it: no";
     for stage in ["CreatingEntrants", "Promoting"] {
         let goes = stage == "Promoting";
         let mut cluster = MockCluster::new();
@@ -606,7 +606,7 @@ async fn what_else_is_wrong_with_a_spec_keeps_the_old_nodes_only_until_the_promo
         let amid = amid.changed("db-0", "/spec/volumeClaimRetention", json!("Retain"));
         let mut scope = amid.scope(cluster, &View::shared());
         has_plan(&mut scope, "BlueGreenImmediate");
-        scope.blocker = Some(Blocker::ServiceTaken(refused.to_owned()));
+        scope.blocker = Some(Blocker::TemplateRefused("no".to_owned()));
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
         let expected =
