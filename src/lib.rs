@@ -58,25 +58,16 @@
 //! on one another.
 
 mod apply;
-#[cfg(feature = "cli")]
-pub mod cli;
 mod cluster;
 mod controller;
-#[cfg(feature = "cli")]
-mod dashboard;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod foresight;
 mod hooks;
+#[doc(hidden)]
+pub mod internal;
 mod listen;
 mod metrics;
 mod observe;
 pub mod operator;
 mod probe;
-#[cfg(feature = "cli")]
-mod reader;
-#[cfg(feature = "cli")]
-mod report;
 pub mod sidecar;
 pub mod tasks;
 mod traces;

@@ -50,8 +50,6 @@ pub use windlass_kube_port::lease;
 
 mod health;
 mod triggers;
-#[cfg(feature = "temporal")]
-pub mod worker_hooks;
 
 /// The default of [`Operator::concurrency`].
 pub const DEFAULT_CONCURRENCY: u16 = 32;

@@ -2,7 +2,6 @@
 //! a rollout.
 
 use std::fs;
-use std::path::Path;
 
 use kube::Client;
 use serde::Deserialize;
@@ -43,7 +42,7 @@ async fn an_api_server_takes_what_is_rendered_in_every_field() {
     let options = Options { crds: false, kubelets: false, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let client = plane.client().await;
-    let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes");
+    let nodes = windlass_harness::root().join("tests/golden/nodes");
     for file in fs::read_dir(nodes).unwrap() {
         let entry: Value = serde_json::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
         let name = entry["name"].as_str().unwrap();
