@@ -17,14 +17,6 @@ const ASKED_BY: &str = "COMPLETE";
 /// How long a key press waits for the API server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kinds whose names are completed.
-const KINDS: &[Kind] = &[
-    Kind::Fleet,
-    Kind::Node,
-    #[cfg(feature = "temporal")]
-    Kind::Workers,
-];
-
 /// The arguments of `windlass completion`.
 #[derive(Args, Debug)]
 pub struct CompletionArgs {
@@ -90,11 +82,11 @@ pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
         },
         // After a type come names.
         None => match words.iter().find_map(|word| Kind::called(word)) {
-            Some(kind) if !KINDS.iter().any(|kind| current.starts_with(kind.short())) => {
+            Some(kind) if !Kind::all().any(|kind| current.starts_with(kind.short())) => {
                 (kind, String::new(), "")
             }
             _ => {
-                let words = KINDS.iter().map(|kind| format!("{}/", kind.short()));
+                let words = Kind::all().map(|kind| format!("{}/", kind.short()));
                 let words = words.filter(|word| word.starts_with(current));
                 return words.map(CompletionCandidate::new).collect();
             }

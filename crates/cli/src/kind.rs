@@ -5,6 +5,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
 use super::connection::Cluster;
+use crate::extension::{EXTENSIONS, Extension};
 use crate::reader::sentence;
 use windlass_core::api::names::{GROUP, VERSION};
 
@@ -15,19 +16,22 @@ pub enum Kind {
     Fleet,
     /// A StatefulNode.
     Node,
-    /// A `WorkerDeployment`.
-    #[cfg(feature = "temporal")]
-    Workers,
+    /// That of an extension.
+    Other(&'static dyn Extension),
 }
 
 impl Kind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Fleet, Self::Node].into_iter().chain(EXTENSIONS.iter().copied().map(Self::Other))
+    }
+
     /// The kind in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fleet => "NodeDeployment",
             Self::Node => "StatefulNode",
-            #[cfg(feature = "temporal")]
-            Self::Workers => "WorkerDeployment",
+            Self::Other(other) => other.name(),
         }
     }
 
@@ -36,18 +40,15 @@ impl Kind {
         match self {
             Self::Fleet => "nd",
             Self::Node => "sn",
-            #[cfg(feature = "temporal")]
-            Self::Workers => "wwd",
+            Self::Other(other) => other.short(),
         }
     }
 
     /// The message if no object of this kind exists in a namespace, or, without one, in any.
     pub fn none_found(self, namespace: Option<&str>) -> String {
         let what = match self {
-            Self::Fleet => "fleets",
-            Self::Node => "StatefulNodes",
-            #[cfg(feature = "temporal")]
-            Self::Workers => "WorkerDeployments",
+            Self::Fleet => "fleets".to_owned(),
+            Self::Node | Self::Other(_) => format!("{}s", self.name()),
         };
         match namespace {
             None => format!("No {what} found in any namespace."),
@@ -62,9 +63,7 @@ impl Kind {
         match word.strip_suffix(".v1alpha1").unwrap_or(word) {
             "nd" | "nodedeployment" | "nodedeployments" => Some(Self::Fleet),
             "sn" | "statefulnode" | "statefulnodes" => Some(Self::Node),
-            #[cfg(feature = "temporal")]
-            "wwd" | "workerdeployment" | "workerdeployments" => Some(Self::Workers),
-            _ => None,
+            word => EXTENSIONS.iter().copied().find(|other| is_called(*other, word)).map(Self::Other),
         }
     }
 
@@ -98,4 +97,10 @@ impl Kind {
         }
         Ok(items.into_iter().map(|item| json!(item)).collect())
     }
+}
+
+/// True if the word is the short, singular or plural name of the extension's kind.
+fn is_called(other: &dyn Extension, word: &str) -> bool {
+    let singular = other.name().to_lowercase();
+    word == other.short() || word.strip_suffix('s').unwrap_or(word) == singular
 }

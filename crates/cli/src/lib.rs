@@ -9,6 +9,7 @@ mod demo;
 #[cfg(test)]
 mod empty_cluster;
 mod explain;
+mod extension;
 #[doc(hidden)]
 pub mod foresight;
 mod help;
@@ -18,15 +19,13 @@ mod output;
 mod page;
 mod plan;
 mod reader;
-#[cfg(all(test, feature = "demo", feature = "otlp", not(feature = "temporal")))]
+#[cfg(all(test, feature = "demo", feature = "otlp"))]
 mod reference;
 mod report;
 mod scrapers;
 mod sidecar;
 mod status;
 mod target;
-#[cfg(feature = "temporal")]
-mod temporal;
 mod text;
 mod usage;
 mod verbs;
@@ -109,9 +108,8 @@ enum Command {
     Completion(completion::CompletionArgs),
     /// Print the man page, or write one for each command
     Man(completion::ManArgs),
-    /// Delete `WorkerDeployments`: their versions go when no workflow runs on them any more
-    #[cfg(feature = "temporal")]
-    Delete(temporal::DeleteArgs),
+    #[command(flatten)]
+    Extension(extension::Command),
     /// Print the CustomResourceDefinitions as YAML
     Crds(CrdsArgs),
     /// Serve the sidecar's protocol next to a main container
@@ -121,24 +119,8 @@ enum Command {
 /// The arguments of `windlass crds`.
 #[derive(Debug, clap::Args)]
 struct CrdsArgs {
-    /// That of `WorkerDeployment` alone, which `windlass operator --temporal` needs
-    #[cfg(feature = "temporal")]
-    #[arg(long)]
-    temporal: bool,
-}
-
-impl CrdsArgs {
-    #[cfg_attr(
-        not(feature = "temporal"),
-        allow(clippy::unused_self, reason = "it has a field where the feature is on")
-    )]
-    fn yaml(&self) -> String {
-        #[cfg(feature = "temporal")]
-        if self.temporal {
-            return windlass_temporal::api::crd_yaml();
-        }
-        windlass_core::api::crd::crds_yaml()
-    }
+    #[command(flatten)]
+    extension: extension::CrdsFlags,
 }
 
 /// Runs the command. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -195,9 +177,10 @@ pub fn main() -> ExitCode {
         Command::Version(arguments) => runtime.block_on(version::version(arguments)),
         Command::Completion(arguments) => completion::script(&arguments, &called()),
         Command::Man(arguments) => completion::man(arguments, command()),
-        #[cfg(feature = "temporal")]
-        Command::Delete(arguments) => runtime.block_on(temporal::delete(arguments)),
-        Command::Crds(arguments) => print(&arguments.yaml()),
+        Command::Extension(command) => runtime.block_on(command.run()),
+        Command::Crds(arguments) => {
+            print(&arguments.extension.yaml().unwrap_or_else(windlass_core::api::crd::crds_yaml))
+        }
         Command::Sidecar(arguments) => runtime.block_on(sidecar::run(arguments)),
     })
 }

@@ -17,9 +17,9 @@ use tracing::info;
 use super::connection::Connection;
 use super::dashboard::PageArgs;
 use super::scrapers::Scrapers;
-#[cfg(feature = "temporal")]
+use crate::extension::OperatorFlags;
 use windlass::internal::HookRules;
-use windlass::operator::{DEFAULT_CONCURRENCY, Health, Operator};
+use windlass::operator::{Controller, DEFAULT_CONCURRENCY, Health, Operator};
 use windlass::operator::{Host, PrometheusUrl};
 use windlass_core::revision::hash::hex;
 use windlass_kube_port::lease::Election;
@@ -45,10 +45,8 @@ pub struct OperatorArgs {
     /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
-    /// Roll out versioned Temporal workers, too. Their definition and rights are in deploy/temporal
-    #[cfg(feature = "temporal")]
-    #[arg(long)]
-    temporal: bool,
+    #[command(flatten)]
+    extensions: OperatorFlags,
     /// The OpenTelemetry collector that is told of rollouts, as `http://collector.monitoring:4318`: traces, by OTLP over HTTP
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = collector)]
@@ -123,16 +121,12 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     if arguments.leader_elect || !arguments.no_leader_elect {
         operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
     }
-    #[cfg(feature = "temporal")]
-    let more = arguments.temporal.then(super::temporal::Controller::default);
-    #[cfg(feature = "temporal")]
-    if let Some(controller) = &more {
-        let rules = HookRules {
-            hosts: arguments.hook_hosts.iter().cloned().collect(),
-            prometheus: arguments.prometheus_url.clone(),
-        };
-        operator = operator.with_controller(controller.run_with(&arguments.namespaces, &host, rules)?);
-    }
+    let hook_rules = HookRules {
+        hosts: arguments.hook_hosts.iter().cloned().collect(),
+        prometheus: arguments.prometheus_url.clone(),
+    };
+    let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
+    operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]
     let traces =
         arguments.otlp_endpoint.as_deref().map(|to| windlass::internal::Otlp::new(to, &host)).transpose()?;
@@ -154,11 +148,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     };
     let health = operator.health();
     let definitions = super::definitions::watch(definitions, health.clone());
-    #[cfg(feature = "temporal")]
-    let router =
-        pages(health, scrapers, move || more.as_ref().map(|more| more.metrics.text()).unwrap_or_default());
-    #[cfg(not(feature = "temporal"))]
-    let router = pages(health, scrapers, String::new);
+    let router = pages(health, scrapers, controllers);
     let serve = axum::serve(listener, router).into_future();
     // Before it logs that it runs: whoever reads that may signal it at once.
     let stopped = super::stopped()?;
@@ -192,12 +182,7 @@ fn lease_name(namespaces: &[String]) -> String {
     format!("windlass-{}", hex(&digest[..5]))
 }
 
-/// `more` returns the metrics of other controllers, in OpenMetrics.
-fn pages(
-    health: Health,
-    scrapers: Option<Scrapers>,
-    more: impl Fn() -> String + Clone + Send + Sync + 'static,
-) -> Router {
+fn pages(health: Health, scrapers: Option<Scrapers>, controllers: Vec<Arc<dyn Controller>>) -> Router {
     let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
     let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
     let scrapers = Arc::new(scrapers);
@@ -205,9 +190,9 @@ fn pages(
         if let Some(scrapers) = scrapers.as_ref() {
             scrapers.admit(&headers).await?;
         }
-        let (own, more) = (health.text(), more());
         // The end marker stands once, at the end.
-        let text = if more.is_empty() { own } else { own.trim_end_matches("# EOF\n").to_owned() + &more };
+        let more = controllers.iter().map(|controller| controller.metrics()).filter(|more| !more.is_empty());
+        let text = more.fold(health.text(), |text, more| text.trim_end_matches("# EOF\n").to_owned() + &more);
         Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, windlass::internal::CONTENT_TYPE)], text))
     };
     Router::new()
@@ -240,6 +225,9 @@ fn log(format: LogFormat) {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+
     use super::*;
 
     #[test]
@@ -254,9 +242,21 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_of_all_controllers_are_one_open_metrics_document() {
-        let more = || "# TYPE more gauge\nmore 1\n# EOF\n".to_owned();
+        struct More;
+        impl Controller for More {
+            fn run(&self, _: kube::Client, _: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+                std::future::pending().boxed()
+            }
+
+            fn metrics(&self) -> String {
+                "# TYPE more gauge\nmore 1\n# EOF\n".to_owned()
+            }
+        }
         let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
-        let answer = tower::ServiceExt::oneshot(pages(Health::default(), None, more), request).await.unwrap();
+        let answer =
+            tower::ServiceExt::oneshot(pages(Health::default(), None, vec![Arc::new(More)]), request)
+                .await
+                .unwrap();
         assert_eq!(answer.headers()[CONTENT_TYPE], windlass::internal::CONTENT_TYPE);
         let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         let text = String::from_utf8(text.to_vec()).unwrap();

@@ -204,13 +204,15 @@ impl Named {
         }
     }
 
-    /// True if all objects are of this kind.
-    #[cfg(feature = "temporal")]
-    pub fn is_of(&self, wanted: Kind) -> bool {
+    /// The kind of all objects, if they are of one.
+    pub fn kind(&self) -> Option<Kind> {
         match &self.selector {
-            ObjectSelector::Nothing => false,
-            ObjectSelector::All(kind) => *kind == wanted,
-            ObjectSelector::These(targets) => targets.iter().all(|target| target.kind == wanted),
+            ObjectSelector::Nothing => None,
+            ObjectSelector::All(kind) => Some(*kind),
+            ObjectSelector::These(targets) => {
+                let first = targets.first()?.kind;
+                targets.iter().all(|target| target.kind == first).then_some(first)
+            }
         }
     }
 

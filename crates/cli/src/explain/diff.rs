@@ -29,23 +29,23 @@ pub struct DiffArgs {
 }
 
 /// One side of a comparison.
-struct Side<T> {
-    name: String,
-    data: T,
+pub struct Side<T> {
+    pub name: String,
+    pub data: T,
 }
 
-/// A stored revision, of a fleet or of workers.
-struct NamedRevision<T> {
-    name: String,
-    number: i64,
-    data: T,
+/// A stored revision of any kind of object.
+pub struct NamedRevision<T> {
+    pub name: String,
+    pub number: i64,
+    pub data: T,
 }
 
 /// The differences between two sides, with their names.
-struct Compared {
-    from: String,
-    to: String,
-    fields: Vec<Field>,
+pub struct Compared {
+    pub from: String,
+    pub to: String,
+    pub fields: Vec<Field>,
 }
 
 /// Prints the differences.
@@ -60,11 +60,8 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
     for Located { target, namespace } in located {
         let object = target.get(&cluster.client, &namespace).await?;
         let compared = match target.kind {
-            #[cfg(feature = "temporal")]
-            Kind::Workers => {
-                let stored =
-                    super::super::verbs::workers::stored(&cluster.client, &namespace, &target.name).await?;
-                of_workers(&object, &stored, &arguments.revision)?
+            Kind::Other(other) => {
+                other.compare(&cluster.client, &namespace, &object, &arguments.revision).await?
             }
             Kind::Fleet | Kind::Node => {
                 let stored = stored(&cluster.client, &namespace, &object).await?;
@@ -100,29 +97,8 @@ fn of_fleet(fleet: &Value, stored: &[StoredRevision], named: &[String]) -> Resul
     Ok(Compared { fields: fields(from.data.diff(&to.data)), from: from.name, to: to.name })
 }
 
-/// The data of a worker version: the template, and the build ID if the spec sets it.
-#[cfg(feature = "temporal")]
-fn of_workers(object: &Value, stored: &[Value], named: &[String]) -> Result<Compared, String> {
-    let content = |of: &Value| {
-        let mut content = json!({"template": of["template"]});
-        if let Some(id) = of["unsafeCustomBuildID"].as_str().filter(|id| !id.is_empty()) {
-            content["unsafeCustomBuildID"] = json!(id);
-        }
-        content
-    };
-    let known = stored.iter().map(|revision| NamedRevision {
-        name: revision["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
-        number: revision["revision"].as_i64().unwrap_or_default(),
-        data: content(&revision["data"]),
-    });
-    let wanted = || Ok(content(&object["spec"]));
-    let (from, to) = sides(object, &known.collect::<Vec<_>>(), wanted, named)?;
-    let differences = windlass_core::revision::drift::between(&from.data, &to.data);
-    Ok(Compared { fields: fields(differences), from: from.name, to: to.name })
-}
-
 /// The two sides that the arguments select.
-fn sides<T: Clone>(
+pub fn sides<T: Clone>(
     object: &Value,
     stored: &[NamedRevision<T>],
     wanted: impl FnOnce() -> Result<T, String>,
@@ -212,36 +188,5 @@ mod tests {
         );
         assert!(printed(&["7"]).is_err_and(|error| error.contains("see windlass history")));
         assert!(printed(&["1", "2", "1"]).is_err_and(|error| error.contains("at most twice")));
-    }
-
-    #[cfg(feature = "temporal")]
-    #[test]
-    fn of_workers_the_template_and_the_build_id_differ() {
-        let template = |image: &str| json!({"spec": {"containers": [{"name": "worker", "image": image}]}});
-        let revision = |number: i64, image: &str, id: &str| {
-            json!({"metadata": {"name": format!("orders-{number}")}, "revision": number,
-                "data": {"template": template(image), "unsafeCustomBuildID": id, "buildID": "b"}})
-        };
-        let stored = [revision(1, "w:1", ""), revision(2, "w:2", "blue")];
-        let object = json!({"status": {"currentRevision": "orders-1"},
-            "spec": {"template": template("w:2"), "unsafeCustomBuildID": "green"}});
-        let printed = |named: &[&str]| {
-            let named: Vec<String> = named.iter().map(|n| (*n).to_owned()).collect();
-            let compared = of_workers(&object, &stored, &named)?;
-            Ok::<_, String>((
-                compared.from,
-                compared.to,
-                compared.fields.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ))
-        };
-        let image = "template.spec.containers[worker].image \"w:1\" → \"w:2\"".to_owned();
-        let (from, to) = ("revision 1 (orders-1)".to_owned(), "what is wanted".to_owned());
-        assert_eq!(
-            printed(&[]),
-            Ok((from, to, vec![image, "unsafeCustomBuildID added: \"green\"".to_owned()]))
-        );
-        let (_, _, fields) = printed(&["2"]).unwrap();
-        assert_eq!(fields, ["unsafeCustomBuildID \"blue\" → \"green\""]);
-        assert!(printed(&["7"]).is_err_and(|error| error.contains("but these: 1, 2")));
     }
 }

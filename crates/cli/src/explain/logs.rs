@@ -38,8 +38,7 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
             Err(sentence) => (Vec::new(), Some(sentence)),
         };
         let story = match target.kind {
-            #[cfg(feature = "temporal")]
-            Kind::Workers => crate::report::story::of_workers(&object, events),
+            Kind::Other(other) => other.story(&object, events),
             Kind::Fleet | Kind::Node => of_fleet(&ObservedFleet::read(&object), events),
         };
         let text = match arguments.output {

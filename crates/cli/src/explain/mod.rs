@@ -2,8 +2,6 @@
 
 pub mod diff;
 pub mod logs;
-#[cfg(feature = "temporal")]
-mod workers;
 
 use chrono::{DateTime, Utc};
 use clap::Args;
@@ -47,8 +45,7 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
         let (mut chain, unread) = match target.kind {
             Kind::Fleet => fleet(&cluster.client, namespace, target).await?,
             Kind::Node => node(&cluster.client, namespace, target).await?,
-            #[cfg(feature = "temporal")]
-            Kind::Workers => workers::explain(&cluster.client, namespace, target).await?,
+            Kind::Other(other) => other.explain(&cluster.client, namespace, target).await?,
         };
         for remedy in &mut chain.remedies {
             remedy.command = typed.text(&remedy.command);
@@ -132,7 +129,8 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     Ok((chain, unread))
 }
 
-async fn last_of(
+/// The last events about a pod.
+pub async fn last_of(
     client: &Client,
     namespace: &str,
     pod: InvolvedObject<'_>,

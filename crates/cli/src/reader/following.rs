@@ -32,7 +32,7 @@ impl Sight {
 }
 
 /// Sends the API server the request of a watch. Any failure other than a refusal is left to the watch, which retries.
-pub(super) async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
+pub async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
     let api = api(client, &wanted.scope, kind);
     let (list, watch) = (ListParams::default().limit(1), WatchParams::default().timeout(SOON));
     let (list, watch) = match (kind, wanted.named()) {

@@ -2,11 +2,9 @@
 //! not allow is left out and reported. Writes nothing.
 
 mod events;
-mod following;
+pub mod following;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "temporal")]
-mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +24,6 @@ use windlass_kube_port::watch::{self, Namespaces};
 use windlass_kube_port::{Key, Kind, View};
 
 pub use events::{InvolvedObject, events};
-#[cfg(feature = "temporal")]
-pub use workers::{WorkersSight, WorkersView};
 
 /// The page size of lists, as in kubectl.
 const PAGE: u32 = 500;
@@ -51,7 +47,7 @@ impl Wanted {
     }
 
     /// The field selector, if a single fleet is wanted.
-    fn named(&self) -> Option<String> {
+    pub fn named(&self) -> Option<String> {
         match self.names.as_slice() {
             [name] => Some(format!("metadata.name={name}")),
             _ => None,
@@ -202,7 +198,8 @@ impl Sight {
     }
 }
 
-fn not_there(object: &str, namespace: &str) -> String {
+/// The message that a named object is not in a namespace.
+pub fn not_there(object: &str, namespace: &str) -> String {
     format!("{object} is not in namespace {namespace}; name another with --namespace")
 }
 

@@ -1,9 +1,6 @@
 //! Explains why a fleet or a node is in its state: the chain from its conditions down to the kubelet's messages, with
 //! times, and the commands that help. Pure.
 
-#[cfg(feature = "temporal")]
-mod workers;
-
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -14,9 +11,6 @@ use windlass_core::api::{Condition, HookState, Reason, Stage, TaskType};
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
 use windlass_kube_port::observed::{ObservedNode, ObservedPod};
-
-#[cfg(feature = "temporal")]
-pub use workers::{of_workers, version_in_the_way};
 
 /// The default namespace of the operator.
 const OPERATORS: &str = "windlass-system";
@@ -108,7 +102,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    fn add(
+    pub fn add(
         &mut self,
         depth: usize,
         of: impl Into<String>,
@@ -118,7 +112,7 @@ impl Chain {
         self.links.push(Link { depth, of: of.into(), says: says.into(), since, dated: None });
     }
 
-    fn add_condition(&mut self, of: String, condition: &Condition) {
+    pub fn add_condition(&mut self, of: String, condition: &Condition) {
         let Condition { type_, status, reason, message, last_transition_time, .. } = condition;
         let status = format!("{type_}={status} {reason}");
         let dated = Some(status.len());
@@ -137,20 +131,20 @@ impl Chain {
     }
 
     /// The same chain, with the namespace in its commands.
-    fn in_namespace(mut self, namespace: &str) -> Self {
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
         for link in &mut self.links {
             link.says = in_namespace(&link.says, namespace);
         }
         self
     }
 
-    fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
+    pub fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
         for event in events {
             self.add(depth, format!("event {}", event.reason), event.note.clone(), Some(event.at));
         }
     }
 
-    fn offer(&mut self, to: &str, command: String) {
+    pub fn offer(&mut self, to: &str, command: String) {
         let remedy = Remedy { to: to.to_owned(), command };
         if !self.remedies.contains(&remedy) {
             self.remedies.push(remedy);
@@ -400,7 +394,7 @@ fn changed_by_another(pod: &ObservedPod) -> Option<String> {
 }
 
 /// The state of a pod, with the most specific cause that its status gives, and since when it is Ready or not.
-fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
+pub fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
     let since = pod.ready.as_ref().and_then(|ready| ready.since);
     let unscheduled = pod.scheduled.as_ref().filter(|scheduled| !scheduled.holds);
     let since = if pod.meta.terminating { None } else { unscheduled.map_or(since, |found| found.since) };
@@ -408,7 +402,7 @@ fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
 }
 
 /// The conditions that explain an unhealthy state.
-fn telling(conditions: &[Condition]) -> Vec<&Condition> {
+pub fn telling(conditions: &[Condition]) -> Vec<&Condition> {
     let tells = |c: &&Condition| match c.type_.as_str() {
         UP_TO_DATE => c.status != Truth::True.as_ref(),
         STALLED => c.status == Truth::True.as_ref(),

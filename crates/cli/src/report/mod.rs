@@ -19,8 +19,6 @@ pub mod tests;
 mod tree;
 mod typed;
 mod words;
-#[cfg(feature = "temporal")]
-mod workers;
 
 pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
@@ -31,5 +29,3 @@ pub use seen::{Seen, SeenPod};
 pub use tree::group_words;
 pub use typed::{Typed, quoted};
 pub use words::{age, clock_time, tag};
-#[cfg(feature = "temporal")]
-pub use workers::WorkersReport;

@@ -22,32 +22,13 @@ pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<Timeli
     };
     let events = events.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
-    in_place(story(&of_fleet, events, history, plan.as_ref(), conditions), &fleet.meta.namespace)
+    of_status((&fleet.meta.namespace, &of_fleet), events, history, plan.as_ref(), conditions)
 }
 
-/// The history of a raw `WorkerDeployment`, oldest first, with the events about it.
-#[cfg(feature = "temporal")]
+/// Merges events with the records of a status. `about`: the object's namespace, and what an event about it names.
 #[must_use]
-pub fn of_workers(object: &serde_json::Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
-    let of = format!("WorkerDeployment {}", object["metadata"]["name"].as_str().unwrap_or_default());
-    let events = events.into_iter().filter(|event| event.about == of).collect();
-    let status: windlass_temporal::api::WorkerDeploymentStatus =
-        serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    in_place(story(&of, events, &status.history, status.plan.as_ref(), &status.conditions), namespace)
-}
-
-/// The same history, with the namespace in its commands.
-fn in_place(mut story: Vec<TimelineEntry>, namespace: &str) -> Vec<TimelineEntry> {
-    for happened in &mut story {
-        happened.note = in_namespace(&happened.note, namespace);
-    }
-    story
-}
-
-/// Merges events with the records of a status.
-fn story(
-    about: &str,
+pub fn of_status(
+    (namespace, about): (&str, &str),
     events: Vec<TimelineEntry>,
     history: &[HistoryEntry],
     plan: Option<&RawPlan>,
@@ -87,6 +68,9 @@ fn story(
     }
     // A stable sort keeps the order of the lists within a moment.
     story.sort_by_key(|happened| happened.at);
+    for happened in &mut story {
+        happened.note = in_namespace(&happened.note, namespace);
+    }
     story
 }
 

@@ -1,4 +1,4 @@
-//! Reports of any kind: fleets, and `WorkerDeployments` if the feature is built in.
+//! Reports of any kind: fleets, and what extensions have.
 
 use std::time::Duration;
 
@@ -11,104 +11,76 @@ use super::super::connection::Cluster;
 use super::super::target::{Kind, ObjectSelector, Target};
 use super::super::text::{Line, Terminal};
 use super::tree::{self, Shown};
-#[cfg(feature = "temporal")]
-use super::workers;
+use crate::extension::{EXTENSIONS, Extension, Objects};
 use crate::reader::{Sight, Wanted};
-#[cfg(feature = "temporal")]
-use crate::reader::{WorkersSight, WorkersView};
-#[cfg(feature = "temporal")]
-use crate::report::WorkersReport;
 use crate::report::{FleetReport, Verdict, worst_first};
 use windlass_kube_port::watch::Namespaces;
 
 /// The report of one object.
-pub enum Report {
-    Fleet(Box<FleetReport>),
-    /// A `WorkerDeployment`.
-    #[cfg(feature = "temporal")]
-    Workers(Box<WorkersReport>),
-}
-
-impl Report {
+pub trait Report {
     /// Whether its spec is carried out.
-    pub fn verdict(&self) -> Verdict {
-        match self {
-            Self::Fleet(report) => report.verdict,
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => report.verdict,
-        }
-    }
+    fn verdict(&self) -> Verdict;
 
     /// The object.
-    pub fn target(&self) -> Target {
-        match self {
-            Self::Fleet(report) => Target { kind: Kind::Fleet, name: report.name.clone() },
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => Target { kind: Kind::Workers, name: report.name.clone() },
-        }
-    }
+    fn target(&self) -> Target;
 
     /// Its name, with the namespace if several are shown.
-    pub fn name(&self, namespaces: bool) -> String {
-        match self {
-            Self::Fleet(report) => tree::name(report, namespaces),
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => workers::name(report, namespaces),
-        }
-    }
+    fn name(&self, namespaces: bool) -> String;
 
     /// What it waits for, or what blocks it.
-    pub fn waiting_for(&self) -> &str {
-        match self {
-            Self::Fleet(report) => &report.waiting_for,
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => &report.waiting_for,
-        }
-    }
+    fn waiting_for(&self) -> &str;
 
     /// A summary in a few words.
-    pub fn summary(&self) -> &str {
-        match self {
-            Self::Fleet(report) => &report.summary,
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => &report.summary,
-        }
-    }
+    fn summary(&self) -> &str;
 
     /// The report as data.
-    pub fn document(&self) -> Value {
-        match self {
-            Self::Fleet(report) => json!(report),
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => json!(report),
-        }
-    }
+    fn document(&self) -> Value;
 
     /// The report as a tree.
-    pub fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
-        match self {
-            Self::Fleet(report) => tree::tree(report, now, terminal, shown),
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => workers::tree(report, now, terminal, shown),
-        }
-    }
+    fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line>;
 
     /// The one line of a healthy object, with a first column of this width.
-    pub fn healthy(&self, namespaces: bool, width: usize) -> Line {
-        match self {
-            Self::Fleet(report) => tree::healthy(report, namespaces, width),
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => workers::healthy(report, namespaces, width),
-        }
-    }
+    fn healthy(&self, namespaces: bool, width: usize) -> Line;
 
     /// Its progress, in one line.
-    pub fn line(&self) -> Line {
-        match self {
-            Self::Fleet(report) => tree::line(report),
-            #[cfg(feature = "temporal")]
-            Self::Workers(report) => workers::line(report),
-        }
+    fn line(&self) -> Line;
+}
+
+impl Report for FleetReport {
+    fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    fn target(&self) -> Target {
+        Target { kind: Kind::Fleet, name: self.name.clone() }
+    }
+
+    fn name(&self, namespaces: bool) -> String {
+        tree::name(self, namespaces)
+    }
+
+    fn waiting_for(&self) -> &str {
+        &self.waiting_for
+    }
+
+    fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    fn document(&self) -> Value {
+        json!(self)
+    }
+
+    fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+        tree::tree(self, now, terminal, shown)
+    }
+
+    fn healthy(&self, namespaces: bool, width: usize) -> Line {
+        tree::healthy(self, namespaces, width)
+    }
+
+    fn line(&self) -> Line {
+        tree::line(self)
     }
 }
 
@@ -116,10 +88,8 @@ impl Report {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selection {
     fleets: Option<Wanted>,
-    #[cfg(feature = "temporal")]
-    workers: Option<Wanted>,
+    others: Vec<(&'static dyn Extension, Wanted)>,
     /// True if objects or a kind were named.
-    #[cfg(feature = "temporal")]
     is_said: bool,
     scope: Namespaces,
 }
@@ -136,19 +106,14 @@ impl Selection {
         let all = || Wanted { scope: scope.clone(), names: Vec::new() };
         let mut selection = Self {
             fleets: None,
-            #[cfg(feature = "temporal")]
-            workers: None,
-            #[cfg(feature = "temporal")]
+            others: Vec::new(),
             is_said: *selector != ObjectSelector::Nothing,
             scope: scope.clone(),
         };
         let named = match selector {
             ObjectSelector::Nothing => {
                 selection.fleets = Some(all());
-                #[cfg(feature = "temporal")]
-                {
-                    selection.workers = Some(all());
-                }
+                selection.others.extend(EXTENSIONS.iter().map(|other| (*other, all())));
                 return Ok(selection);
             }
             ObjectSelector::All(kind) => vec![(*kind, None)],
@@ -159,33 +124,38 @@ impl Selection {
         };
         for (kind, name) in named {
             let wanted = match kind {
-                #[cfg(feature = "temporal")]
-                Kind::Workers => &mut selection.workers,
-                Kind::Fleet => &mut selection.fleets,
+                Kind::Fleet => selection.fleets.get_or_insert_with(all),
+                Kind::Other(other) => selection.of_other(other, all),
                 Kind::Node => continue,
             };
-            wanted.get_or_insert_with(all).names.extend(name.cloned());
+            wanted.names.extend(name.cloned());
         }
         Ok(selection)
     }
 
+    fn of_other(&mut self, other: &'static dyn Extension, all: impl FnOnce() -> Wanted) -> &mut Wanted {
+        let index = self.others.iter().position(|(known, _)| *known == other).unwrap_or_else(|| {
+            self.others.push((other, all()));
+            self.others.len() - 1
+        });
+        &mut self.others[index].1
+    }
+
     /// The singular of what is selected, with its article.
-    pub fn singular(&self) -> &'static str {
-        #[cfg(feature = "temporal")]
-        match (&self.fleets, &self.workers) {
-            (None, Some(_)) => return "a WorkerDeployment",
-            (Some(_), Some(_)) => return "one",
-            _ => {}
+    pub fn singular(&self) -> String {
+        match (&self.fleets, self.others.as_slice()) {
+            (_, []) => "a fleet".to_owned(),
+            (None, [(other, _)]) => format!("a {}", other.name()),
+            _ => "one".to_owned(),
         }
-        "a fleet"
     }
 
     /// The message if none exist.
     pub fn none_found(&self) -> String {
-        #[cfg(feature = "temporal")]
-        let kind = if self.fleets.is_some() { Kind::Fleet } else { Kind::Workers };
-        #[cfg(not(feature = "temporal"))]
-        let kind = Kind::Fleet;
+        let kind = match self.others.first() {
+            Some((other, _)) if self.fleets.is_none() => Kind::Other(*other),
+            _ => Kind::Fleet,
+        };
         match &self.scope {
             Namespaces::All => kind.none_found(None),
             Namespaces::Namespace(namespace) => kind.none_found(Some(namespace)),
@@ -196,13 +166,16 @@ impl Selection {
 /// The objects of all selected kinds; kept up to date while watched.
 pub struct ObservedObjects {
     fleets: Option<(Sight, Wanted)>,
-    #[cfg(feature = "temporal")]
-    workers: Option<(WorkersView, Wanted)>,
-    #[cfg(feature = "temporal")]
-    unwatched: Option<WorkersSight>,
+    others: Vec<Other>,
     /// What was selected and could not be read, each in a sentence.
     pub missing: Vec<String>,
     unread: Vec<String>,
+}
+
+/// The objects of an extension's kind.
+struct Other {
+    objects: Box<dyn Objects>,
+    is_watched: bool,
 }
 
 impl ObservedObjects {
@@ -213,15 +186,7 @@ impl ObservedObjects {
         selection: &Selection,
         kinds: &[windlass_kube_port::Kind],
     ) -> Result<Self, String> {
-        let mut observed = Self {
-            fleets: None,
-            #[cfg(feature = "temporal")]
-            workers: None,
-            #[cfg(feature = "temporal")]
-            unwatched: None,
-            missing: Vec::new(),
-            unread: Vec::new(),
-        };
+        let mut observed = Self { fleets: None, others: Vec::new(), missing: Vec::new(), unread: Vec::new() };
         let mut has_read = false;
         if let Some(wanted) = &selection.fleets {
             match Sight::read(client, wanted, kinds).await {
@@ -233,19 +198,12 @@ impl ObservedObjects {
                 Err(sentence) => observed.missing.push(sentence),
             }
         }
-        #[cfg(feature = "temporal")]
-        if let Some(wanted) = &selection.workers {
-            let read = if selection.is_said {
-                WorkersSight::read(client, wanted).await.map(Some)
-            } else {
-                WorkersSight::read_if_installed(client, wanted).await
-            };
-            match read {
-                Ok(Some(mut sight)) => {
+        for (other, wanted) in &selection.others {
+            match other.read(client, wanted, selection.is_said).await {
+                Ok(Some(objects)) => {
                     has_read = true;
-                    observed.missing.append(&mut sight.missing);
-                    observed.workers = Some((sight.view(wanted), wanted.clone()));
-                    observed.unwatched = Some(sight);
+                    observed.missing.extend_from_slice(objects.missing());
+                    observed.others.push(Other { objects, is_watched: true });
                 }
                 Ok(None) => {}
                 Err(sentence) => observed.missing.push(sentence),
@@ -276,24 +234,19 @@ impl ObservedObjects {
     }
 
     /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why a selected object may not
-    /// be watched; `WorkerDeployments` that nobody named are then shown as read.
-    #[cfg_attr(
-        not(feature = "temporal"),
-        allow(unused_variables, reason = "who asked for what is of no account")
-    )]
+    /// be watched; what nobody named is then shown as read, except fleets.
     pub async fn following(mut self, client: &Client, selection: &Selection) -> Result<Self, String> {
         if let Some((sight, wanted)) = self.fleets.take() {
             self.fleets = Some((sight.following(client, &wanted).await?, wanted));
         }
-        #[cfg(feature = "temporal")]
-        if let Some((_, wanted)) = &self.workers
-            && let Err(sentence) = WorkersSight::may_follow(client, wanted).await
-        {
-            if selection.is_said {
-                return Err(sentence);
+        for other in &mut self.others {
+            if let Err(sentence) = other.objects.may_follow(client).await {
+                if selection.is_said {
+                    return Err(sentence);
+                }
+                other.is_watched = false;
+                self.unread.push(sentence);
             }
-            self.unwatched = None;
-            self.unread.push(sentence);
         }
         Ok(self)
     }
@@ -309,22 +262,18 @@ impl ObservedObjects {
     }
 
     /// The current reports, unhealthy ones first.
-    pub fn reports(&self) -> Vec<Report> {
+    pub fn reports(&self) -> Vec<Box<dyn Report>> {
         let now = super::super::now();
-        let mut reports: Vec<Report> = Vec::new();
+        let mut reports: Vec<Box<dyn Report>> = Vec::new();
         if let Some((sight, wanted)) = &self.fleets {
             let seen = |fleet| FleetReport::of(&sight.seen(fleet), now);
             let mut fleets: Vec<FleetReport> = sight.fleets(wanted).iter().map(seen).collect();
             worst_first(&mut fleets);
-            reports.extend(fleets.into_iter().map(|report| Report::Fleet(Box::new(report))));
+            reports.extend(fleets.into_iter().map(|report| Box::new(report) as Box<dyn Report>));
         }
-        #[cfg(feature = "temporal")]
-        if let Some((view, _)) = &self.workers {
-            let seen = |object: &Value| Report::Workers(Box::new(WorkersReport::of(object, now)));
-            reports.extend(view.objects().iter().map(seen));
-            // A stable sort: fleets stay before workers, and names in order.
-            reports.sort_by_key(Report::verdict);
-        }
+        reports.extend(self.others.iter().flat_map(|other| other.objects.reports(now)));
+        // A stable sort: fleets stay before others, and names in order.
+        reports.sort_by_key(|report| report.verdict());
         reports
     }
 
@@ -334,10 +283,8 @@ impl ObservedObjects {
         if let Some((sight, wanted)) = &self.fleets {
             streams.push(sight.watch(client, wanted).map(drop).boxed());
         }
-        #[cfg(feature = "temporal")]
-        if let (Some(sight), Some((_, wanted))) = (self.unwatched.take(), &self.workers) {
-            streams.push(sight.watch(client, wanted));
-        }
+        let watched = self.others.iter_mut().filter(|other| other.is_watched);
+        streams.extend(watched.map(|other| other.objects.watch(client)));
         // A stream that never ends, since a set without streams would end.
         streams.push(stream::pending().boxed());
         stream::select_all(streams).boxed()
@@ -391,18 +338,22 @@ mod tests {
         assert!(read.is_ok_and(|observed| observed.reports().is_empty()), "to show nothing is no error");
     }
 
-    #[cfg(feature = "temporal")]
     #[tokio::test]
-    async fn workers_are_meant_by_their_own_words_and_by_none() {
-        let of = |line: &str| {
-            let selection = selection(line).unwrap();
-            (selection.fleets.map(|wanted| wanted.names), selection.workers.map(|wanted| wanted.names))
-        };
-        let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(of(""), (names(&[]), names(&[])));
-        assert_eq!(of("wwd"), (None, names(&[])));
-        assert_eq!(of("nd"), (names(&[]), None));
-        assert_eq!(of("wwd/orders nd/db wwd/mail"), (names(&["db"]), names(&["orders", "mail"])));
-        assert_eq!(selection("wwd").unwrap().none_found(), "No WorkerDeployments found in namespace shop.");
+    async fn other_kinds_are_meant_by_their_own_words_and_by_none() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(selection("").unwrap().others.len(), EXTENSIONS.len());
+        for other in EXTENSIONS {
+            let of = |line: &str| {
+                let selection = selection(&line.replace("OTHER", other.short())).unwrap();
+                let others = selection.others.into_iter().map(|(_, wanted)| wanted.names);
+                (selection.fleets.map(|wanted| wanted.names), others.collect::<Vec<_>>())
+            };
+            assert_eq!(of("OTHER"), (None, vec![names(&[])]));
+            assert_eq!(of("nd"), (Some(names(&[])), vec![]));
+            let mixed = (Some(names(&["db"])), vec![names(&["orders", "mail"])]);
+            assert_eq!(of("OTHER/orders nd/db OTHER/mail"), mixed);
+            let none = format!("No {}s found in namespace shop.", other.name());
+            assert_eq!(selection(other.short()).unwrap().none_found(), none);
+        }
     }
 }

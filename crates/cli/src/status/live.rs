@@ -15,8 +15,8 @@ use ratatui::widgets::Paragraph;
 use tokio::sync::mpsc;
 
 use super::super::text::{Line, Terminal, mapped};
-use super::kinds::{ObservedObjects, Report};
-use super::{StatusArgs, exit_code, lines};
+use super::kinds::ObservedObjects;
+use super::{Report, StatusArgs, exit_code, lines};
 use crate::report::{Verdict, clock_time};
 use windlass_kube_port::freshness::SILENT;
 
@@ -51,7 +51,7 @@ fn silence(observed: &ObservedObjects) -> Option<String> {
     })
 }
 
-fn is_over(reports: &[Report], arguments: &StatusArgs) -> bool {
+fn is_over(reports: &[Box<dyn Report>], arguments: &StatusArgs) -> bool {
     arguments.exit_status && reports.first().is_none_or(|worst| worst.verdict() != Verdict::Progressing)
 }
 

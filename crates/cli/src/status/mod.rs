@@ -6,8 +6,6 @@ pub mod tree;
 #[cfg(test)]
 mod tree_tests;
 mod waiting;
-#[cfg(feature = "temporal")]
-mod workers;
 
 use std::process::ExitCode;
 
@@ -20,8 +18,9 @@ use super::target::{ObjectSelector, Selected};
 use super::text::{Line, Terminal};
 use crate::reader::OF_REPORTS;
 use crate::report::Verdict;
-use kinds::{ObservedObjects, Report, Selection};
+use kinds::{ObservedObjects, Selection};
 
+pub use kinds::Report;
 pub use waiting::{WaitArgs, wait};
 
 /// The arguments of `windlass status`.
@@ -75,29 +74,29 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The reports as data: a single named object as such, else a list, as kubectl wraps one.
-fn data(reports: &[Report], format: Output, selector: &ObjectSelector) -> Result<String, String> {
+fn data(reports: &[Box<dyn Report>], format: Output, selector: &ObjectSelector) -> Result<String, String> {
     if format == Output::Name {
-        let names = reports.iter().map(Report::target);
+        let names = reports.iter().map(|report| report.target());
         return Ok(names.fold(String::new(), |text, target| text + &target.to_string() + "\n"));
     }
     let is_one = matches!(selector, ObjectSelector::These(targets) if targets.len() == 1);
     match reports {
         [report] if is_one => format.document(&report.document()),
         items => {
-            let items: Vec<_> = items.iter().map(Report::document).collect();
+            let items: Vec<_> = items.iter().map(|report| report.document()).collect();
             format.document(&json!({"items": items}))
         }
     }
 }
 
-fn exit_code(reports: &[Report], selection: bool) -> ExitCode {
+fn exit_code(reports: &[Box<dyn Report>], selection: bool) -> ExitCode {
     // Reports are sorted, worst first.
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if selection { ExitCode::from(code) } else { ExitCode::SUCCESS }
 }
 
 /// All output as text.
-fn drawn(reports: &[Report], arguments: &StatusArgs, terminal: Terminal) -> String {
+fn drawn(reports: &[Box<dyn Report>], arguments: &StatusArgs, terminal: Terminal) -> String {
     let rows = if arguments.all {
         usize::MAX
     } else {
@@ -117,24 +116,25 @@ fn terminal_rows() -> Option<usize> {
 }
 
 /// The lines of all reports: trees of those that are named or unhealthy, one line for each other.
-fn lines(reports: &[Report], arguments: &StatusArgs, terminal: Terminal, rows: usize) -> Vec<Line> {
+fn lines(reports: &[Box<dyn Report>], arguments: &StatusArgs, terminal: Terminal, rows: usize) -> Vec<Line> {
     let namespaces = arguments.selected.flags.all_namespaces;
     let typed = arguments.selected.flags.connection.typed();
     let shown = tree::Shown { all: arguments.all, rows, namespaces, typed: &typed };
     let now = super::now();
-    let in_full = |report: &&Report| {
+    let is_in_full = |report: &&dyn Report| {
         matches!(arguments.selected.selector, ObjectSelector::These(_))
             || arguments.all
             || report.verdict() != Verdict::UpToDate
     };
+    let (in_full, healthy): (Vec<&dyn Report>, Vec<_>) =
+        reports.iter().map(AsRef::as_ref).partition(is_in_full);
     let mut lines = Vec::new();
-    for report in reports.iter().filter(in_full) {
+    for report in in_full {
         if !lines.is_empty() {
             lines.push(Line::default());
         }
         lines.extend(report.tree(now, terminal, shown));
     }
-    let healthy: Vec<&Report> = reports.iter().filter(|report| !in_full(report)).collect();
     if !lines.is_empty() && !healthy.is_empty() {
         lines.push(Line::default());
     }

@@ -11,7 +11,8 @@ use super::super::Failure;
 use super::super::output::Output;
 use super::super::target::{ObjectSelector, Selected};
 use super::super::text::{Line, Terminal};
-use super::kinds::{ObservedObjects, Report, Selection};
+use super::Report;
+use super::kinds::{ObservedObjects, Selection};
 use crate::report::Verdict;
 
 /// The arguments of `windlass wait`.
@@ -83,7 +84,7 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Prints the result, a line per object, and returns the exit code.
-fn ended(reports: &[Report], over: bool, arguments: &WaitArgs) -> Result<ExitCode, String> {
+fn ended(reports: &[Box<dyn Report>], over: bool, arguments: &WaitArgs) -> Result<ExitCode, String> {
     let terminal = Terminal::of_stdout();
     let typed = arguments.selected.flags.connection.typed();
     if let Some(format) = arguments.output {

@@ -38,7 +38,7 @@ pub(super) fn is_task(object: &Value, task: &str) -> bool {
 }
 
 /// Approves a hook: the one with this task, or the first that waits for a person.
-pub(super) fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
+pub fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
     let mut waiting = in_state(object, "AwaitingApproval");
     let hook = match task {
         Some(task) => waiting

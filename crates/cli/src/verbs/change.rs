@@ -96,9 +96,8 @@ const MIN_DIGITS: usize = 4;
 
 /// Decides what a verb changes in an object.
 pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
-    #[cfg(feature = "temporal")]
-    if kind == Kind::Workers {
-        return super::workers::change(verb, object, now);
+    if let Kind::Other(other) = kind {
+        return other.change(verb, object, now);
     }
     if kind == Kind::Node && !matches!(verb, Verb::Restart | Verb::Skip { .. }) {
         return Err(node_has_no(verb));
@@ -124,7 +123,7 @@ fn node_has_no(verb: &Verb) -> String {
     format!("a StatefulNode cannot be asked for this: {instead}")
 }
 
-pub(super) fn paused(object: &Value, wanted: bool) -> Change {
+pub fn paused(object: &Value, wanted: bool) -> Change {
     let (verb, message) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
     if object["spec"]["paused"].as_bool().unwrap_or_default() == wanted {
         return Change::already(verb, if wanted { "it is paused" } else { "it is not paused" });
@@ -141,7 +140,7 @@ fn is_of_fleet(kind: Kind, object: &Value) -> bool {
 
 /// Restarts an object. A request from before the object was made is ignored by the operator, as meant for an earlier
 /// object of that name, unless the object is a fleet's node (`effective_restart`).
-pub(super) fn restart(object: &Value, is_of_fleet: bool, now: DateTime<Utc>) -> Change {
+pub fn restart(object: &Value, is_of_fleet: bool, now: DateTime<Utc>) -> Change {
     let made = object["metadata"]["creationTimestamp"].as_str().and_then(parse_time).filter(|_| !is_of_fleet);
     let asked = annotation(object, ANNOTATION_RESTARTED_AT).and_then(parse_time);
     let obeyed = object["status"]["restartedAt"].as_str().and_then(parse_time);
@@ -239,7 +238,7 @@ fn retry_of(object: &Value, id: &str) -> Change {
 /// The value of the annotation that asks for a retry of a plan: its ID, or, where the last request for this plan is
 /// used up, the ID with the next number, since the same value again would change nothing. `None` if the plan is named by
 /// a request that is not used up. `spent`: the request that was used up last.
-pub(super) fn next_retry(object: &Value, plan: &str, spent: Option<&str>) -> Option<String> {
+pub fn next_retry(object: &Value, plan: &str, spent: Option<&str>) -> Option<String> {
     let asked = annotation(object, ANNOTATION_RETRY).filter(|asked| asked.split('/').next() == Some(plan));
     match asked {
         None => Some(plan.to_owned()),
@@ -320,7 +319,7 @@ fn may_be_skipped(kind: Kind, task: &Value) -> bool {
 
 /// Refuses to replace a skip that the operator has not obeyed yet: the annotation holds one task's ID. A task that the
 /// operator may refuse to skip, one of a custom type, is not waited for.
-pub(super) fn keep_skip(object: &Value, may_be_skipped: impl Fn(&Value) -> bool) -> Result<(), String> {
+pub fn keep_skip(object: &Value, may_be_skipped: impl Fn(&Value) -> bool) -> Result<(), String> {
     let Some(before) = annotation(object, ANNOTATION_SKIP) else { return Ok(()) };
     let plan = &object["status"]["plan"];
     let tasks = plan["tasks"].as_array().into_iter().flatten();
@@ -388,6 +387,6 @@ fn promotes_nothing(object: &Value) -> Option<&'static str> {
     }
 }
 
-pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }

@@ -1,7 +1,7 @@
 //! The verbs. Each is one guarded patch of a field or an annotation, which `kubectl` could write as well, and also
 //! records who asked for it and why.
 
-mod at_hooks;
+pub mod at_hooks;
 mod carry;
 pub mod change;
 mod gitops;
@@ -11,10 +11,6 @@ mod request_tests;
 pub mod revisions;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "temporal")]
-pub mod workers;
-#[cfg(feature = "temporal")]
-mod workers_history;
 
 use clap::Args;
 use serde_json::Value;
@@ -32,7 +28,7 @@ use change::{Change, change};
 #[derive(Debug, Args)]
 pub struct VerbArgs {
     #[command(flatten)]
-    named: Named,
+    pub named: Named,
     /// Why; recorded with your name in the object, in its history and in an event
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -122,9 +118,8 @@ pub async fn promote(arguments: PromoteArgs) -> Result<(), String> {
 /// Runs `windlass rollback`.
 pub async fn rollback(arguments: RollbackArgs) -> Result<(), String> {
     let to = arguments.to.as_deref();
-    #[cfg(feature = "temporal")]
-    if arguments.verb.named.is_of(super::target::Kind::Workers) {
-        return workers::rollback(&arguments.verb, to).await;
+    if let Some(Kind::Other(other)) = arguments.verb.named.kind() {
+        return other.rollback(&arguments.verb, to).await;
     }
     carry_out(&arguments.verb, Needs::Revisions, |_, stored, object| revisions::rollback(object, stored, to))
         .await
@@ -149,20 +144,7 @@ pub async fn history(arguments: HistoryArgs) -> Result<(), Failure> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or(&cluster.namespace);
         let title = revisions::title(object, index, selector.len());
         let text = match kind {
-            #[cfg(feature = "temporal")]
-            Kind::Workers => {
-                let stored = workers::stored(
-                    &cluster.client,
-                    namespace,
-                    object["metadata"]["name"].as_str().unwrap_or_default(),
-                )
-                .await?;
-                match output {
-                    Some(Output::Name) => workers_history::names(&stored),
-                    Some(output) => output.document(&workers_history::document(object, &stored))?,
-                    None => format!("{title}{}", workers_history::table(object, &stored, super::now())),
-                }
-            }
+            Kind::Other(other) => other.history(&cluster.client, namespace, object, output, &title).await?,
             Kind::Fleet | Kind::Node => {
                 let stored = revisions::stored(&cluster.client, namespace, object).await?;
                 match output {
@@ -202,7 +184,7 @@ async fn carry_out(
 }
 
 /// Runs a verb on one object. Returns the output.
-async fn carry_out_on(
+pub async fn carry_out_on(
     arguments: &VerbArgs,
     cluster: &Cluster,
     located: &Located,

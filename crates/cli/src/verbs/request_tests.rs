@@ -124,17 +124,3 @@ fn a_skip_that_was_not_obeyed_yet_is_not_taken_back_by_the_next() {
         );
     }
 }
-
-#[cfg(feature = "temporal")]
-#[test]
-fn a_skip_of_a_gate_of_workers_is_not_taken_back_either() {
-    let tasks = json!([{"id": "p-0", "type": "run-gate", "state": "Failed"},
-        {"id": "p-1", "type": "await-approval", "state": "Pending", "params": {"hook": "h"}}]);
-    let mut object = json!({"metadata": {"annotations": {"windlass.dev/skip": "p-0"}},
-        "status": {"plan": {"id": "p", "state": "Active", "tasks": tasks}}});
-    let second = Verb::Skip { task: Some("p-1".to_owned()) };
-    let sentence = of(&second, Kind::Workers, &object).unwrap_err();
-    assert!(sentence.contains("skipping task p-0 was asked for"), "{sentence}");
-    object["status"]["plan"]["tasks"][0]["state"] = json!("Skipped");
-    assert_eq!(annotated(&of(&second, Kind::Workers, &object).unwrap()), Some("p-1"));
-}

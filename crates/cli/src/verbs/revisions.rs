@@ -19,7 +19,7 @@ use windlass_core::revision::{RevisionData, drift, revision_name};
 const TEMPLATE: &str = "/spec/template/spec";
 
 /// The most differences in a row of the table.
-pub(super) const SHOWN: usize = 3;
+pub const SHOWN: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRevision {
@@ -193,7 +193,7 @@ fn image(data: &RevisionData) -> String {
     windlass_core::revision::main_image(&spec).unwrap_or_default().to_owned()
 }
 
-pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut table = Table::new();
     // A line that is too long for the terminal stays one line, as in kubectl.
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).add_rows(rows);
@@ -208,7 +208,7 @@ pub(super) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// An age as kubectl prints it, in the largest unit that is precise enough.
-pub(super) fn age(passed: chrono::TimeDelta) -> String {
+pub fn age(passed: chrono::TimeDelta) -> String {
     let seconds = passed.num_seconds().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
 use windlass_temporal::planner::build::revision_name;
 
-use super::at_hooks;
-use super::change::{self, Change, Verb, Write, annotation};
-use super::{Needs, VerbArgs, carry_out_on};
+use crate::verbs::at_hooks;
+use crate::verbs::change::{self, Change, Verb, Write, annotation};
+use crate::verbs::revisions::StoredRevision;
+use crate::verbs::{Needs, VerbArgs, carry_out_on};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 
 /// The task that may be skipped, besides those of hooks.
@@ -126,8 +127,8 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
 pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), String> {
     let cluster = arguments.named.flags.cluster().await?;
     for located in arguments.named.located(&cluster).await? {
-        let stored = stored(&cluster.client, &located.namespace, &located.target.name).await?;
-        let decide = |_: &[super::revisions::StoredRevision], object: &Value| back(object, &stored, to);
+        let stored = stored_of(&cluster.client, &located.namespace, &located.target.name).await?;
+        let decide = |_: &[StoredRevision], object: &Value| back(object, &stored, to);
         let done = carry_out_on(arguments, &cluster, &located, Needs::Object, decide).await?;
         crate::print(&done)?;
     }
@@ -135,7 +136,11 @@ pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), Stri
 }
 
 /// The revisions of a `WorkerDeployment`, oldest first.
-pub async fn stored(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
+pub async fn stored(client: &kube::Client, namespace: &str, object: &Value) -> Result<Vec<Value>, String> {
+    stored_of(client, namespace, object["metadata"]["name"].as_str().unwrap_or_default()).await
+}
+
+async fn stored_of(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ControllerRevision"));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let params = ListParams::default().labels(&format!("{LABEL_WORKERS}={name}"));
@@ -300,5 +305,20 @@ mod tests {
         let mut first = object;
         first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
         assert!(back(&first, &stored, None).unwrap_err().contains("no such revision"));
+    }
+
+    #[test]
+    fn a_skip_of_a_gate_of_workers_is_not_taken_back_either() {
+        let tasks = json!([{"id": "p-0", "type": "run-gate", "state": "Failed"},
+            {"id": "p-1", "type": "await-approval", "state": "Pending", "params": {"hook": "h"}}]);
+        let mut object = json!({"metadata": {"annotations": {"windlass.dev/skip": "p-0"}},
+            "status": {"plan": {"id": "p", "state": "Active", "tasks": tasks}}});
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        let second = Verb::Skip { task: Some("p-1".to_owned()) };
+        let sentence = change(&second, &object, now).unwrap_err();
+        assert!(sentence.contains("skipping task p-0 was asked for"), "{sentence}");
+        object["status"]["plan"]["tasks"][0]["state"] = json!("Skipped");
+        let write = change(&second, &object, now).unwrap().write;
+        assert_eq!(write, Some(Write::Annotation(ANNOTATION_SKIP, "p-1".to_owned())));
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use windlass_temporal::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 
-use super::{Chain, TimelineEntry, pod_words, telling};
-use crate::report::WorkersReport;
+use super::report::WorkersReport;
+use crate::report::chain::{Chain, TimelineEntry, pod_words, telling};
 use windlass_core::api::{Condition, TaskType};
 use windlass_engine::{PlanState, TaskState};
 use windlass_kube_port::observed::ObservedPod;
@@ -157,7 +157,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::report::workers::tests::ramping;
+    use crate::extension::built_in::report::tests::ramping;
+    use crate::report::chain::Link;
     use windlass_kube_port::observed::Observed;
 
     fn explained(change: &Value, pod: Option<&Value>) -> (Vec<String>, Vec<String>) {
@@ -178,7 +179,7 @@ mod tests {
             pod.as_ref(),
             if pod.is_some() { std::slice::from_ref(&event) } else { &[] },
         );
-        let link = |link: &super::super::Link| format!("{} {}: {}", link.depth, link.of, link.says);
+        let link = |link: &Link| format!("{} {}: {}", link.depth, link.of, link.says);
         (chain.links.iter().map(link).collect(), chain.remedies.iter().map(|r| r.command.clone()).collect())
     }
 

@@ -3,19 +3,61 @@
 use chrono::{DateTime, Utc};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Span;
+use serde_json::{Value, json};
 use windlass_temporal::api::{VersionRecord, VersionState};
 
-use super::tree::{self, Shown};
-use crate::report::{WorkersReport, age, clock_time};
+use super::WORKERS;
+use super::report::WorkersReport;
+use crate::report::{Verdict, age, clock_time};
+use crate::status::Report;
+use crate::status::tree::{self, Shown};
+use crate::target::{Kind, Target};
 use crate::text::{Line, Terminal, mapped};
 
-/// Its name, with the namespace if several are shown.
-pub fn name(report: &WorkersReport, namespaces: bool) -> String {
+impl Report for WorkersReport {
+    fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    fn target(&self) -> Target {
+        Target { kind: Kind::Other(WORKERS), name: self.name.clone() }
+    }
+
+    fn name(&self, namespaces: bool) -> String {
+        name(self, namespaces)
+    }
+
+    fn waiting_for(&self) -> &str {
+        &self.waiting_for
+    }
+
+    fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    fn document(&self) -> Value {
+        json!(self)
+    }
+
+    fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+        tree(self, now, terminal, shown)
+    }
+
+    fn healthy(&self, namespaces: bool, width: usize) -> Line {
+        healthy(self, namespaces, width)
+    }
+
+    fn line(&self) -> Line {
+        line(self)
+    }
+}
+
+fn name(report: &WorkersReport, namespaces: bool) -> String {
     tree::qualified(&report.namespace, &report.name, namespaces)
 }
 
 /// The lines of a `WorkerDeployment`'s tree.
-pub fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
     let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = Vec::new();
     if let Some(plan) = report.plan.as_ref().filter(|_| report.elapsed_seconds.is_some()) {
@@ -36,7 +78,7 @@ pub fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
 }
 
 /// The one line of a healthy object.
-pub fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
+fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
     let name = name(report, namespaces);
     let mut line = tree::healthy_start(&name, width, &report.strategy, &report.summary);
     let draining = report.versions.iter().filter(|version| version.state == VersionState::Draining).count();
@@ -50,7 +92,7 @@ pub fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
 }
 
 /// Its progress, in one line.
-pub fn line(report: &WorkersReport) -> Line {
+fn line(report: &WorkersReport) -> Line {
     let mut line = Line::from(format!("{:<14} ", report.summary));
     let ramp = report.ramp.map_or_else(String::new, |ramp| format!("step {}/{}", ramp.step, ramp.of));
     line.push_span(format!("{ramp:<10} "));
@@ -130,8 +172,6 @@ fn words(version: &VersionRecord) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::report::Typed;
 

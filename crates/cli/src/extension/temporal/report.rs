@@ -7,7 +7,9 @@ use windlass_temporal::api::{
     Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
 };
 
-use super::{PlanReport, Verdict, in_namespace};
+use crate::report::chain::TimelineEntry;
+use crate::report::story::of_status;
+use crate::report::{PlanReport, Verdict, in_namespace};
 use windlass_core::api::HookStatus;
 use windlass_core::api::conditions::{self, Condition, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use windlass_engine::{PlanState, TaskState};
@@ -223,6 +225,16 @@ fn place(state: VersionState) -> u8 {
     }
 }
 
+/// The history of a raw `WorkerDeployment`, oldest first, with the events about it.
+#[must_use]
+pub fn story(object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+    let of = format!("WorkerDeployment {}", object["metadata"]["name"].as_str().unwrap_or_default());
+    let events = events.into_iter().filter(|event| event.about == of).collect();
+    let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    of_status((namespace, &of), events, &status.history, status.plan.as_ref(), &status.conditions)
+}
+
 fn ramp(plan: &PlanReport) -> Option<Ramp> {
     let steps = || plan.tasks.iter().filter(|task| task.type_ == "ramp");
     let of = steps().count();
@@ -232,7 +244,7 @@ fn ramp(plan: &PlanReport) -> Option<Ramp> {
 }
 
 #[cfg(test)]
-pub(in crate::report) mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;

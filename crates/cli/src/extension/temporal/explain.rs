@@ -6,10 +6,11 @@ use serde_json::json;
 use windlass_temporal::api::VersionRecord;
 use windlass_temporal::api::names::{LABEL_BUILD_ID, LABEL_WORKERS};
 
-use super::last_of;
+use super::chain::{of_workers, version_in_the_way};
+use super::report::WorkersReport;
+use crate::explain::last_of;
 use crate::reader::{InvolvedObject, sentence};
-use crate::report::WorkersReport;
-use crate::report::chain::{Chain, of_workers, version_in_the_way};
+use crate::report::chain::Chain;
 use crate::target::Target;
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::{Observed, ObservedPod};

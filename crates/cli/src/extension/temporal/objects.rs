@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::stream::{BoxStream, StreamExt};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::stream::{self, BoxStream, StreamExt};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::reflector::reflector;
 use kube::runtime::reflector::store::{Store, Writer};
@@ -10,35 +12,22 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Wanted, not_there, sentence};
+use super::report::WorkersReport;
+use crate::extension::Objects;
+use crate::reader::following::may_follow;
+use crate::reader::{Wanted, not_there, sentence};
+use crate::status::Report;
 use windlass_core::api::names::{GROUP, VERSION};
 use windlass_kube_port::Kind;
 use windlass_kube_port::watch::Namespaces;
 
-/// What was read, and what could not be.
-pub struct WorkersSight {
-    store: Store<DynamicObject>,
-    writer: Writer<DynamicObject>,
-    /// The named objects that could not be read, each in a sentence.
-    pub missing: Vec<String>,
-}
-
-/// The current objects.
-#[derive(Clone)]
-pub struct WorkersView {
-    store: Store<DynamicObject>,
+/// The objects that were read, and what could not be.
+pub struct WorkersObjects {
     wanted: Wanted,
-}
-
-impl WorkersView {
-    /// The objects, by namespace and name.
-    #[must_use]
-    pub fn objects(&self) -> Vec<Value> {
-        let mut all: Vec<Arc<DynamicObject>> = self.store.state();
-        all.retain(|object| self.wanted.names.is_empty() || self.wanted.names.contains(&object.name_any()));
-        all.sort_by_key(|object| (object.namespace(), object.name_any()));
-        all.iter().map(|object| json!(**object)).collect()
-    }
+    store: Store<DynamicObject>,
+    /// What a watch writes to; `None` once it began.
+    writer: Option<Writer<DynamicObject>>,
+    missing: Vec<String>,
 }
 
 fn api(client: &Client, wanted: &Wanted) -> Api<DynamicObject> {
@@ -49,7 +38,7 @@ fn api(client: &Client, wanted: &Wanted) -> Api<DynamicObject> {
     }
 }
 
-impl WorkersSight {
+impl WorkersObjects {
     /// Reads the selected objects. An error says in a sentence why none can be read.
     pub async fn read(client: &Client, wanted: &Wanted) -> Result<Self, String> {
         let api = api(client, wanted);
@@ -61,7 +50,7 @@ impl WorkersSight {
             };
             let listed =
                 listed.map_err(|e| format!("WorkerDeployments{of} cannot be listed: {}", sentence(&e)))?;
-            return Ok(Self::of(listed.items, Vec::new()));
+            return Ok(Self::of(wanted, listed.items, Vec::new()));
         }
         let (mut found, mut missing) = (Vec::new(), Vec::new());
         for name in &wanted.names {
@@ -75,13 +64,17 @@ impl WorkersSight {
                 Err(error) => missing.push(format!("{object}: {}", sentence(&error))),
             }
         }
-        if found.is_empty() { Err(missing.join("\nwindlass: ")) } else { Ok(Self::of(found, missing)) }
+        if found.is_empty() {
+            Err(missing.join("\nwindlass: "))
+        } else {
+            Ok(Self::of(wanted, found, missing))
+        }
     }
 
     /// The same for all names; `None` if the kind is not installed.
     pub async fn read_if_installed(client: &Client, wanted: &Wanted) -> Result<Option<Self>, String> {
         match api(client, wanted).list(&ListParams::default()).await {
-            Ok(listed) => Ok(Some(Self::of(listed.items, Vec::new()))),
+            Ok(listed) => Ok(Some(Self::of(wanted, listed.items, Vec::new()))),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             // Check the kind only after a failure: without the right to list, that is the error.
             Err(error) if !is_installed(client).await => {
@@ -92,37 +85,48 @@ impl WorkersSight {
         }
     }
 
-    fn of(objects: Vec<DynamicObject>, missing: Vec<String>) -> Self {
+    fn of(wanted: &Wanted, objects: Vec<DynamicObject>, missing: Vec<String>) -> Self {
         let mut writer = Writer::new(Kind::WorkerDeployment.resource());
         for object in objects {
             writer.apply_watcher_event(&watcher::Event::Apply(object));
         }
-        Self { store: writer.as_reader(), writer, missing }
+        Self { wanted: wanted.clone(), store: writer.as_reader(), writer: Some(writer), missing }
     }
 
-    /// Checks whether they may be watched; call it before [`watch`](Self::watch). An error says in a sentence why
-    /// not.
-    pub async fn may_follow(client: &Client, wanted: &Wanted) -> Result<(), String> {
-        let may = super::following::may_follow(client, wanted, Kind::WorkerDeployment).await;
+    /// By namespace and name.
+    fn current(&self) -> Vec<Value> {
+        let mut all: Vec<Arc<DynamicObject>> = self.store.state();
+        all.retain(|object| self.wanted.names.is_empty() || self.wanted.names.contains(&object.name_any()));
+        all.sort_by_key(|object| (object.namespace(), object.name_any()));
+        all.iter().map(|object| json!(**object)).collect()
+    }
+}
+
+#[async_trait]
+impl Objects for WorkersObjects {
+    fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>> {
+        let report = |object: &Value| Box::new(WorkersReport::of(object, now)) as Box<dyn Report>;
+        self.current().iter().map(report).collect()
+    }
+
+    async fn may_follow(&self, client: &Client) -> Result<(), String> {
+        let may = may_follow(client, &self.wanted, Kind::WorkerDeployment).await;
         may.map_err(|sentence| format!("WorkerDeployments cannot be watched: {sentence}"))
     }
 
-    /// The current objects, kept up to date while they are [watched](Self::watch).
-    #[must_use]
-    pub fn view(&self, wanted: &Wanted) -> WorkersView {
-        WorkersView { store: self.store.clone(), wanted: wanted.clone() }
-    }
-
-    /// Watches the objects. Yields after the view has stored a change; never ends.
-    #[must_use]
-    pub fn watch(self, client: &Client, wanted: &Wanted) -> BoxStream<'static, ()> {
+    fn watch(&mut self, client: &Client) -> BoxStream<'static, ()> {
+        let Some(writer) = self.writer.take() else { return stream::pending().boxed() };
         let config = watcher::Config::default();
-        let config = match wanted.named() {
+        let config = match self.wanted.named() {
             Some(named) => config.fields(&named),
             None => config,
         };
-        let changes = watcher(api(client, wanted), config).default_backoff();
-        reflector(self.writer, changes).filter_map(async |event| event.ok().map(drop)).boxed()
+        let changes = watcher(api(client, &self.wanted), config).default_backoff();
+        reflector(writer, changes).filter_map(async |event| event.ok().map(drop)).boxed()
     }
 }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::revisions::{SHOWN, age, aligned, ended};
+use crate::verbs::revisions::{SHOWN, age, aligned, ended};
 use windlass_core::revision::drift;
 
 fn name(revision: &Value) -> &str {
