@@ -21,7 +21,7 @@ pub use fleets::FleetSample;
 use fleets::Fleets;
 use register::{Histograms, Register, Seconds};
 
-/// The media type of [`Metrics::text`]: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a
+/// The media type of `Metrics::text`: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a
 /// scraper refuses the response.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

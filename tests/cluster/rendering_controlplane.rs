@@ -7,7 +7,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 use windlass::api::StatefulNodeSpec;
-use windlass::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
+use windlass_core::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
 use windlass_harness::controlplane::{ControlPlane, Options};
 
 /// The nodes that this API server refuses, and a part of its message: they exist for their hashes.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::StatefulNodeSpec;
-use windlass::render::{RenderOptions, pod_template};
-use windlass::revision::{pod_template_hash, rollout_hash};
+use windlass_core::render::{RenderOptions, pod_template};
+use windlass_core::revision::{pod_template_hash, rollout_hash};
 
 /// If set to 1, the test adds missing hashes. It never changes existing ones.
 const ADD: &str = "WINDLASS_GOLDEN_ADD";

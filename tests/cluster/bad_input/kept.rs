@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::{NodeDeployment, StatefulNode, StatefulNodeSpec};
-use windlass::revision::{pod_template_hash, rollout_hash};
+use windlass_core::revision::{pod_template_hash, rollout_hash};
 
 use super::{api_of, control_plane, dynamic, named};
 use windlass_core::api::crd::cases::{claim, fleet, node, rich};
