@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of Windlass. The program is `main.rs`; an example that runs itself as the program calls [`main`], too.
 
 mod completion;
 mod connection;
@@ -111,16 +111,9 @@ enum Command {
     #[command(flatten)]
     Extension(extension::Command),
     /// Print the CustomResourceDefinitions as YAML
-    Crds(CrdsArgs),
+    Crds(extension::CrdsFlags),
     /// Serve the sidecar's protocol next to a main container
     Sidecar(sidecar::SidecarArgs),
-}
-
-/// The arguments of `windlass crds`.
-#[derive(Debug, clap::Args)]
-struct CrdsArgs {
-    #[command(flatten)]
-    extension: extension::CrdsFlags,
 }
 
 /// Runs the command. Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -179,7 +172,7 @@ pub fn main() -> ExitCode {
         Command::Man(arguments) => completion::man(arguments, command()),
         Command::Extension(command) => runtime.block_on(command.run()),
         Command::Crds(arguments) => {
-            print(&arguments.extension.yaml().unwrap_or_else(windlass_core::api::crd::crds_yaml))
+            print(&arguments.yaml().unwrap_or_else(windlass_core::api::crd::crds_yaml))
         }
         Command::Sidecar(arguments) => runtime.block_on(sidecar::run(arguments)),
     })

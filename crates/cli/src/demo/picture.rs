@@ -12,12 +12,12 @@ use ratatui::style::Style;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::status::tree;
-use super::super::text::paint;
 use super::fleet::FLEET;
 use super::screen::Screen;
 use super::seen::{Seen, Sort};
 use crate::report::Typed;
+use crate::status::tree;
+use crate::text::paint;
 use windlass_clock::{SharedClock, monotonic};
 use windlass_core::api::names::{GROUP, VERSION};
 

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use ratatui::style::Style;
 
-use super::super::is_coloured;
-use super::super::text::{Line, Terminal, paint, wrapped};
+use crate::is_coloured;
+use crate::text::{Line, Terminal, paint, wrapped};
 
 /// The default width in columns.
 const WIDTH: usize = 120;

@@ -8,12 +8,12 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use ratatui::style::Style;
 use serde_json::{Value, json};
 
-use super::super::status::tree;
 use super::fleet::FLEET;
 use super::picture::Picture;
 use super::screen::Screen;
 use super::seen::Seen;
 use super::stage::Stage;
+use crate::status::tree;
 use windlass_clock::monotonic;
 use windlass_core::api::names::{GROUP, VERSION};
 

@@ -5,12 +5,12 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::Span;
 use serde_json::{Value, json};
 
-use super::super::Failure;
-use super::super::output::Output;
-use super::super::target::{Kind, Located, ObjectSelector, Selected};
-use super::super::text::{Line, Terminal};
-use super::super::verbs::revisions::{StoredRevision, stored};
+use crate::Failure;
 use crate::foresight::{Field, fields};
+use crate::output::Output;
+use crate::target::{Kind, Located, ObjectSelector, Selected};
+use crate::text::{Line, Terminal};
+use crate::verbs::revisions::{StoredRevision, stored};
 use windlass_core::api::StatefulNodeSpec;
 use windlass_core::revision::RevisionData;
 
@@ -77,7 +77,7 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
             None if several => format!("{target}\n{}", drawn(&compared, Terminal::of_stdout())),
             None => drawn(&compared, Terminal::of_stdout()),
         };
-        super::super::print(&text)?;
+        crate::print(&text)?;
     }
     Ok(())
 }

@@ -5,13 +5,13 @@ use clap::Args;
 use ratatui::style::Stylize;
 use serde_json::json;
 
-use super::super::Failure;
-use super::super::output::Output;
-use super::super::target::{Kind, Located, ObjectSelector, Selected};
-use super::super::text::{Line, Terminal};
+use crate::Failure;
+use crate::output::Output;
 use crate::reader::events;
 use crate::report::chain::TimelineEntry;
 use crate::report::story::of_fleet;
+use crate::target::{Kind, Located, ObjectSelector, Selected};
+use crate::text::{Line, Terminal};
 use windlass_kube_port::observed::{Observed, ObservedFleet};
 
 /// The arguments of `windlass logs`.
@@ -46,7 +46,7 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
             Some(format) => format.document(&json!({"items": story}))?,
             None => drawn(&story, Terminal::of_stdout()),
         };
-        super::super::print(&text)?;
+        crate::print(&text)?;
         if let Some(unread) = unread {
             eprintln!("windlass: {unread}");
         }

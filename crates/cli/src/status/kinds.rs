@@ -7,13 +7,13 @@ use futures::stream::{self, BoxStream, StreamExt};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::super::connection::Cluster;
-use super::super::target::{Kind, ObjectSelector, Target};
-use super::super::text::{Line, Terminal};
 use super::tree::{self, Shown};
+use crate::connection::Cluster;
 use crate::extension::{EXTENSIONS, Extension, Objects};
 use crate::reader::{Sight, Wanted};
 use crate::report::{FleetReport, Verdict, worst_first};
+use crate::target::{Kind, ObjectSelector, Target};
+use crate::text::{Line, Terminal};
 use windlass_kube_port::watch::Namespaces;
 
 /// The report of one object.
@@ -263,7 +263,7 @@ impl ObservedObjects {
 
     /// The current reports, unhealthy ones first.
     pub fn reports(&self) -> Vec<Box<dyn Report>> {
-        let now = super::super::now();
+        let now = crate::now();
         let mut reports: Vec<Box<dyn Report>> = Vec::new();
         if let Some((sight, wanted)) = &self.fleets {
             let seen = |fleet| FleetReport::of(&sight.seen(fleet), now);

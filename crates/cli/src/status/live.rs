@@ -14,10 +14,10 @@ use ratatui::style::{Style, Stylize};
 use ratatui::widgets::Paragraph;
 use tokio::sync::mpsc;
 
-use super::super::text::{Line, Terminal, mapped};
 use super::kinds::ObservedObjects;
 use super::{Report, StatusArgs, exit_code, lines};
 use crate::report::{Verdict, clock_time};
+use crate::text::{Line, Terminal, mapped};
 use windlass_kube_port::freshness::SILENT;
 
 /// Changes within this time are drawn together.
@@ -44,7 +44,7 @@ pub async fn watch(
 /// A notice that the objects may be outdated, and since when, if the API server does not answer.
 fn silence(observed: &ObservedObjects) -> Option<String> {
     let outdated = observed.outdated();
-    let now = super::super::now();
+    let now = crate::now();
     (outdated >= SILENT).then(|| {
         let since = clock_time(now - outdated, now);
         format!("Nothing is heard of the API server since {since} UTC: what is shown is as it was then.")
@@ -66,17 +66,17 @@ async fn in_lines(
         eprintln!("windlass: {sentence}");
     }
     let mut changes = observed.watch(client);
-    let stopped = super::super::stopped()?;
+    let stopped = crate::stopped()?;
     tokio::pin!(stopped);
     let mut before = std::collections::BTreeMap::new();
     let mut was_over = false;
     let mut was_silent = false;
     loop {
         let silent = silence(observed);
-        let at = super::super::now().format("%H:%M:%S");
+        let at = crate::now().format("%H:%M:%S");
         match &silent {
-            Some(sentence) if !was_silent => super::super::print(&format!("{at}  {sentence}\n"))?,
-            None if was_silent => super::super::print(&format!("{at}  The API server is heard again.\n"))?,
+            Some(sentence) if !was_silent => crate::print(&format!("{at}  {sentence}\n"))?,
+            None if was_silent => crate::print(&format!("{at}  The API server is heard again.\n"))?,
             Some(_) | None => {}
         }
         was_silent = silent.is_some();
@@ -88,7 +88,7 @@ async fn in_lines(
             let text = terminal.painted(&mapped(&line, |text| typed.text(text)));
             let target = (report.target().to_string(), name);
             if before.get(&target) != Some(&text) {
-                super::super::print(&format!("{at}  {text}\n"))?;
+                crate::print(&format!("{at}  {text}\n"))?;
                 before.insert(target, text);
             }
         }
@@ -125,7 +125,7 @@ async fn on_a_screen(
 ) -> Result<ExitCode, String> {
     let mut changes = observed.watch(client);
     let mut keys = keys();
-    let stopped = super::super::stopped()?;
+    let stopped = crate::stopped()?;
     tokio::pin!(stopped);
     let screen = Screen::open();
     let Screen(mut terminal) = screen?;
@@ -182,7 +182,7 @@ async fn on_a_screen(
     ratatui::restore();
     let (code, seen) = ended?;
     // Leaves the last state on the regular screen.
-    super::super::print(&super::drawn(&seen, arguments, Terminal::of_stdout()))?;
+    crate::print(&super::drawn(&seen, arguments, Terminal::of_stdout()))?;
     Ok(code)
 }
 

@@ -7,13 +7,13 @@ use clap::Args;
 use futures::StreamExt;
 use ratatui::text::Span;
 
-use super::super::Failure;
-use super::super::output::Output;
-use super::super::target::{ObjectSelector, Selected};
-use super::super::text::{Line, Terminal};
 use super::Report;
 use super::kinds::{ObservedObjects, Selection};
+use crate::Failure;
+use crate::output::Output;
 use crate::report::Verdict;
+use crate::target::{ObjectSelector, Selected};
+use crate::text::{Line, Terminal};
 
 /// The arguments of `windlass wait`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ fn ended(reports: &[Box<dyn Report>], over: bool, arguments: &WaitArgs) -> Resul
     let terminal = Terminal::of_stdout();
     let typed = arguments.selected.flags.connection.typed();
     if let Some(format) = arguments.output {
-        super::super::print(&super::data(reports, format, &arguments.selected.selector)?)?;
+        crate::print(&super::data(reports, format, &arguments.selected.selector)?)?;
     }
     for report in reports.iter().filter(|_| arguments.output.is_none()) {
         let why = match (report.verdict(), report.waiting_for().is_empty()) {
@@ -101,7 +101,7 @@ fn ended(reports: &[Box<dyn Report>], over: bool, arguments: &WaitArgs) -> Resul
         };
         let text = typed.text(&format!("{} {why}", report.target()));
         let line = Line::from(Span::raw(text));
-        super::super::print(&(Terminal { width: usize::MAX, ..terminal }.painted(&line) + "\n"))?;
+        crate::print(&(Terminal { width: usize::MAX, ..terminal }.painted(&line) + "\n"))?;
     }
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if over && code == 3 {
