@@ -45,43 +45,29 @@
 //! - [`api`]: the custom resources: types, schema, validation rules and names ([`api::crds`]).
 //! - [`sidecar`]: the protocol of the sidecar, with a client and a server.
 //!
-//! Pure functions, without I/O and without a clock:
-//!
-//! - [`planner`]: decides what should happen next, from facts alone.
-//! - [`render`]: the StatefulSet and the Service of a node, rendered from its spec.
-//! - [`revision`]: the hashes of templates and specs ([`revision::rollout_hash`], [`revision::pod_template_hash`]).
-//!
 //! All other modules are private. [`clock`] is the only module that reads a clock.
 //!
-//! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`], [`planner`], [`render`] and
-//! [`revision`] are in `windlass-core`. This crate re-exports them. `ARCHITECTURE.md` describes how the modules depend
-//! on one another.
+//! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`] is in `windlass-core`, beside
+//! what decides, renders and hashes, without I/O and without a clock. This crate re-exports them. `ARCHITECTURE.md`
+//! describes how the modules depend on one another.
 
 mod apply;
 mod cache;
-#[cfg(feature = "cli")]
-pub mod cli;
 mod cluster;
 mod controller;
-#[cfg(feature = "cli")]
-mod dashboard;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod foresight;
 mod hooks;
+#[doc(hidden)]
+pub mod internal;
 mod listen;
 mod metrics;
 mod observe;
 pub mod operator;
 mod probe;
-#[cfg(feature = "cli")]
-mod reader;
-#[cfg(feature = "cli")]
-mod report;
 pub mod sidecar;
 pub mod tasks;
 mod traces;
 
 pub use windlass_clock as clock;
-pub use windlass_core::{api, planner, render, revision};
+pub use windlass_core::api;
+pub(crate) use windlass_core::{planner, render, revision};
 pub use windlass_engine as engine;

@@ -52,8 +52,6 @@ pub use windlass_kube_port::lease;
 mod health;
 mod known;
 mod triggers;
-#[cfg(feature = "temporal")]
-pub mod worker_hooks;
 
 /// The default of [`Operator::concurrency`].
 pub const DEFAULT_CONCURRENCY: u16 = 32;
@@ -96,15 +94,21 @@ pub struct Operator {
     instance: String,
     election: Option<Election>,
     health: Health,
-    extra_controllers: Vec<ExtraController>,
+    extra_controllers: Vec<Arc<dyn Controller>>,
     traces: Traces,
     keeps_caches: bool,
 }
 
-/// Another controller that runs while this replica leads. It gets a client that sends writes only while this replica
-/// leads, and a future that resolves when the operator stops.
-pub type ExtraController =
-    Arc<dyn Fn(Client, BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
+/// Another controller, which runs while this replica leads.
+pub trait Controller: Send + Sync {
+    /// Runs until `shutdown` resolves. The client sends writes only while this replica leads.
+    fn run(&self, client: Client, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()>;
+
+    /// Its metrics, as a document of OpenMetrics; empty if it has none.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+}
 
 impl Operator {
     /// Creates an operator that uses this client, in all namespaces.
@@ -237,8 +241,8 @@ impl Operator {
 
     /// Runs another controller next to the built-in ones, while this replica leads.
     #[must_use]
-    pub fn with_controller(mut self, run: ExtraController) -> Self {
-        self.extra_controllers.push(run);
+    pub fn with_controller(mut self, controller: Arc<dyn Controller>) -> Self {
+        self.extra_controllers.push(controller);
         self
     }
 
@@ -326,8 +330,8 @@ impl Operator {
             let shutdown = shutdown.clone();
             running.push(self.run_scope(&scope, context, &mut helpers, shutdown));
         }
-        for run in &self.extra_controllers {
-            running.push(run(client.clone(), shutdown.clone().boxed()));
+        for controller in &self.extra_controllers {
+            running.push(controller.run(client.clone(), shutdown.clone().boxed()));
         }
         join_all(running).await;
         helpers.shutdown().await;

@@ -37,10 +37,10 @@ fn main() -> ExitCode {
                 let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
                 std::process::exit(0);
             });
-            return windlass::cli::main();
+            return windlass_cli::main();
         }
         // And as the sidecar of the fleet's pods, which the kubelet starts and ends.
-        ["sidecar", ..] => return windlass::cli::main(),
+        ["sidecar", ..] => return windlass_cli::main(),
         [] => false,
         ["--stay"] => true,
         ["--help" | "-h"] => {

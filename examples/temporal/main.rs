@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(200);
 fn main() -> ExitCode {
     // The example runs itself again as the operator.
     if std::env::args().nth(1).as_deref() == Some("operator") {
-        return windlass::cli::main();
+        return windlass_cli::main();
     }
     let told = tokio::runtime::Runtime::new().map_err(Error::from).and_then(|runtime| {
         runtime.block_on(async {

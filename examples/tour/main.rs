@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         // The tour runs itself again as the demo, and the demo itself again as the operator.
         ["operator" | "demo", ..] => {
             std::thread::spawn(end_with_the_parent);
-            return windlass::cli::main();
+            return windlass_cli::main();
         }
         [] => false,
         ["--stay"] => true,
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 async fn play(stay: bool) -> Result<ExitCode, Error> {
     println!("Starting etcd, kube-apiserver, kube-controller-manager and kube-scheduler …\n");
     let cp = ControlPlane::start(Options::default()).await?;
-    let rbac = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/all-namespaces.yaml");
+    let rbac = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/all-namespaces.yaml");
     let said = cp.kubectl(&["apply", "-f", rbac]).await;
     if said.code != Some(0) {
         return Err(said.stderr.into());

@@ -14,8 +14,7 @@ mod spans;
 
 pub use crate::apply::ReconcileError;
 pub use context::Context;
-#[cfg(feature = "cli")]
-pub(crate) use fleet::KINDS_OF_A_SET;
+pub use fleet::KINDS_OF_A_SET;
 pub use fleet::reconcile as reconcile_fleet;
 pub use node::reconcile as reconcile_node;
 

@@ -187,6 +187,7 @@ fn is_a_word(text: &str) -> bool {
 pub struct Values {
     /// The fleet's name.
     pub fleet: Option<String>,
+    /// Its namespace.
     pub namespace: Option<String>,
     /// The node's name.
     pub node: Option<String>,
@@ -231,6 +232,7 @@ impl Values {
         value.as_deref()
     }
 
+    /// Makes a value known.
     pub fn set(&mut self, name: ValueName, value: impl Into<String>) {
         let field = match name {
             ValueName::Fleet => &mut self.fleet,

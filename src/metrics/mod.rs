@@ -21,9 +21,8 @@ pub use fleets::FleetSample;
 use fleets::Fleets;
 use register::{Histograms, Register, Seconds};
 
-/// The media type of [`Metrics::text`]: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a
+/// The media type of `Metrics::text`: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a
 /// scraper refuses the response.
-#[cfg(feature = "cli")]
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const RECONCILES: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];

@@ -14,7 +14,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 mod token;
-mod url;
+pub(crate) mod url;
 
 pub use args::SidecarArgs;
 #[cfg(test)]

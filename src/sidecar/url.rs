@@ -63,7 +63,7 @@ pub fn url_for(
 }
 
 /// Parses an absolute `http` URL. The error is the end of a sentence that begins with the URL.
-pub(super) fn parse_http(text: &str) -> Result<reqwest::Url, String> {
+pub fn parse_http(text: &str) -> Result<reqwest::Url, String> {
     let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     // There is no TLS here, and a request that can never be sent should not look like a dead server.
     if url.scheme() != "http" {

@@ -2,13 +2,12 @@
 //! a rollout.
 
 use std::fs;
-use std::path::Path;
 
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
 use windlass::api::StatefulNodeSpec;
-use windlass::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
+use windlass_core::render::{NodeIdentity, RenderOptions, headless_service, pod_template, stateful_set};
 use windlass_harness::controlplane::{ControlPlane, Options};
 
 /// The nodes that this API server refuses, and a part of its message: they exist for their hashes.
@@ -43,7 +42,7 @@ async fn an_api_server_takes_what_is_rendered_in_every_field() {
     let options = Options { crds: false, kubelets: false, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let client = plane.client().await;
-    let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes");
+    let nodes = windlass_harness::root().join("tests/golden/nodes");
     for file in fs::read_dir(nodes).unwrap() {
         let entry: Value = serde_json::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
         let name = entry["name"].as_str().unwrap();

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use windlass::revision::canonical::{Root, canonical, to_bytes};
-use windlass::revision::{diff, pod_template_hash};
+use windlass_core::revision::canonical::{Root, canonical, to_bytes};
+use windlass_core::revision::{diff, pod_template_hash};
 use windlass_harness::golden::{self, Dice};
 
 /// Objects in which an empty string or object has a meaning.

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::StatefulNodeSpec;
-use windlass::render::{RenderOptions, pod_template};
-use windlass::revision::{pod_template_hash, rollout_hash};
+use windlass_core::render::{RenderOptions, pod_template};
+use windlass_core::revision::{pod_template_hash, rollout_hash};
 
 /// If set to 1, the test adds missing hashes. It never changes existing ones.
 const ADD: &str = "WINDLASS_GOLDEN_ADD";
@@ -21,7 +21,7 @@ const GENERATED: u64 = 300;
 const HASHES: &str = "hashes";
 
 fn golden(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(path)
+    windlass_harness::root().join("tests/golden").join(path)
 }
 
 fn may_add() -> bool {

@@ -4,11 +4,11 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::{DeletionPolicy, Port, StatefulNodeSpec, TemplateMeta};
-use windlass::render::{
+use windlass_core::render::{
     FleetIdentity, NodeIdentity, RenderOptions, earlier_template, fleet_service, headless_service, made_for,
     pod_template, stateful_set, stateful_set_template,
 };
-use windlass::revision::{pod_template_hash, revision_label};
+use windlass_core::revision::{pod_template_hash, revision_label};
 
 fn owned_node() -> NodeIdentity {
     NodeIdentity {

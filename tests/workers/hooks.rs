@@ -65,7 +65,7 @@ async fn hooks_stand_in_a_rollout_of_workers_and_outlive_the_operator() -> Resul
     let cluster = Cluster::shared().await;
     cluster.images.add("registry.example/true:1", Image::of("true", std::path::Path::new("/bin/true")));
     let mut farm = Farm::new(cluster, server().await, OPERATOR, "hooked").await?;
-    let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
+    let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/hook-jobs-one-namespace.yaml");
     farm.place.kubectl(&["apply", "-f", rights]).await?;
     let peer = Peer::start().await?;
     farm.create(farm.spec("1")).await?;

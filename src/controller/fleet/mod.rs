@@ -25,8 +25,7 @@ use crate::cluster::observed::ObservedFleet;
 use crate::cluster::{Key, Kind};
 use crate::planner::fleet::report::spec_is_unreadable;
 use context::Fleet;
-#[cfg(feature = "cli")]
-pub(crate) use names::KINDS_OF_A_SET;
+pub use names::KINDS_OF_A_SET;
 
 /// Reconciles one fleet.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {

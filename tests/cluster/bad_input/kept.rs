@@ -1,13 +1,11 @@
 //! Objects are stored as written, plus defaults.
 
-use std::path::Path;
-
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::{NodeDeployment, StatefulNode, StatefulNodeSpec};
-use windlass::revision::{pod_template_hash, rollout_hash};
+use windlass_core::revision::{pod_template_hash, rollout_hash};
 
 use super::{api_of, control_plane, dynamic, named};
 use windlass_core::api::crd::cases::{claim, fleet, node, rich};
@@ -228,7 +226,7 @@ async fn a_status_of_a_newer_operator_is_stored_whole() {
 async fn nodes_as_people_run_them_are_accepted_and_keep_their_hashes() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("golden").await);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/nodes");
+    let folder = windlass_harness::root().join("tests/golden/nodes");
     for file in std::fs::read_dir(folder).unwrap() {
         let entry: Value =
             serde_json::from_str(&std::fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();

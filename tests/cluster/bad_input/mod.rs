@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use windlass_harness::controlplane::{ControlPlane, Options};
 
 fn crd_folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/crds")
+    windlass_harness::root().join("deploy/crds")
 }
 
 /// A control plane without kubelets, whose definitions were installed with `kubectl apply`.

@@ -26,7 +26,7 @@ impl Scene {
 
     async fn new_without_waiting(prefix: &str, type_: &'static str, hook: &Value) -> Self {
         let world = World::without_operator(prefix).await;
-        let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
+        let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/hook-jobs-one-namespace.yaml");
         world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();
         let peer = Peer::start(Says(200, r#"{"state":"drained"}"#.to_owned())).await;
         let operator = start(&world, &peer, type_).await;

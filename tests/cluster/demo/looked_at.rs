@@ -147,7 +147,7 @@ fn built_in_objects_are_applied_and_taken_away() {
 fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     let demo = Served::start();
     let mut watch = demo.command("get nd -w").stdout(Stdio::piped()).spawn().unwrap();
-    let fleet = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/fleet.yaml");
+    let fleet = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet.yaml");
     // From here on time passes at real speed.
     demo.kubectl("patch nd db --type=merge -p 'spec: {minReadySeconds: 0}'");
     // The command that the demo shows.

@@ -45,7 +45,7 @@ const CLOSED: &str = "local print, loadfile = print, loadfile\ngetmetatable('').
 
 /// Runs a script of deploy/argocd on an object; `print` formats its result, in which it is `r`.
 fn run(program: &PathBuf, script: &str, object: &Value, print: &str) -> Vec<String> {
-    let path = format!("{}/deploy/argocd/{script}.lua", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../deploy/argocd/{script}.lua", env!("CARGO_MANIFEST_DIR"));
     let text = format!("{CLOSED}\nobj = {}\nlocal r = assert(loadfile({path:?}))()\n{print}\n", lua(object));
     let mut child = Command::new(program)
         .arg("-")

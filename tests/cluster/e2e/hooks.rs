@@ -17,7 +17,7 @@ pub struct Scene {
 impl Scene {
     pub async fn new(prefix: &str) -> Self {
         let world = World::without_operator(prefix).await;
-        let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
+        let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/hook-jobs-one-namespace.yaml");
         world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();
         let peer = Peer::start(Says(200, String::new())).await;
         let mut scene = Self { world, peer };
@@ -284,7 +284,7 @@ async fn a_node_leaves_when_it_is_decommissioned() {
 #[ignore = "nightly"]
 async fn hooks_that_cannot_be_carried_out_are_refused_with_their_name() {
     let world = World::without_operator("badhook").await;
-    let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");
+    let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/hook-jobs-one-namespace.yaml");
     world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();
     let peer = Peer::start(Says(200, String::new())).await;
     let mut scene = Scene { world, peer };

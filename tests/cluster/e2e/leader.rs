@@ -9,7 +9,8 @@ use serde_json::json;
 use windlass_harness::controlplane::Mark;
 use windlass_harness::kit::{Wave, World, fleet};
 
-const RBAC: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/leader-election.yaml"));
+const RBAC: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/leader-election.yaml"));
 
 /// The rights, in the namespace of the account.
 pub async fn may_elect(world: &World) {

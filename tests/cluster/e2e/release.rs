@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use windlass_harness::kit::{World, fleet, with};
 
-const POLICY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/policies/retain.yaml"));
+const POLICY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/policies/retain.yaml"));
 
 /// A world in which the shipped policy applies to its namespace only: other tests run concurrently.
 async fn guarded(prefix: &str) -> World {

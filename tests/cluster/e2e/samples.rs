@@ -3,7 +3,7 @@
 use windlass_harness::kit::{World, condition};
 
 async fn apply(world: &World, file: &str) {
-    let path = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../examples/{file}", env!("CARGO_MANIFEST_DIR"));
     // Strict: a misspelt field in a sample is an error here, not a warning.
     world.cp.kubectl(&["-n", &world.ns, "apply", "--validate=strict", "-f", &path]).await.ok();
 }

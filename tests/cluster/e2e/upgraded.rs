@@ -103,7 +103,7 @@ async fn a_rollout_goes_on_under_the_next_operator() {
     for name in STANDING {
         standing.push(world.get(&fleets, name).await["status"].clone());
     }
-    applied(&world, &Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")).await;
+    applied(&world, &windlass_harness::root().join("deploy")).await;
     let pid = old.id().expect("it runs").to_string();
     assert!(std::process::Command::new("kill").arg(pid).status().unwrap().success());
     old.wait().await.expect("the earlier operator ends");

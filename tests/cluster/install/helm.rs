@@ -43,7 +43,7 @@ pub fn is_there() -> bool {
 
 /// A path of this project.
 pub fn path(of: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(of)
+    windlass_harness::root().join(of)
 }
 
 /// The output of Helm.

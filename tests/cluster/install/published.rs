@@ -25,7 +25,7 @@ fn is_of_tests(source: &Path) -> bool {
 #[test]
 fn nothing_is_compiled_into_a_crate_from_outside_of_it() {
     let mut seen = 0;
-    for name in ["clock", "core", "engine", "sim", "temporal", "temporal-grpc"] {
+    for name in ["cli", "clock", "core", "engine", "kube-port", "sim", "temporal", "temporal-grpc"] {
         let own = path(&format!("crates/{name}")).canonicalize().unwrap();
         let mut files = Vec::new();
         sources(&own.join("src"), &mut files);
@@ -34,7 +34,8 @@ fn nothing_is_compiled_into_a_crate_from_outside_of_it() {
             let code = code.split("#[cfg(test)]").next().unwrap();
             for part in code.split("include_str!(\"").skip(1) {
                 let named = file.parent().unwrap().join(part.split('"').next().unwrap());
-                let found = named.canonicalize().unwrap();
+                // What a link stands for is packed in its place.
+                let found = named.parent().unwrap().canonicalize().unwrap().join(named.file_name().unwrap());
                 assert!(found.starts_with(&own), "{} takes in {}", file.display(), found.display());
                 seen += 1;
             }
@@ -54,7 +55,7 @@ fn each_published_crate_says_what_a_registry_asks_for_and_rests_on_published_one
     let is_published = |package: &&Value| package["publish"].is_null();
     let published: Vec<&Value> = packages.iter().filter(is_published).collect();
     let names: Vec<&str> = published.iter().map(|package| package["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"windlass") && names.contains(&"windlass-core") && names.len() == 8, "{names:?}");
+    assert!(names.contains(&"windlass") && names.contains(&"windlass-cli") && names.len() == 9, "{names:?}");
     for package in published {
         let name = package["name"].as_str().unwrap();
         for field in ["description", "license", "homepage", "readme", "rust_version"] {

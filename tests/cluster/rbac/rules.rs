@@ -1,7 +1,6 @@
 //! What is granted, as the files say, and what was used, as the audit log says.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -19,7 +18,7 @@ pub struct Rule {
 
 /// A file of deploy/rbac.
 pub fn read(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac").join(name);
+    let path = windlass_harness::root().join("deploy/rbac").join(name);
     std::fs::read_to_string(path).expect("a file of deploy/rbac")
 }
 

@@ -45,7 +45,7 @@ fn terminals(rows: u32) -> impl Iterator<Item = (&'static str, Like)> {
 
 /// Compares a screen with its file, or updates the file.
 fn compare(name: &str, seen: &str, differ: &mut Vec<String>) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cluster/screens/{name}.txt"));
+    let file = windlass_harness::root().join(format!("tests/cluster/screens/{name}.txt"));
     if std::env::var_os("UPDATE_SCREENS").is_some_and(|value| !value.is_empty()) {
         std::fs::write(&file, seen).unwrap();
         return;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use windlass::planner::fleet::requests::of_strategy;
+use windlass_core::planner::fleet::requests::of_strategy;
 
 /// What was seen of nodes, in the order in which it happened.
 #[derive(Clone, Debug, Eq, PartialEq)]

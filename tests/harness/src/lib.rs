@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders above this one").to_owned()
 }
 
 /// The folder of the running profile's output, such as target/debug: the running test, benchmark or example is in a

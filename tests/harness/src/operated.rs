@@ -11,7 +11,7 @@ use kube::api::{
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use windlass::clock::monotonic;
+use windlass_clock::monotonic;
 
 use crate::controlplane::{Audit, ControlPlane, Mark, Namespace, Options};
 

@@ -10,9 +10,9 @@ use windlass::api::{
     GrantId, GrantedBy, MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef,
 };
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
-use windlass::planner::node::decide::{self, recipes};
-use windlass::planner::node::status::{SidecarAnswer, StatusInput, status};
-use windlass::planner::node::{
+use windlass_core::planner::node::decide::{self, recipes};
+use windlass_core::planner::node::status::{SidecarAnswer, StatusInput, status};
+use windlass_core::planner::node::{
     LiveStatefulSet, NodeDecision, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template,
 };
 

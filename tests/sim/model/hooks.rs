@@ -4,9 +4,9 @@
 
 use windlass::api::{AtHook, Hook, HookPoint, OnHookFailure, TaskType};
 use windlass::engine::{Plan, PlanSeed, Recipe, TaskState};
-use windlass::planner::fleet::hooks::HookContext;
-use windlass::planner::hooks::{HookPlacement, is_of_list};
-use windlass::planner::node::NodeFacts;
+use windlass_core::planner::fleet::hooks::HookContext;
+use windlass_core::planner::hooks::{HookPlacement, is_of_list};
+use windlass_core::planner::node::NodeFacts;
 
 use crate::model::executor::now;
 use crate::model::state::{

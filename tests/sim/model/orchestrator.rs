@@ -8,12 +8,12 @@ use windlass::api::{
     Rejected, RolloutHash,
 };
 use windlass::engine::{Plan, PlanSeed, Recipe};
-use windlass::planner::fleet::create::creation_revision;
-use windlass::planner::fleet::hooks::{HookContext, hold_grants, stop_the_clock};
-use windlass::planner::fleet::leave::in_waves;
-use windlass::planner::fleet::refresh;
-use windlass::planner::fleet::status::{RefreshInput, begin, complete, reject, rollout_target_of};
-use windlass::planner::fleet::{
+use windlass_core::planner::fleet::create::creation_revision;
+use windlass_core::planner::fleet::hooks::{HookContext, hold_grants, stop_the_clock};
+use windlass_core::planner::fleet::leave::in_waves;
+use windlass_core::planner::fleet::refresh;
+use windlass_core::planner::fleet::status::{RefreshInput, begin, complete, reject, rollout_target_of};
+use windlass_core::planner::fleet::{
     ChildFacts, FleetDecision, FleetFacts, Grant, GrantTime, Rendering, RolloutTarget, decide, may_grant,
     next_grants, pins,
 };
@@ -185,12 +185,12 @@ fn status_of(fleet: &Fleet, facts: &FleetFacts) -> NodeDeploymentStatus {
             }
             Goal::Own => (RolloutTarget::Own, facts.steady_revision().clone()),
         };
-        let cause = windlass::planner::fleet::Cause::TemplateChanged;
-        let start = windlass::planner::fleet::Start {
+        let cause = windlass_core::planner::fleet::Cause::TemplateChanged;
+        let start = windlass_core::planner::fleet::Start {
             rollout_target,
             target,
             cause,
-            strategy: windlass::planner::fleet::Strategy::InPlace,
+            strategy: windlass_core::planner::fleet::Strategy::InPlace,
         };
         begin(&mut status, facts, &start, &plan_to(start.target.as_str()), None, now());
     }

@@ -11,8 +11,8 @@ use futures::StreamExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
-use windlass::foresight::{Change, Foreseen, Outcome, foresee};
 use windlass::operator::Operator;
+use windlass_cli::foresight::{Change, Foreseen, Outcome, foresee};
 use windlass_sim::{Cluster, Options};
 
 use windlass_harness::judge::{self, Chance, Log, Seen, change, follows};

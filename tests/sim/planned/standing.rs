@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
-use windlass::foresight::{Change, Foreseen};
+use windlass_cli::foresight::{Change, Foreseen};
 
 use super::{Seen, World, of};
 use windlass_harness::stage::paused;

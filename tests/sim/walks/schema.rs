@@ -28,7 +28,7 @@ pub enum Taste {
 
 /// The installed definition.
 const DEFINITION: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/crds/nodedeployments.windlass.dev.yaml");
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds/nodedeployments.windlass.dev.yaml");
 
 /// Every field, including objects.
 pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| {

@@ -41,8 +41,9 @@ pub fn wrong(line: &str) -> Option<String> {
             }
             "--features" => {
                 let name = value();
-                let of_crate =
-                    std::fs::read_to_string(path(&format!("{base}Cargo.toml"))).unwrap_or_default();
+                // Without a named crate, of the command line's.
+                let of = if base.is_empty() { "crates/cli/" } else { &base };
+                let of_crate = std::fs::read_to_string(path(&format!("{of}Cargo.toml"))).unwrap_or_default();
                 if !of_crate.lines().any(|line| line.starts_with(&format!("{name} = ["))) {
                     return Some(format!("there is no feature {name}"));
                 }

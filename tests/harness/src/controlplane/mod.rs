@@ -31,7 +31,7 @@ use std::{
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace as NamespaceObject};
 use kube::{Api, Client, api::PostParams};
 use tokio::{runtime::Runtime, sync::OnceCell};
-use windlass::clock::SystemClock;
+use windlass_clock::SystemClock;
 use windlass_sim::kubelet::Kubelet;
 
 pub use access::Said;

@@ -17,7 +17,7 @@ use tokio::{
     sync::OnceCell,
     task::JoinHandle,
 };
-use windlass::clock::monotonic;
+use windlass_clock::monotonic;
 use windlass_process_kubelet::{Images, ProcessKubelet, RunningKubelet};
 
 use crate::controlplane::{ControlPlane, Error, Namespace, Options, STORAGE_CLASS};

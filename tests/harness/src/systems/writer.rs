@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{task::JoinHandle, time::Instant};
-use windlass::clock::monotonic;
+use windlass_clock::monotonic;
 
 /// The time-out of a write.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::{process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
-use windlass::clock::monotonic;
+use windlass_clock::monotonic;
 use windlass_process_kubelet::Image;
 
 use crate::controlplane::Error;

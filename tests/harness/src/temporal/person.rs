@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass::clock::monotonic;
+use windlass_clock::monotonic;
 use windlass_temporal_grpc::{
     messages::temporal::api::{
         common::v1::{WorkflowExecution, WorkflowType},

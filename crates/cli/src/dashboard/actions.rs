@@ -1,0 +1,295 @@
+//! The page's buttons, run like the command line's verbs: one guarded patch each, with the rights of the user who
+//! runs the page.
+
+use async_trait::async_trait;
+use kube::Client;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::foresight::{self, Outcome, foresee};
+use crate::page::{Action, Actions, Button, Refused, Rehearsed};
+use crate::plan;
+use crate::target::{Kind, Located, Target};
+use crate::text::Line;
+use crate::verbs::change::{Change, Write, change};
+use crate::verbs::revisions::{self, StoredRevision};
+use crate::verbs::{Carried, How, Needs, Refusal, Verb, carry};
+use windlass_clock::SharedClock;
+use windlass_core::api::names::ANNOTATION_RESTARTED_AT;
+use windlass_core::revision::hash::hex;
+
+/// Runs actions with the user's own rights.
+pub struct VerbActions {
+    client: Client,
+    clock: SharedClock,
+}
+
+impl VerbActions {
+    pub fn new(client: Client, clock: SharedClock) -> Self {
+        Self { client, clock }
+    }
+
+    async fn carry(&self, action: &Action, how: How<'_>, seal: Option<&str>) -> Result<Carried, Refused> {
+        let target = Target { kind: Kind::Fleet, name: action.name.clone() };
+        let located = Located { target, namespace: action.namespace.clone() };
+        let needs = if action.button == Button::Rollback { Needs::Revisions } else { Needs::Object };
+        let now = || self.clock.now();
+        let decide = |stored: &[StoredRevision], object: &Value| {
+            let change = decided(action.button, stored, object, self.clock.now())?;
+            match seal {
+                Some(looked_at)
+                    if change.write.is_some() && looked_at != self::seal(action.button, &change, object) =>
+                {
+                    Err("it changed since you looked: what this would do by now is said below".to_owned())
+                }
+                _ => Ok(change),
+            }
+        };
+        let carried = carry(&self.client, &located, needs, how, now, decide).await;
+        carried.map_err(|refusal| match refusal {
+            Refusal::Unread(sentence) | Refusal::Senseless(sentence) | Refusal::Failed(sentence) => {
+                Refused { sentence, insist: None }
+            }
+            Refusal::Owned(sentence, meant) => {
+                let (change, object) = &*meant;
+                Refused { sentence, insist: Some(self::seal(action.button, change, object)) }
+            }
+        })
+    }
+
+    /// The effect of a change, in the words of `windlass plan`.
+    async fn foreseen(&self, action: &Action, carried: &Carried) -> Vec<String> {
+        let patch = merge_patch(&wishes(&carried.before), &wishes(&carried.after));
+        let change = foresight::Change::Merge(patch);
+        let asked = foresee(&self.client, &action.namespace, &action.name, &change, self.clock.now()).await;
+        match asked {
+            // An annotation changes no field, but a rollout may wait for it.
+            Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
+            Ok(foreseen) => {
+                // The first line names the fleet; the others are indented under it.
+                let under = |line: &Line| line.to_string().chars().skip(2).collect();
+                plan::lines(&foreseen).iter().skip(1).map(under).collect()
+            }
+            Err(sentence) => vec![format!("What comes of it nobody can tell: {sentence}")],
+        }
+    }
+}
+
+#[async_trait]
+impl Actions for VerbActions {
+    async fn rehearse(&self, action: &Action) -> Result<Rehearsed, Refused> {
+        let how = How { reason: None, dry_run: true, force: action.force };
+        let carried = self.carry(action, how, None).await?;
+        let changes = carried.change.write.is_some();
+        let then = if changes { self.foreseen(action, &carried).await } else { Vec::new() };
+        Ok(Rehearsed {
+            message: carried.change.message.clone(),
+            changes,
+            then,
+            seal: seal(action.button, &carried.change, &carried.before),
+        })
+    }
+
+    async fn carry_out(&self, action: &Action, reason: Option<&str>) -> Result<String, Refused> {
+        let how = How { reason, dry_run: false, force: action.force };
+        self.carry(action, how, Some(&action.seal)).await.map(|carried| carried.change.message)
+    }
+}
+
+fn decided(
+    button: Button,
+    stored: &[StoredRevision],
+    object: &Value,
+    now: chrono::DateTime<chrono::Utc>,
+) -> Result<Change, String> {
+    let verb = match button {
+        Button::Pause => Verb::Pause,
+        Button::Resume => Verb::Resume,
+        Button::Promote => Verb::Promote { hash: None },
+        Button::Approve => Verb::Approve { task: None },
+        Button::Abort => Verb::Abort,
+        Button::Retry => Verb::Retry,
+        Button::Skip => Verb::Skip { task: None },
+        Button::Restart => Verb::Restart,
+        Button::Rollback => return revisions::rollback(object, stored, None),
+    };
+    change(&verb, Kind::Fleet, object, now)
+}
+
+/// A digest of a click's meaning, short enough for a form to carry: what it writes, and what decides the effect. Two
+/// clicks with the same effect have the same seal, so the time of a restart is not part of it.
+fn seal(button: Button, change: &Change, object: &Value) -> String {
+    let written = match (&change.back_to, &change.write) {
+        (_, None) => return String::new(),
+        (Some(revision), _) => format!("back to {revision}"),
+        (_, Some(Write::Annotation(key, _))) if *key == ANNOTATION_RESTARTED_AT => (*key).to_owned(),
+        (_, Some(Write::Annotation(key, value))) => format!("{key}={value}"),
+        (_, Some(Write::Field(path, value))) => format!("{path}={value}"),
+        (_, Some(Write::Fields(fields))) => {
+            json!(fields.clone().map(|(path, value)| (path, value))).to_string()
+        }
+    };
+    let digest = Sha256::digest(meaning(button, change, object).to_string());
+    format!("{written} {}", hex(&digest[..8]))
+}
+
+/// The input of the seal besides the write: the object, its spec and annotations, and the stage of its rollout. The
+/// progress of nodes is not part of it: it changes every second and is not what the user decides on.
+fn meaning(button: Button, change: &Change, object: &Value) -> Value {
+    let (meta, status) = (&object["metadata"], &object["status"]);
+    // A pause means the same in every state, and must not fail because something changed.
+    if button == Button::Pause {
+        return json!([meta["uid"]]);
+    }
+    let (plan, rollout) = (&status["plan"], &status["rollout"]);
+    // Which others wait changes all the time; the task's ID identifies the one that is meant.
+    let message = Some(&change.message).filter(|_| !matches!(button, Button::Approve | Button::Skip));
+    json!([
+        meta["uid"],
+        object["spec"],
+        message,
+        [plan["id"], plan["recipe"], plan["state"] == "Active"],
+        [rollout["targetHash"], rollout["entrantSet"]],
+        [status["activeSet"], status["lastCompletedRolloutHash"], status["restartedAt"]],
+        status["rejected"]["planID"],
+    ])
+}
+
+/// The desired state of an object: its spec and its annotations.
+fn wishes(object: &Value) -> Value {
+    json!({"metadata": {"annotations": object["metadata"]["annotations"]}, "spec": object["spec"]})
+}
+
+/// The merge patch that turns `before` into `after`.
+fn merge_patch(before: &Value, after: &Value) -> Value {
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else { return after.clone() };
+    let mut patch = Map::new();
+    for (key, value) in new {
+        match old.get(key) {
+            Some(known) if known == value => {}
+            Some(known) => drop(patch.insert(key.clone(), merge_patch(known, value))),
+            None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_makes_one_of_the_other() {
+        let before = json!({"spec": {"a": 1, "b": {"c": 2, "gone": 3}, "list": [1, 2]}});
+        let after = json!({"spec": {"a": 1, "b": {"c": 4}, "list": [2], "new": {"d": 5}}});
+        let patch = merge_patch(&before, &after);
+        assert_eq!(patch, json!({"spec": {"b": {"c": 4, "gone": null}, "list": [2], "new": {"d": 5}}}));
+        let mut made = before;
+        json_patch::merge(&mut made, &patch);
+        assert_eq!(made, after);
+    }
+
+    #[test]
+    fn a_seal_tells_what_is_looked_at_from_what_it_became() {
+        let object = |plan: &str| json!({"status": {"plan": {"id": plan, "state": "Active"}, "rollout": {"stage": "Updating"}}});
+        let of = |button, plan: &str, second: &str| {
+            let now = format!("2026-01-01T00:00:{second}Z").parse().unwrap();
+            let object = object(plan);
+            seal(button, &decided(button, &[], &object, now).unwrap(), &object)
+        };
+        assert_eq!(of(Button::Abort, "a", "00"), of(Button::Abort, "a", "09"));
+        assert_ne!(of(Button::Abort, "a", "00"), of(Button::Abort, "b", "00"));
+        assert_eq!(
+            of(Button::Restart, "a", "00"),
+            of(Button::Restart, "a", "09"),
+            "at what time is no part of it"
+        );
+        assert_ne!(of(Button::Pause, "a", "00"), of(Button::Abort, "a", "00"));
+    }
+
+    /// A fleet for which every button except Roll back does something.
+    fn standing() -> Value {
+        json!({
+            "metadata": {"uid": "u", "resourceVersion": "7", "generation": 3},
+            "spec": {"paused": true, "replicas": 3, "template": {"spec": {"image": "db:1.1",
+                "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}},
+                "updateStrategy": {"type": "InPlace", "inPlace": {"maxUnavailable": 1}}},
+            "status": {
+                "observedGeneration": 3, "requestedRolloutHash": "v1:b", "activeSet": "first",
+                "plan": {"id": "a", "recipe": "InPlace", "state": "Active", "tasks": [
+                    {"id": "a-0", "type": "await-caught-up", "state": "Running"}]},
+                "rollout": {"stage": "Updating", "targetHash": "v1:b", "nodes": {"updated": 1}},
+                "hooks": [{"hook": "go", "taskID": "a-0", "state": "AwaitingApproval"}],
+                "rejected": {"planID": "x"},
+            },
+        })
+    }
+
+    /// The same fleet, with `changes` merged.
+    fn with(changes: &Value) -> Value {
+        let mut object = standing();
+        json_patch::merge(&mut object, changes);
+        object
+    }
+
+    const AT: &str = "2026-01-01T00:00:00Z";
+
+    fn sealed(button: Button, object: &Value) -> String {
+        let stored: Vec<StoredRevision> =
+            ["db-1", "db-2"].iter().enumerate().map(|(index, name)| stored(name, index)).collect();
+        seal(button, &decided(button, &stored, object, AT.parse().unwrap()).unwrap(), object)
+    }
+
+    fn stored(name: &str, index: usize) -> StoredRevision {
+        let spec = serde_json::from_value(json!({"image": format!("db:1.{index}"),
+            "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}));
+        StoredRevision {
+            name: name.to_owned(),
+            number: i64::try_from(index).unwrap() + 1,
+            made_at: None,
+            build_id: Some(String::new()),
+            data: windlass_core::revision::RevisionData::of(&spec.unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_form_holds_for_what_it_showed_alone() {
+        let shown = with(&json!({"status": {"currentRevision": "db-1", "updateRevision": "db-2",
+            "lastCompletedRolloutHash": "v1:a"}}));
+        let buttons = [
+            Button::Resume,
+            Button::Approve,
+            Button::Restart,
+            Button::Abort,
+            Button::Retry,
+            Button::Skip,
+            Button::Rollback,
+        ];
+        let changed = [
+            ("another image", json!({"spec": {"template": {"spec": {"image": "db:2.0-other"}}}})),
+            ("another wave", json!({"spec": {"updateStrategy": {"inPlace": {"maxUnavailable": 3}}}})),
+            ("another fleet of that name", json!({"metadata": {"uid": "another"}})),
+            ("a rollout that ended", json!({"status": {"lastCompletedRolloutHash": "v1:b"}})),
+        ];
+        for button in buttons {
+            let looked_at = sealed(button, &shown);
+            assert!(!looked_at.is_empty(), "{button:?}");
+            for (what, change) in &changed {
+                let mut object = shown.clone();
+                json_patch::merge(&mut object, change);
+                assert_ne!(sealed(button, &object), looked_at, "{button:?} after {what}");
+            }
+            let moved = json!({"metadata": {"resourceVersion": "9"},
+                "status": {"rollout": {"nodes": {"updated": 2}, "stage": "Updating"}}});
+            let mut object = shown.clone();
+            json_patch::merge(&mut object, &moved);
+            assert_eq!(sealed(button, &object), looked_at, "{button:?}: a node more is the same rollout");
+        }
+        let running = with(&json!({"spec": {"paused": false}}));
+        let another = with(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:3"}}}}));
+        assert_eq!(sealed(Button::Pause, &running), sealed(Button::Pause, &another), "to stop is to stop");
+    }
+}

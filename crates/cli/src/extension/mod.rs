@@ -1,0 +1,107 @@
+//! What a build of this program knows beside fleets and nodes. A kind plugs in by one trait, [`Extension`]; which kinds
+//! are built in is decided in this file and nowhere else.
+
+#[cfg(not(feature = "temporal"))]
+#[path = "none.rs"]
+mod built_in;
+#[cfg(feature = "temporal")]
+#[path = "temporal/mod.rs"]
+mod built_in;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures::stream::BoxStream;
+use kube::Client;
+use serde_json::Value;
+
+use crate::explain::diff::Compared;
+use crate::output::Output;
+use crate::reader::Wanted;
+use crate::report::chain::{Chain, TimelineEntry};
+use crate::status::Report;
+use crate::target::Target;
+use crate::verbs::VerbArgs;
+use crate::verbs::change::{Change, Verb};
+
+pub use built_in::{Command, CrdsFlags, EXTENSIONS, OperatorFlags};
+
+/// A kind of objects beside fleets and nodes, with what the commands do for it.
+#[async_trait]
+pub trait Extension: fmt::Debug + Send + Sync {
+    /// The kind in the API.
+    fn name(&self) -> &'static str;
+
+    /// The short name.
+    fn short(&self) -> &'static str;
+
+    /// Reads the selected objects. `None`: nobody named them, and the kind is not installed. An error says in a sentence
+    /// why none can be read.
+    async fn read(
+        &self,
+        client: &Client,
+        wanted: &Wanted,
+        is_named: bool,
+    ) -> Result<Option<Box<dyn Objects>>, String>;
+
+    /// Explains the state of an object; also returns what could not be read.
+    async fn explain(
+        &self,
+        client: &Client,
+        namespace: &str,
+        target: &Target,
+    ) -> Result<(Chain, Vec<String>), String>;
+
+    /// The history of an object, oldest first, with the events about it.
+    fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry>;
+
+    /// The differences between two revisions of an object, of which none, one or both are named.
+    async fn compare(
+        &self,
+        client: &Client,
+        namespace: &str,
+        object: &Value,
+        named: &[String],
+    ) -> Result<Compared, String>;
+
+    /// Decides what a verb changes in an object.
+    fn change(&self, verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String>;
+
+    /// Goes back to a stored revision.
+    async fn rollback(&self, arguments: &VerbArgs, to: Option<&str>) -> Result<(), String>;
+
+    /// The stored revisions of an object, and its ended plans, as text that begins with `title`, or as data.
+    async fn history(
+        &self,
+        client: &Client,
+        namespace: &str,
+        object: &Value,
+        output: Option<Output>,
+        title: &str,
+    ) -> Result<String, String>;
+}
+
+impl PartialEq for dyn Extension {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for dyn Extension {}
+
+/// Objects of a kind that were read; kept up to date while watched.
+#[async_trait]
+pub trait Objects: Send {
+    /// The named objects that could not be read, each in a sentence.
+    fn missing(&self) -> &[String];
+
+    /// The current reports.
+    fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>>;
+
+    /// Checks whether they may be watched. An error says in a sentence why not.
+    async fn may_follow(&self, client: &Client) -> Result<(), String>;
+
+    /// Watches the objects, once. Yields after each change; never ends.
+    fn watch(&mut self, client: &Client) -> BoxStream<'static, ()>;
+}

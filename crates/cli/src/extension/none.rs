@@ -1,0 +1,55 @@
+//! A build without extensions.
+#![allow(
+    clippy::unused_self,
+    clippy::unused_async,
+    clippy::unnecessary_wraps,
+    reason = "others do something here"
+)]
+
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use windlass::internal::HookRules;
+use windlass::operator::Controller;
+
+use super::Extension;
+
+/// The kinds that are built in.
+pub const EXTENSIONS: &[&dyn Extension] = &[];
+
+/// The flags of `windlass operator`.
+#[derive(Debug, Args)]
+pub struct OperatorFlags {}
+
+impl OperatorFlags {
+    /// The controllers that are asked for, in these namespaces, or in all, under these rules for hooks.
+    pub fn controllers(
+        &self,
+        _: &[String],
+        _: &str,
+        _: HookRules,
+    ) -> Result<Vec<Arc<dyn Controller>>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// The flags of `windlass crds`.
+#[derive(Debug, Args)]
+pub struct CrdsFlags {}
+
+impl CrdsFlags {
+    /// The definitions that are asked for in the place of those of fleets and nodes.
+    pub fn yaml(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Commands of their own.
+#[derive(Debug, Subcommand)]
+pub enum Command {}
+
+impl Command {
+    pub async fn run(self) -> Result<(), String> {
+        match self {}
+    }
+}

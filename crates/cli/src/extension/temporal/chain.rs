@@ -1,0 +1,260 @@
+//! Explains why a `WorkerDeployment` is in its state.
+
+use serde_json::Value;
+use windlass_temporal::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
+
+use super::report::WorkersReport;
+use crate::report::chain::{Chain, TimelineEntry, pod_words, telling};
+use windlass_core::api::{Condition, TaskType};
+use windlass_engine::{PlanState, TaskState};
+use windlass_kube_port::observed::ObservedPod;
+
+/// The version whose workers block the rollout most, if any do: the target, else one that takes tasks.
+#[must_use]
+pub fn version_in_the_way(report: &WorkersReport) -> Option<&VersionRecord> {
+    let is_short = |version: &&VersionRecord| {
+        let has_work =
+            matches!(version.state, VersionState::Current | VersionState::Ramping | VersionState::Draining);
+        let is_wanted = version.build_id.as_str() == report.target_build_id;
+        (has_work || is_wanted) && (version.replicas == 0 || version.ready < version.replicas)
+    };
+    let mut short = report.versions.iter().filter(is_short);
+    let first = short.next()?;
+    let is_wanted = |version: &&VersionRecord| version.build_id.as_str() == report.target_build_id;
+    Some(if is_wanted(&first) { first } else { short.find(is_wanted).unwrap_or(first) })
+}
+
+/// Explains a raw `WorkerDeployment`. `pod`: the worst pod of the [blocking version](version_in_the_way), with its
+/// events.
+#[must_use]
+pub fn of_workers(
+    object: &Value,
+    report: &WorkersReport,
+    pod: Option<&ObservedPod>,
+    events: &[TimelineEntry],
+) -> Chain {
+    let mut chain = Chain::default();
+    let target = format!("wwd/{} -n {}", report.name, report.namespace);
+    let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
+    let telling_conditions = telling(&status.conditions);
+    let of = format!("WorkerDeployment {}", report.name);
+    for condition in &telling_conditions {
+        chain.add_condition(of.clone(), condition);
+    }
+    if telling_conditions.is_empty() {
+        chain.add(0, &of, &report.summary, None);
+    }
+    plan(&mut chain, report, &target);
+    workers(&mut chain, report, pod, events);
+    for condition in telling_conditions {
+        offer_for(&mut chain, condition, report, &target);
+    }
+    if object["metadata"]["deletionTimestamp"].is_string() {
+        let command = format!("windlass delete {target} --now");
+        chain.offer("wait for nothing: workflows that still run lose their workers", command);
+    } else if object["spec"]["paused"] == true {
+        chain.offer("go on", format!("windlass resume {target}"));
+    }
+    chain.in_namespace(&report.namespace)
+}
+
+fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
+    let Some(plan) = report.plan.as_ref().filter(|plan| plan.state == PlanState::Active) else { return };
+    let says = format!("{} of {} is {:?}", plan.recipe, report.builds(), plan.state);
+    chain.add(1, format!("plan {}", plan.id), says, Some(plan.started_at));
+    let is_over = |state: TaskState| matches!(state, TaskState::Complete | TaskState::Skipped);
+    let Some(task) = plan.tasks.iter().find(|task| !is_over(task.state)) else { return };
+    let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
+    let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+    chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
+    if task.type_ == TaskType::AwaitApproval.as_ref() {
+        chain.offer("let it go on", format!("windlass approve {target}"));
+    }
+    if task.state == TaskState::Failed {
+        let what = if task.hook.is_empty() { "gate" } else { "hook" };
+        chain.offer(&format!("try the {what} again"), format!("windlass retry {target}"));
+        chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
+        chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+        chain.offer("give this version up", format!("windlass abort {target}"));
+    }
+}
+
+fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>, events: &[TimelineEntry]) {
+    let Some(version) = version_in_the_way(report) else { return };
+    let VersionRecord { build_id, state, ready, replicas, .. } = version;
+    let says = format!("{state:?}, {ready} of {replicas} workers are ready");
+    chain.add(3, format!("version {build_id}"), says, version.since);
+    let namespace = &report.namespace;
+    let Some(pod) = pod else {
+        let Some(deployment) = &version.deployment else { return };
+        chain.add(4, format!("Deployment {deployment}"), "it has no pod", None);
+        let command = format!("kubectl describe deployment/{deployment} -n {namespace}");
+        chain.offer("see why none is made", command);
+        return;
+    };
+    let name = &pod.meta.name;
+    let (words, since) = pod_words(pod);
+    chain.add(4, format!("pod {name}"), words, since);
+    chain.add_events(5, events);
+    if let Some(container) = pod.containers.iter().find(|container| !container.init && container.restarts > 0)
+    {
+        let command = format!("kubectl logs {name} -n {namespace} -c {} --previous", container.name);
+        chain.offer("read what it said last", command);
+    }
+    if !pod.is_ready() {
+        chain.offer("see the pod with its events", format!("kubectl describe pod {name} -n {namespace}"));
+    }
+}
+
+fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, target: &str) {
+    let (name, namespace) = (&report.name, &report.namespace);
+    let edit = || format!("kubectl edit wwd/{name} -n {namespace}");
+    let wanted = || {
+        let build = report.versions.iter().find(|v| v.build_id.as_str() == report.target_build_id);
+        build.and_then(|version| version.deployment.as_deref())
+    };
+    match condition.reason.parse().ok() {
+        Some(Reason::ReadyToPromote) => {
+            chain.offer("give it all new workflows", format!("windlass promote {target}"));
+        }
+        Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
+            chain.offer("try the same target again", format!("windlass retry {target}"));
+        }
+        Some(Reason::InvalidSpec) => chain.offer("put the spec right", edit()),
+        Some(Reason::TemporalUnreachable) => {
+            let command = format!("kubectl get wwd/{name} -n {namespace} -o jsonpath='{{.spec.connection}}'");
+            chain.offer("see where Temporal is looked for, and look whether it runs there", command);
+            chain.offer("name another address in spec.connection", edit());
+        }
+        Some(Reason::CredentialsInvalid | Reason::ConnectionSecretNotFound) => {
+            chain.offer("see which Secrets there are", format!("kubectl get secrets -n {namespace}"));
+            chain.offer("name others in spec.connection", edit());
+        }
+        Some(Reason::VersionLimitReached) => {
+            chain.offer("see which versions workflows still run on", format!("windlass status {target}"));
+            chain.offer("allow more by spec.maxVersions", edit());
+        }
+        Some(Reason::OwnedByOther) => chain.offer(
+            "take the other manager away, if it is gone",
+            "temporal worker deployment manager-identity unset".to_owned(),
+        ),
+        Some(Reason::WaitingForPollers | Reason::MissingTaskQueues) => {
+            if let Some(deployment) = wanted() {
+                let command = format!("kubectl logs deployment/{deployment} -n {namespace}");
+                chain.offer("read what its workers say", command);
+            }
+            if condition.reason == Reason::MissingTaskQueues.as_ref() {
+                chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+    use serde_json::json;
+
+    use super::*;
+    use crate::extension::built_in::report::tests::ramping;
+    use crate::report::chain::Link;
+    use windlass_kube_port::observed::Observed;
+
+    fn explained(change: &Value, pod: Option<&Value>) -> (Vec<String>, Vec<String>) {
+        let now: DateTime<Utc> = "2026-01-01T04:15:11Z".parse().unwrap();
+        let mut object = ramping();
+        json_patch::merge(&mut object, change);
+        let report = WorkersReport::of(&object, now);
+        let event = TimelineEntry {
+            about: "Pod p".into(),
+            reason: "Failed".into(),
+            note: "no image".into(),
+            at: now,
+        };
+        let pod = pod.map(ObservedPod::read);
+        let chain = of_workers(
+            &object,
+            &report,
+            pod.as_ref(),
+            if pod.is_some() { std::slice::from_ref(&event) } else { &[] },
+        );
+        let link = |link: &Link| format!("{} {}: {}", link.depth, link.of, link.says);
+        (chain.links.iter().map(link).collect(), chain.remedies.iter().map(|r| r.command.clone()).collect())
+    }
+
+    #[test]
+    fn a_temporal_that_is_away_and_a_deletion_that_waits_have_a_way_out() {
+        let away = json!({"status": {"plan": null, "conditions": [{"type": "UpToDate", "status": "Unknown",
+            "reason": "TemporalUnreachable", "message": "nobody answers",
+            "lastTransitionTime": "2026-01-01T04:15:08Z"}]}});
+        let (_, commands) = explained(&away, None);
+        let edit = "kubectl edit wwd/orders -n shop";
+        let look = "kubectl get wwd/orders -n shop -o jsonpath='{.spec.connection}'";
+        assert!(commands.iter().any(|c| c == look) && commands.iter().any(|c| c == edit), "{commands:?}");
+        let (_, commands) =
+            explained(&json!({"metadata": {"deletionTimestamp": "2026-01-01T04:15:00Z"}}), None);
+        assert!(commands.iter().any(|c| c == "windlass delete wwd/orders -n shop --now"), "{commands:?}");
+    }
+
+    #[test]
+    fn a_chain_leads_from_the_condition_to_the_pod_of_the_version_in_the_way() {
+        let pod = json!({"metadata": {"name": "orders-1.2-b-x", "namespace": "shop"}, "status": {"phase": "Pending",
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]}});
+        let (links, commands) = explained(&json!({}), Some(&pod));
+        assert_eq!(
+            links,
+            [
+                "0 WorkerDeployment orders: UpToDate=Unknown Ramping: at 5% for 3s of 60s",
+                "1 plan 0123456789: WorkerRollout of 1.1-a → 1.2-b is Active",
+                "2 task ramp: at 5% for 3s of 60s",
+                "3 version 1.2-b: Ramping, 1 of 2 workers are ready",
+                "4 pod orders-1.2-b-x: container worker: ImagePullBackOff: Back-off",
+                "5 event Failed: no image",
+            ]
+        );
+        assert_eq!(commands, ["kubectl describe pod orders-1.2-b-x -n shop"]);
+        let (links, _) = explained(&json!({}), None);
+        assert_eq!(links.last().map(String::as_str), Some("4 Deployment orders-1.2-b: it has no pod"));
+    }
+
+    #[test]
+    fn what_waits_for_a_person_says_how_to_go_on() {
+        let first = |reason: &str, truth: &str| {
+            let conditions = json!([{"type": "UpToDate", "status": truth, "reason": reason,
+                "lastTransitionTime": "2026-01-01T04:00:00Z"}]);
+            let versions = json!([{"buildID": "1.2-b", "state": "Inactive", "replicas": 1, "ready": 1,
+                "deployment": "orders-1.2-b"}]);
+            let (_, commands) =
+                explained(&json!({"status": {"conditions": conditions, "versions": versions}}), None);
+            commands.first().cloned().unwrap_or_default()
+        };
+        for (reason, truth, command) in [
+            ("ReadyToPromote", "Unknown", "windlass promote wwd/orders -n shop"),
+            ("RolledBack", "False", "windlass retry wwd/orders -n shop"),
+            ("InvalidSpec", "False", "kubectl edit wwd/orders -n shop"),
+            ("ConnectionSecretNotFound", "False", "kubectl get secrets -n shop"),
+            ("VersionLimitReached", "False", "windlass status wwd/orders -n shop"),
+            ("OwnedByOther", "False", "temporal worker deployment manager-identity unset"),
+            ("WaitingForPollers", "Unknown", "kubectl logs deployment/orders-1.2-b -n shop"),
+            ("MissingTaskQueues", "False", "kubectl logs deployment/orders-1.2-b -n shop"),
+            ("Ramping", "Unknown", ""),
+        ] {
+            assert_eq!(first(reason, truth), command, "{reason}");
+        }
+        let failed = json!({"status": {"plan": {"tasks": [{"id": "0123456789-1", "type": "run-gate", "state": "Failed",
+            "message": "the smoke test failed"}]}, "versions": []}, "spec": {"paused": true}});
+        let (_, commands) = explained(&failed, None);
+        assert_eq!(
+            commands,
+            [
+                "windlass retry wwd/orders -n shop",
+                "windlass skip wwd/orders -n shop --task 0123456789-1",
+                "windlass rollback wwd/orders -n shop",
+                "windlass abort wwd/orders -n shop",
+                "windlass resume wwd/orders -n shop",
+            ]
+        );
+    }
+}

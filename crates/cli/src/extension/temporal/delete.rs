@@ -1,0 +1,66 @@
+//! `windlass delete`.
+
+use clap::Args;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use windlass_core::api::names::CLI_MANAGER;
+use windlass_temporal::api::names::ANNOTATION_DELETE;
+
+use super::WORKERS;
+use crate::target::{Kind, Named};
+
+/// The arguments of `windlass delete`.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    named: Named,
+    /// Wait for no workflow: the workers of all versions go at once, and workflows that are pinned to them get no further. Under
+    /// deletionPolicy Retain they stay, and Temporal is not waited for
+    #[arg(long)]
+    now: bool,
+}
+
+/// What is deleted along with an object, in words.
+fn what_goes(is_retained: bool, now: bool) -> &'static str {
+    match (is_retained, now) {
+        (true, _) => "its deletionPolicy is Retain, so that routing and workers stay as they are",
+        (false, true) => "its workers go now",
+        (false, false) => "its versions go when no workflow runs on them",
+    }
+}
+
+/// Deletes `WorkerDeployments`.
+pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
+    let cluster = arguments.named.flags.cluster().await?;
+    for located in arguments.named.located(&cluster).await? {
+        let target = &located.target;
+        target.require(Kind::Other(WORKERS), "delete")?;
+        let api = target.api(&cluster.client, &located.namespace);
+        let sentence = |error: kube::Error| format!("{target}: {}", crate::reader::sentence(&error));
+        if arguments.now {
+            let patch = json!({"metadata": {"annotations": {ANNOTATION_DELETE: "now"}}});
+            let params =
+                PatchParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PatchParams::default() };
+            api.patch(&target.name, &params, &Patch::Merge(patch)).await.map_err(sentence)?;
+        }
+        // An object with a finalizer is returned; it stays for now.
+        let left = api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?.left();
+        let spec = left.as_ref().map(|object| &object.data["spec"]);
+        let is_retained = spec.is_some_and(|spec| spec["deletionPolicy"] == "Retain");
+        crate::print(&format!("{target} is deleted: {}\n", what_goes(is_retained, arguments.now)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::what_goes;
+
+    #[test]
+    fn nothing_is_said_to_go_that_is_retained() {
+        for now in [true, false] {
+            assert!(what_goes(true, now).contains("stay as they are"));
+            assert!(what_goes(false, now).ends_with(if now { "go now" } else { "runs on them" }));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Versioned Temporal workers: the kind `WorkerDeployment` of the commands, and its controller in the operator.
+
+mod chain;
+mod controller;
+mod delete;
+mod diff;
+mod explain;
+mod history;
+mod hooks;
+mod objects;
+mod report;
+mod tree;
+mod verbs;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use kube::Client;
+use serde_json::Value;
+use windlass::internal::HookRules;
+use windlass::operator::Controller;
+
+use super::{Extension, Objects};
+use crate::explain::diff::Compared;
+use crate::output::Output;
+use crate::reader::Wanted;
+use crate::report::chain::{Chain, TimelineEntry};
+use crate::target::Target;
+use crate::verbs::VerbArgs;
+use crate::verbs::change::{Change, Verb};
+
+/// The kinds that are built in.
+pub const EXTENSIONS: &[&dyn Extension] = &[WORKERS];
+
+/// The kind `WorkerDeployment`.
+const WORKERS: &dyn Extension = &Workers;
+
+/// The flags of `windlass operator`.
+#[derive(Debug, Args)]
+pub struct OperatorFlags {
+    /// Roll out versioned Temporal workers, too. Their definition and rights are in deploy/temporal
+    #[arg(long)]
+    temporal: bool,
+}
+
+impl OperatorFlags {
+    /// The controllers that are asked for, in these namespaces, or in all, under these rules for hooks.
+    pub fn controllers(
+        &self,
+        namespaces: &[String],
+        instance: &str,
+        hook_rules: HookRules,
+    ) -> Result<Vec<Arc<dyn Controller>>, String> {
+        if !self.temporal {
+            return Ok(Vec::new());
+        }
+        let workers = controller::WorkersController::new(namespaces, instance, hook_rules)?;
+        Ok(vec![Arc::new(workers)])
+    }
+}
+
+/// The flags of `windlass crds`.
+#[derive(Debug, Args)]
+pub struct CrdsFlags {
+    /// That of `WorkerDeployment` alone, which `windlass operator --temporal` needs
+    #[arg(long)]
+    temporal: bool,
+}
+
+impl CrdsFlags {
+    /// The definitions that are asked for in the place of those of fleets and nodes.
+    pub fn yaml(&self) -> Option<String> {
+        self.temporal.then(windlass_temporal::api::crd_yaml)
+    }
+}
+
+/// Commands of their own.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Delete `WorkerDeployments`: their versions go when no workflow runs on them any more
+    Delete(delete::DeleteArgs),
+}
+
+impl Command {
+    pub async fn run(self) -> Result<(), String> {
+        match self {
+            Self::Delete(arguments) => delete::delete(arguments).await,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Workers;
+
+#[async_trait]
+impl Extension for Workers {
+    fn name(&self) -> &'static str {
+        "WorkerDeployment"
+    }
+
+    fn short(&self) -> &'static str {
+        "wwd"
+    }
+
+    async fn read(
+        &self,
+        client: &Client,
+        wanted: &Wanted,
+        is_named: bool,
+    ) -> Result<Option<Box<dyn Objects>>, String> {
+        let read = if is_named {
+            Some(objects::WorkersObjects::read(client, wanted).await?)
+        } else {
+            objects::WorkersObjects::read_if_installed(client, wanted).await?
+        };
+        Ok(read.map(|objects| Box::new(objects) as Box<dyn Objects>))
+    }
+
+    async fn explain(
+        &self,
+        client: &Client,
+        namespace: &str,
+        target: &Target,
+    ) -> Result<(Chain, Vec<String>), String> {
+        explain::explain(client, namespace, target).await
+    }
+
+    fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+        report::story(object, events)
+    }
+
+    async fn compare(
+        &self,
+        client: &Client,
+        namespace: &str,
+        object: &Value,
+        named: &[String],
+    ) -> Result<Compared, String> {
+        diff::compare(object, &verbs::stored(client, namespace, object).await?, named)
+    }
+
+    fn change(&self, verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
+        verbs::change(verb, object, now)
+    }
+
+    async fn rollback(&self, arguments: &VerbArgs, to: Option<&str>) -> Result<(), String> {
+        verbs::rollback(arguments, to).await
+    }
+
+    async fn history(
+        &self,
+        client: &Client,
+        namespace: &str,
+        object: &Value,
+        output: Option<Output>,
+        title: &str,
+    ) -> Result<String, String> {
+        let stored = verbs::stored(client, namespace, object).await?;
+        match output {
+            Some(Output::Name) => Ok(history::names(&stored)),
+            Some(output) => output.document(&history::document(object, &stored)),
+            None => Ok(format!("{title}{}", history::table(object, &stored, crate::now()))),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The verbs of a `WorkerDeployment`.
+
+use chrono::{DateTime, Utc};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use serde_json::{Value, json};
+use windlass_temporal::api::names::LABEL_WORKERS;
+use windlass_temporal::planner::build::revision_name;
+
+use crate::verbs::at_hooks;
+use crate::verbs::change::{self, Change, Verb, Write, annotation};
+use crate::verbs::revisions::StoredRevision;
+use crate::verbs::{Needs, VerbArgs, carry_out_on};
+use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+
+/// The task that may be skipped, besides those of hooks.
+const SKIPPABLE: &str = "run-gate";
+
+/// Decides what a verb changes in a `WorkerDeployment`.
+pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
+    match verb {
+        Verb::Pause => Ok(change::paused(object, true)),
+        Verb::Resume => Ok(change::paused(object, false)),
+        Verb::Restart => Ok(change::restart(object, false, now)),
+        Verb::Abort => abort(object),
+        Verb::Retry => retry(object),
+        Verb::Skip { task } => skip(object, task.as_deref()),
+        Verb::Promote { hash } => promote(object, hash.as_deref()),
+        Verb::Approve { task } => at_hooks::approve(object, task.as_deref()),
+    }
+}
+
+fn plan(object: &Value) -> (&str, &str) {
+    let plan = &object["status"]["plan"];
+    (plan["id"].as_str().unwrap_or_default(), plan["state"].as_str().unwrap_or_default())
+}
+
+fn abort(object: &Value) -> Result<Change, String> {
+    let (id, state) = plan(object);
+    match state {
+        "Active" if annotation(object, ANNOTATION_ABORT) == Some(id) => {
+            Ok(Change::already("abort", format!("the abort of plan {id} was asked for")))
+        }
+        "Active" => {
+            let write = Write::Annotation(ANNOTATION_ABORT, id.to_owned());
+            Ok(Change::done("abort", write, format!("asked to abort plan {id}")))
+        }
+        "Aborted" => Ok(Change::already("abort", format!("plan {id} is aborted"))),
+        _ => Err("no rollout is active: there is nothing to abort".to_owned()),
+    }
+}
+
+fn retry(object: &Value) -> Result<Change, String> {
+    let (id, state) = plan(object);
+    let tasks = object["status"]["plan"]["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rejected = object["status"]["rejected"]["planID"].as_str();
+    let has_failed = state == "Active" && tasks.iter().any(|task| task["state"] == "Failed");
+    let id = match rejected {
+        Some(id) => id,
+        None if has_failed => id,
+        None => {
+            return Err(
+                "no target is rejected, and no gate or hook has failed: there is nothing to retry".to_owned()
+            );
+        }
+    };
+    let Some(value) = change::next_retry(object, id, object["status"]["spentRetry"].as_str()) else {
+        return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
+    };
+    Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), format!("asked to retry plan {id}")))
+}
+
+fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
+    let (_, state) = plan(object);
+    if state != "Active" {
+        return Err("no plan is active: there is nothing to skip".to_owned());
+    }
+    let tasks = object["status"]["plan"]["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_over = |task: &&Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped"));
+    let task = match named {
+        Some(id) => tasks.iter().find(|task| task["id"] == id),
+        None => tasks.iter().find(|task| !is_over(task)),
+    };
+    let task = task.ok_or("its plan has no such task; see status.plan.tasks")?;
+    let (id, type_) = (task["id"].as_str().unwrap_or_default(), task["type"].as_str().unwrap_or_default());
+    if is_over(&task) {
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is over")));
+    }
+    let may_be_skipped = |task: &Value| task["type"] == SKIPPABLE || task["params"]["hook"].is_string();
+    if !may_be_skipped(task) {
+        return Err(format!(
+            "task {id} ({type_}) cannot be skipped; only a gate ({SKIPPABLE}) and hooks can"
+        ));
+    }
+    if annotation(object, ANNOTATION_SKIP) == Some(id) {
+        return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+    }
+    change::keep_skip(object, may_be_skipped)?;
+    let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
+    Ok(Change::done("skip", write, format!("asked to skip task {id} ({type_})")))
+}
+
+fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
+    let status = &object["status"];
+    let wanted = status["requestedRolloutHash"].as_str().unwrap_or_default();
+    if status["observedGeneration"] != object["metadata"]["generation"] || wanted.is_empty() {
+        return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
+    }
+    let digits = wanted.split_once(':').map_or(wanted, |(_, digits)| digits);
+    if let Some(hash) = looked_at
+        && !wanted.starts_with(hash)
+        && !digits.starts_with(hash)
+    {
+        return Err(format!("--hash {hash} is not what is wanted now, {wanted}; look again"));
+    }
+    let (_, state) = plan(object);
+    if status["lastCompletedRolloutHash"] == wanted && state != "Active" {
+        return Ok(Change::already("promote", format!("{wanted} is current")));
+    }
+    if object["spec"]["forcePromote"] == wanted {
+        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
+    }
+    let write = Write::Field("/spec/forcePromote", json!(wanted));
+    Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+}
+
+/// Rolls back the template of each selected object to a stored revision.
+pub async fn rollback(arguments: &VerbArgs, to: Option<&str>) -> Result<(), String> {
+    let cluster = arguments.named.flags.cluster().await?;
+    for located in arguments.named.located(&cluster).await? {
+        let stored = stored_of(&cluster.client, &located.namespace, &located.target.name).await?;
+        let decide = |_: &[StoredRevision], object: &Value| back(object, &stored, to);
+        let done = carry_out_on(arguments, &cluster, &located, Needs::Object, decide).await?;
+        crate::print(&done)?;
+    }
+    Ok(())
+}
+
+/// The revisions of a `WorkerDeployment`, oldest first.
+pub async fn stored(client: &kube::Client, namespace: &str, object: &Value) -> Result<Vec<Value>, String> {
+    stored_of(client, namespace, object["metadata"]["name"].as_str().unwrap_or_default()).await
+}
+
+async fn stored_of(client: &kube::Client, namespace: &str, name: &str) -> Result<Vec<Value>, String> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "ControllerRevision"));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let params = ListParams::default().labels(&format!("{LABEL_WORKERS}={name}"));
+    let list = api.list(&params).await.map_err(|error| format!("its revisions cannot be listed: {error}"))?;
+    let mut stored: Vec<Value> = list.items.into_iter().map(|item| json!(item)).collect();
+    stored.sort_by_key(|revision| revision["revision"].as_i64());
+    Ok(stored)
+}
+
+/// The revisions of completed rollouts, except `wanted`, last first: a rejected one is no target of a rollback.
+fn completed_before(object: &Value, wanted: &str) -> Vec<String> {
+    let owner = object["metadata"]["name"].as_str().unwrap_or_default();
+    let history = object["status"]["history"].as_array().into_iter().flatten().rev();
+    let completed = history.filter(|entry| entry["outcome"] == "Complete");
+    let named = completed.filter_map(|entry| Some(revision_name(owner, entry["targetHash"].as_str()?)));
+    named.filter(|name| name != wanted).collect()
+}
+
+fn back(object: &Value, stored: &[Value], to: Option<&str>) -> Result<Change, String> {
+    let status = &object["status"];
+    let name = |revision: &Value| revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let wanted = status["updateRevision"].as_str().unwrap_or_default();
+    let revision = match to {
+        Some(to) => stored
+            .iter()
+            .find(|r| name(r) == to || r["revision"].as_i64().is_some_and(|n| n.to_string() == to)),
+        // The last completed one, or, if that is the target already, the one before it.
+        None => match status["currentRevision"].as_str() {
+            Some(current) if current != wanted => stored.iter().find(|r| name(r) == current),
+            _ => completed_before(object, wanted)
+                .into_iter()
+                .find_map(|before| stored.iter().find(|revision| name(revision) == before)),
+        },
+    };
+    let revision = revision.ok_or_else(|| {
+        let names: Vec<String> = stored.iter().map(name).collect();
+        format!("there is no such revision to go back to; kept are: {}", names.join(", "))
+    })?;
+    let (template, id) =
+        (revision["data"]["template"].clone(), revision["data"]["unsafeCustomBuildID"].clone());
+    let id = if id.is_string() { id } else { json!("") };
+    let has_id = object["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
+    if object["spec"]["template"] == template && has_id == id.as_str().unwrap_or_default() {
+        return Ok(Change::already("rollback", format!("{} is wanted", name(revision))));
+    }
+    let is_manual = object["spec"]["rollout"]["strategy"] == "Manual";
+    let asks = if is_manual { "; its strategy is Manual, so that it waits for windlass promote" } else { "" };
+    let message = format!(
+        "set back to {} (build ID {}){asks}",
+        name(revision),
+        revision["data"]["buildID"].as_str().unwrap_or_default()
+    );
+    let write = Write::Fields([("/spec/template", template), ("/spec/unsafeCustomBuildID", id)]);
+    Ok(Change::done("rollback", write, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rolled() -> Value {
+        json!({
+            "metadata": {"generation": 3},
+            "spec": {"template": {"spec": "new"}},
+            "status": {
+                "observedGeneration": 3, "requestedRolloutHash": "v1:bbbb", "lastCompletedRolloutHash": "v1:aaaa",
+                "currentRevision": "w-a", "updateRevision": "w-b",
+                "plan": {"id": "0123456789", "state": "Active", "tasks": [
+                    {"id": "0123456789-0", "type": "create-version", "state": "Complete"},
+                    {"id": "0123456789-1", "type": "run-gate", "state": "Failed"},
+                ]},
+            },
+        })
+    }
+
+    #[test]
+    fn each_verb_writes_the_one_field_or_annotation_that_is_its() {
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        let written = |verb: Verb| change(&verb, &rolled(), now).unwrap().write.unwrap();
+        assert_eq!(written(Verb::Abort), Write::Annotation(ANNOTATION_ABORT, "0123456789".into()));
+        assert_eq!(written(Verb::Retry), Write::Annotation(ANNOTATION_RETRY, "0123456789".into()));
+        assert_eq!(
+            written(Verb::Skip { task: None }),
+            Write::Annotation(ANNOTATION_SKIP, "0123456789-1".into())
+        );
+        assert_eq!(
+            written(Verb::Promote { hash: None }),
+            Write::Field("/spec/forcePromote", json!("v1:bbbb"))
+        );
+        assert_eq!(written(Verb::Pause), Write::Field("/spec/paused", json!(true)));
+        let mut hooked = rolled();
+        hooked["status"]["hooks"] =
+            json!([{"hook": "h", "taskID": "0123456789-1", "state": "AwaitingApproval"}]);
+        let approval = change(&Verb::Approve { task: None }, &hooked, now).unwrap();
+        let approve = windlass_core::api::names::ANNOTATION_APPROVE;
+        assert_eq!(approval.write.unwrap(), Write::Annotation(approve, "0123456789-1".into()));
+        assert!(change(&Verb::Approve { task: None }, &rolled(), now).is_err(), "nobody waits");
+        assert!(change(&Verb::Promote { hash: Some("cccc".into()) }, &rolled(), now).is_err());
+    }
+
+    #[test]
+    fn what_failed_twice_is_tried_again_twice() {
+        let mut object = rolled();
+        for (asked, spent, expected) in [
+            (Value::Null, Value::Null, Some("0123456789")),
+            (json!("0123456789"), Value::Null, None),
+            (json!("0123456789"), json!("0123456789"), Some("0123456789/2")),
+            (json!("0123456789/2"), json!("0123456789/2"), Some("0123456789/3")),
+            (json!("other"), json!("other"), Some("0123456789")),
+        ] {
+            object["metadata"]["annotations"]["windlass.dev/retry"] = asked.clone();
+            object["status"]["spentRetry"] = spent;
+            let write = retry(&object).unwrap().write;
+            let expected = expected.map(|value| Write::Annotation(ANNOTATION_RETRY, value.to_owned()));
+            assert_eq!(write, expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_hook_may_be_skipped_and_other_tasks_may_not() {
+        let mut object = rolled();
+        object["status"]["plan"]["tasks"][1] = json!({"id": "0123456789-1", "type": "await-approval",
+            "params": {"hook": "h", "at": "BeforePromotion"}, "state": "Running"});
+        let write = skip(&object, None).unwrap().write.unwrap();
+        assert_eq!(write, Write::Annotation(ANNOTATION_SKIP, "0123456789-1".into()));
+        object["status"]["plan"]["tasks"][1]["params"] = Value::Null;
+        assert!(skip(&object, None).is_err());
+    }
+
+    #[test]
+    fn back_is_to_the_last_completed_revision_with_its_build_id() {
+        let revision = |name: &str, number: i64, template: &str, id: Value| {
+            json!({"metadata": {"name": name}, "revision": number,
+                "data": {"template": {"spec": template}, "unsafeCustomBuildID": id, "buildID": name}})
+        };
+        let stored = [revision("w-a", 1, "old", json!("blue")), revision("w-b", 2, "new", Value::Null)];
+        let write = back(&rolled(), &stored, None).unwrap().write.unwrap();
+        let fields =
+            [("/spec/template", json!({"spec": "old"})), ("/spec/unsafeCustomBuildID", json!("blue"))];
+        assert_eq!(write, Write::Fields(fields));
+        assert_eq!(back(&rolled(), &stored, Some("2")).unwrap().write, None);
+        assert!(back(&rolled(), &stored, Some("9")).unwrap_err().contains("w-a, w-b"));
+    }
+
+    #[test]
+    fn from_what_completed_back_is_to_what_completed_before_and_never_to_what_was_rejected() {
+        let revision = |hash: &str, number: i64| {
+            json!({"metadata": {"name": format!("w-{}", hash.repeat(10))}, "revision": number,
+                "data": {"template": {"spec": hash}, "buildID": hash}})
+        };
+        let stored = [revision("a", 1), revision("b", 2), revision("c", 3)];
+        let ended = |hash: &str, outcome: &str| json!({"targetHash": format!("v1:{}", hash.repeat(10)), "outcome": outcome});
+        let object = json!({
+            "metadata": {"name": "w"}, "spec": {"template": {"spec": "c"}},
+            "status": {"currentRevision": "w-cccccccccc", "updateRevision": "w-cccccccccc",
+                "history": [ended("a", "Complete"), ended("b", "Failed"), ended("c", "Complete")]},
+        });
+        let Some(Write::Fields([(_, template), _])) = back(&object, &stored, None).unwrap().write else {
+            panic!()
+        };
+        assert_eq!(template, json!({"spec": "a"}));
+        let mut first = object;
+        first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
+        assert!(back(&first, &stored, None).unwrap_err().contains("no such revision"));
+    }
+
+    #[test]
+    fn a_skip_of_a_gate_of_workers_is_not_taken_back_either() {
+        let tasks = json!([{"id": "p-0", "type": "run-gate", "state": "Failed"},
+            {"id": "p-1", "type": "await-approval", "state": "Pending", "params": {"hook": "h"}}]);
+        let mut object = json!({"metadata": {"annotations": {"windlass.dev/skip": "p-0"}},
+            "status": {"plan": {"id": "p", "state": "Active", "tasks": tasks}}});
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        let second = Verb::Skip { task: Some("p-1".to_owned()) };
+        let sentence = change(&second, &object, now).unwrap_err();
+        assert!(sentence.contains("skipping task p-0 was asked for"), "{sentence}");
+        object["status"]["plan"]["tasks"][0]["state"] = json!("Skipped");
+        let write = change(&second, &object, now).unwrap().write;
+        assert_eq!(write, Some(Write::Annotation(ANNOTATION_SKIP, "p-1".to_owned())));
+    }
+}

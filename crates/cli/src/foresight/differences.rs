@@ -1,0 +1,80 @@
+//! The fields that a change changes: those that make a new target, and those that apply at once.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use windlass_core::api::{NodeDeploymentSpec, StatefulNodeSpec};
+use windlass_core::revision::{Difference, RevisionData, drift};
+
+/// A changed field.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Field {
+    /// Its path: `podTemplate.spec.containers[db].image`.
+    pub path: String,
+    /// Its old value as JSON; absent if it was not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Its new value as JSON; absent if it is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, from, to } = self;
+        match (from, to) {
+            (Some(from), Some(to)) => write!(f, "{path} {from} → {to}"),
+            (None, Some(to)) => write!(f, "{path} added: {to}"),
+            (Some(from), None) => write!(f, "{path} removed, was {from}"),
+            (None, None) => write!(f, "{path}"),
+        }
+    }
+}
+
+/// Converts differences to fields, with list elements by name.
+#[must_use]
+pub fn fields(differences: Vec<Difference>) -> Vec<Field> {
+    let field = |d: Difference| Field { path: d.path.replace("[name=", "["), from: d.from, to: d.to };
+    differences.into_iter().map(field).collect()
+}
+
+/// The fields that make a new target.
+pub(super) fn of_target(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
+    let Some(before) = before else { return Vec::new() };
+    let of = |spec: &NodeDeploymentSpec| RevisionData::of(&spec.template.spec);
+    let mut found = fields(of(before).diff(&of(after)));
+    if before.unsafe_custom_build_id != after.unsafe_custom_build_id {
+        let id = |id: &str| Some(format!("{id:?}")).filter(|_| !id.is_empty());
+        found.push(Field {
+            path: "unsafeCustomBuildID".to_owned(),
+            from: id(&before.unsafe_custom_build_id),
+            to: id(&after.unsafe_custom_build_id),
+        });
+    }
+    found
+}
+
+/// The fields that apply at once.
+pub(super) fn at_once(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
+    let Some(before) = before else { return Vec::new() };
+    fields(drift::between(&beside_target(before), &beside_target(after)))
+}
+
+/// A spec without the fields that make a target.
+fn beside_target(spec: &NodeDeploymentSpec) -> Value {
+    let mut spec = spec.clone();
+    spec.unsafe_custom_build_id.clear();
+    // An empty revision removes the rest of the template.
+    let nothing = RevisionData::of(&StatefulNodeSpec::default());
+    let mut template = nothing.apply_to(&spec.template.spec);
+    template.sidecar = spec.template.spec.sidecar.take().map(|mut sidecar| {
+        if sidecar.is_injected() {
+            let reached = (sidecar.url.clone(), sidecar.token_secret.clone());
+            sidecar =
+                windlass_core::api::Sidecar { url: reached.0, token_secret: reached.1, ..Default::default() };
+        }
+        sidecar
+    });
+    spec.template.spec = template;
+    serde_json::to_value(spec).unwrap_or_default()
+}

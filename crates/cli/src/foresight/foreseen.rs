@@ -1,0 +1,539 @@
+//! The forecast, as printed for people and programs.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Change;
+use super::differences::{Field, at_once, of_target};
+use crate::report::{clock_time, node_seconds, tag};
+use windlass::tasks::FleetScope;
+use windlass_core::api::{NodeDeploymentSpec, Promotion, RolloutHash, SetName, Stage};
+use windlass_core::planner::fleet::Start;
+use windlass_core::planner::fleet::forecast::{self, Action};
+use windlass_core::planner::fleet::status::short;
+use windlass_core::planner::fleet::{FleetDecision, FleetFacts, Strategy};
+use windlass_engine::Plan;
+use windlass_kube_port::observed::{Observed, ObservedFleet};
+
+/// The effect of applying a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub enum Outcome {
+    /// Nothing changes.
+    Nothing,
+    /// Something does.
+    Changes,
+    Refused,
+}
+
+/// What is done to a node.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Move {
+    /// The node.
+    pub name: String,
+    /// What that is.
+    pub action: Action,
+    /// The revision that it is to run; empty if it is removed.
+    #[serde(skip)]
+    pub revision: String,
+}
+
+/// Nodes that move at the same time, in order.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct MoveWave {
+    /// When they move.
+    pub when: String,
+    pub nodes: Vec<Move>,
+}
+
+/// The takeover of one set of nodes by another.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Takeover {
+    /// True if the fleet has a Service, whose selector moves; else only the status changes.
+    pub service: bool,
+    /// The set that serves.
+    pub from_set: String,
+    /// The set that takes over.
+    pub to_set: String,
+    /// The serving set's image; empty if unknown.
+    pub from_image: String,
+    /// The new set's image.
+    pub to_image: String,
+    /// When it takes over.
+    pub when: String,
+}
+
+impl Takeover {
+    /// The takeover, in a sentence.
+    #[must_use]
+    pub fn sentence(&self, fleet: &str) -> String {
+        let what = if self.service { format!("Service {fleet}") } else { "the active set".to_owned() };
+        let of = |set: &str, image: &str| {
+            if image.is_empty() { format!("set {set}") } else { format!("set {set} ({})", tag(image)) }
+        };
+        let (from, to) = (of(&self.from_set, &self.from_image), of(&self.to_set, &self.to_image));
+        format!("{what} moves from {from} to {to} {}", self.when)
+    }
+}
+
+/// The forecast of a change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Foreseen {
+    /// The fleet's namespace.
+    pub namespace: String,
+    pub name: String,
+    /// True if it is created.
+    pub is_new: bool,
+    /// The effect.
+    pub outcome: Outcome,
+    /// Why it is refused, by the API server or by the operator. If something changes all the same, only the template
+    /// is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// True if the change makes a new target.
+    pub new_target: bool,
+    /// The rollout hash of the target.
+    pub target_hash: String,
+    /// The fields that make it a new target.
+    pub target: Vec<Field>,
+    /// The fields that apply at once.
+    pub at_once: Vec<Field>,
+    /// What happens, in a sentence.
+    pub happens: String,
+    /// The recipe of the rollout that starts, if one does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub recipe: String,
+    /// Why it starts: a reason of the condition RolloutInProgress.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cause: String,
+    /// The set that is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetName>,
+    /// The takeover by another set, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub takes_over: Option<Takeover>,
+    /// The most nodes that may be disrupted at once.
+    pub max_unavailable: i32,
+    /// The nodes in order.
+    pub waves: Vec<MoveWave>,
+    /// What the change would wait for now, in sentences.
+    pub waits: Vec<String>,
+    /// The estimated duration in seconds, from this fleet's nodes; absent without an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about_seconds: Option<i64>,
+    /// What could not be read or checked, and is therefore left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+/// The waves of an in-place rollout, with their conditions.
+pub(super) fn waves(waves: Vec<forecast::Wave>) -> Vec<MoveWave> {
+    let numbered = waves.into_iter().enumerate();
+    numbered.map(|(index, wave)| move_wave(format!("wave {}", index + 1), wave)).collect()
+}
+
+fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
+    let nodes = wave.into_iter().map(|turn| Move {
+        name: turn.name.into(),
+        action: turn.action,
+        revision: turn.revision.map(String::from).unwrap_or_default(),
+    });
+    MoveWave { when, nodes: nodes.collect() }
+}
+
+/// When the nodes of a set are removed, after `why`.
+fn leaves_at(why: &str, at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    if at <= now { format!("{why}, at once") } else { format!("{why}, at {}", clock_time(at, now)) }
+}
+
+impl Foreseen {
+    /// The exit code of `windlass plan`.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.outcome {
+            Outcome::Nothing => 0,
+            Outcome::Refused => 1,
+            Outcome::Changes => 2,
+        }
+    }
+
+    /// The nodes that are created with the old template, because others are down, and updated in a later wave.
+    #[must_use]
+    pub fn made_as_they_were(&self) -> Option<String> {
+        let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
+        let moved: BTreeSet<&str> =
+            nodes().filter(|node| node.action == Action::Update).map(|node| node.name.as_str()).collect();
+        // Nodes of a new set are created with the target.
+        let in_place = self.set.is_none() && self.takes_over.is_none();
+        let made: Vec<&str> = nodes()
+            .filter(|node| node.action == Action::Create)
+            .filter(|node| {
+                moved.contains(node.name.as_str()) || (in_place && node.revision != self.target_hash)
+            })
+            .map(|node| node.name.as_str())
+            .collect();
+        (!made.is_empty()).then(|| {
+            let names = windlass_engine::sentence::some_of(&made);
+            let then = if made.iter().all(|name| moved.contains(name)) {
+                ", since others are down, and updated in its wave"
+            } else {
+                ", and updated once the rollout goes on"
+            };
+            format!("{names}: created at the current revision{then}")
+        })
+    }
+
+    /// True if no field of an existing fleet changes.
+    #[must_use]
+    pub fn asks_nothing(&self) -> bool {
+        !self.is_new && self.target.is_empty() && self.at_once.is_empty()
+    }
+
+    /// The names of the nodes, in order.
+    pub fn order(&self) -> impl Iterator<Item = &str> {
+        self.waves.iter().flat_map(|wave| &wave.nodes).map(|node| node.name.as_str())
+    }
+
+    fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            is_new: false,
+            outcome: Outcome::Nothing,
+            refused: None,
+            new_target: false,
+            target_hash: String::new(),
+            target: Vec::new(),
+            at_once: Vec::new(),
+            happens: String::new(),
+            recipe: String::new(),
+            cause: String::new(),
+            set: None,
+            takes_over: None,
+            max_unavailable: 1,
+            waves: Vec::new(),
+            waits: Vec::new(),
+            about_seconds: None,
+            unread: Vec::new(),
+        }
+    }
+
+    pub(super) fn refused(
+        namespace: &str,
+        name: &str,
+        before: Option<&Value>,
+        change: &Change,
+        sentence: String,
+    ) -> Self {
+        let mut foreseen = Self::new(namespace, name);
+        foreseen.is_new = before.is_none();
+        // Show as much of the request as can be read.
+        if let (Some(before), Change::Merge(patch)) = (before, change) {
+            let mut after = before.clone();
+            json_patch::merge(&mut after, patch);
+            let (before, after) = (ObservedFleet::read(before), ObservedFleet::read(&after));
+            if let (Ok(before), Ok(after)) = (&before.spec, &after.spec) {
+                foreseen.target = of_target(Some(before), after);
+                foreseen.at_once = at_once(Some(before), after);
+            }
+        }
+        foreseen.refuse(sentence);
+        foreseen
+    }
+
+    pub(super) fn begun(namespace: &str, name: &str, before: Option<&Value>, after: &ObservedFleet) -> Self {
+        let mut foreseen = Self::new(namespace, name);
+        let old = before.map(ObservedFleet::read);
+        let old: Option<&NodeDeploymentSpec> = old.as_ref().and_then(|old| old.spec.as_deref().ok());
+        if let Ok(spec) = &after.spec {
+            foreseen.target = of_target(old, spec);
+            foreseen.at_once = at_once(old, spec);
+            foreseen.max_unavailable = spec.max_unavailable();
+        }
+        foreseen.is_new = before.is_none();
+        if foreseen.is_new || !foreseen.target.is_empty() || !foreseen.at_once.is_empty() {
+            foreseen.outcome = Outcome::Changes;
+        }
+        foreseen
+    }
+
+    pub(super) fn refuse(&mut self, sentence: String) {
+        // If the template is refused, the rest may still apply.
+        if self.outcome != Outcome::Refused {
+            self.refused = None;
+        }
+        self.outcome = Outcome::Refused;
+        self.refused.get_or_insert(sentence);
+    }
+
+    /// Keeps only what follows from the fleet itself: its differences, and whether they make a new target.
+    pub(super) fn leave_nodes_out(&mut self) {
+        self.waves.clear();
+        self.waits.clear();
+        self.takes_over = None;
+        self.about_seconds = None;
+        self.set = None;
+        self.recipe.clear();
+        self.cause.clear();
+        "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
+            .clone_into(&mut self.happens);
+        if self.outcome != Outcome::Refused {
+            let differs = !self.target.is_empty() || !self.at_once.is_empty();
+            self.outcome = if differs { Outcome::Changes } else { Outcome::Nothing };
+        }
+    }
+
+    /// The fleet is being deleted: nothing starts any more.
+    pub(super) fn is_deleted(&mut self) {
+        let sentence = format!("NodeDeployment {} is being deleted: nothing begins any more", self.name);
+        if self.target.is_empty() && self.at_once.is_empty() {
+            self.happens = sentence;
+        } else {
+            self.refuse(sentence);
+        }
+    }
+
+    /// Refuses the template, and with it the change, unless it also creates or removes nodes, which happens all the
+    /// same.
+    pub(super) fn refuse_template(&mut self, sentence: String) {
+        let applies = |node: &Move| matches!(node.action, Action::Create | Action::Remove);
+        let scales = !self.at_once.is_empty() && self.waves.iter().flat_map(|wave| &wave.nodes).any(applies);
+        if self.is_new || !scales || self.outcome == Outcome::Refused {
+            return self.refuse(sentence);
+        }
+        self.refused = Some(sentence);
+        self.new_target = false;
+    }
+
+    pub(super) fn add_target(
+        &mut self,
+        facts: &FleetFacts,
+        before: Option<&RolloutHash>,
+        specified: RolloutHash,
+    ) {
+        self.new_target =
+            before.is_some_and(|before| *before != specified) && facts.record.last_completed != specified;
+        self.target_hash = specified.into();
+    }
+
+    /// Drops the fields that are only written otherwise, if that was so and they do not change the target. Returns whether
+    /// it did.
+    pub(super) fn is_no_other_target(&mut self, before: Option<&RolloutHash>) -> bool {
+        let is_same = !self.target.is_empty() && before.is_some_and(|before| *before == *self.target_hash);
+        if is_same {
+            self.target.clear();
+            if self.outcome == Outcome::Changes && self.at_once.is_empty() {
+                self.outcome = Outcome::Nothing;
+            }
+        }
+        is_same
+    }
+
+    pub(super) fn says_same_content(&mut self) {
+        let also = std::mem::take(&mut self.happens);
+        let also = if also.is_empty() { also } else { format!("; {also}") };
+        self.happens = format!("no change: the API server stores the same pod template{also}");
+    }
+
+    pub(super) fn begins(&mut self, start: &Start, superseded: Option<&Plan>) {
+        if self.outcome != Outcome::Refused {
+            self.outcome = Outcome::Changes;
+        }
+        start.strategy.recipe().clone_into(&mut self.recipe);
+        start.cause.as_ref().clone_into(&mut self.cause);
+        let over = superseded
+            .map(|plan| format!("; plan {} to {} is superseded", plan.id, short(&plan.target_hash)));
+        self.happens = format!(
+            "a rollout {} to {} begins ({}){}",
+            start.strategy.recipe(),
+            short(&start.target),
+            start.cause.as_ref(),
+            over.unwrap_or_default()
+        );
+    }
+
+    pub(super) fn goes_on(&mut self, active: Option<&Plan>, facts: &FleetFacts) {
+        let to = |plan: &Plan| {
+            format!("plan {} ({}) to {} goes on", plan.id, plan.recipe, short(&plan.target_hash))
+        };
+        self.happens = match active {
+            Some(plan) => to(plan),
+            None if facts.record.last_completed.is_none() && facts.spec.replicas > 0 => {
+                "the fleet's nodes are made; that is no rollout".to_owned()
+            }
+            None => String::new(),
+        };
+    }
+
+    pub(super) fn gives_up(&mut self, decision: &FleetDecision, active: Option<&Plan>) {
+        if self.outcome != Outcome::Refused {
+            self.outcome = Outcome::Changes;
+        }
+        let what = match decision {
+            FleetDecision::Withdraw => "what serves is what is wanted: its new nodes are removed",
+            FleetDecision::ScaledToZero => "no node is wanted any more",
+            FleetDecision::TakeBack => "it stalled: its new nodes are removed",
+            _ => "that was asked for",
+        };
+        let plan = active.map(|plan| format!("plan {} ends: ", plan.id)).unwrap_or_default();
+        self.happens = format!("{plan}{what}");
+    }
+
+    pub(super) fn set_waves(&mut self, fleet: &str, facts: &FleetFacts, start: &Start, set: &SetName) {
+        self.set = Some(set.clone());
+        let made = forecast::entrants(fleet, set, facts, &start.target);
+        // The serving set follows spec.replicas meanwhile, unless it is removed first.
+        let in_place = match start.strategy {
+            Strategy::BlueGreenImmediate => Vec::new(),
+            _ => forecast::in_place(fleet, facts, None),
+        };
+        let gone = forecast::incumbents(facts, &in_place);
+        let delay = facts.spec.retire_delay_seconds;
+        let waves = match start.strategy {
+            Strategy::BlueGreenImmediate => {
+                [("first".to_owned(), gone), ("then, before traffic moves".to_owned(), made)]
+            }
+            Strategy::HardFork => [
+                ("first".to_owned(), made),
+                (
+                    format!(
+                        "after the halt at height {} and the move of traffic, {delay}s later",
+                        facts.spec.halt_height
+                    ),
+                    gone,
+                ),
+            ],
+            Strategy::InPlace | Strategy::BlueGreen => {
+                let moves = if facts.spec.promotion == Promotion::Manual {
+                    "a person moves traffic"
+                } else {
+                    "traffic has moved"
+                };
+                [("first".to_owned(), made), (format!("{delay}s after {moves}"), gone)]
+            }
+        };
+        let in_place = in_place.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
+        let waves = in_place.chain(waves).filter(|(_, wave)| !wave.is_empty());
+        self.waves = waves.map(|(when, wave)| move_wave(when, wave)).collect();
+    }
+
+    /// Adds the takeover by the new set.
+    pub(super) fn add_takeover(
+        &mut self,
+        facts: &FleetFacts,
+        strategy: Strategy,
+        (set, target): (&SetName, &RolloutHash),
+        has_service: bool,
+    ) {
+        if *set == facts.set {
+            return;
+        }
+        let image = |revision: Option<&RolloutHash>| {
+            let of = facts.renderings.iter().find(|((hash, _), _)| Some(hash) == revision);
+            of.map(|(_, rendering)| rendering.image.clone()).unwrap_or_default()
+        };
+        let when = match strategy {
+            _ if facts.rollout.set().is_some_and(|r| r.entrant == *set && r.stage == Stage::Promoting) => {
+                "now".to_owned()
+            }
+            Strategy::HardFork => format!("once its nodes have halted at height {}", facts.spec.halt_height),
+            Strategy::BlueGreenImmediate => "as soon as the new nodes run".to_owned(),
+            _ if facts.requests.force_promote => {
+                "as soon as the new nodes run: a person asked for it".to_owned()
+            }
+            _ if facts.spec.promotion == Promotion::Manual => "once a person promotes it".to_owned(),
+            _ => "once the new nodes are ready to take over".to_owned(),
+        };
+        self.takes_over = Some(Takeover {
+            service: has_service,
+            from_set: facts.set.to_string(),
+            to_set: set.to_string(),
+            from_image: image(facts.record.last_completed.as_ref()),
+            to_image: image(Some(target)),
+            when,
+        });
+    }
+
+    /// Adds the removal of the old set after the takeover.
+    pub(super) fn add_incumbents(
+        &mut self,
+        facts: &FleetFacts,
+        strategy: Strategy,
+        in_place: &[forecast::Wave],
+    ) {
+        let gone = forecast::incumbents(facts, in_place);
+        // BlueGreenImmediate removes them first.
+        if strategy != Strategy::BlueGreenImmediate && !gone.is_empty() {
+            self.waves.push(move_wave(
+                format!("{}s after traffic has moved", facts.spec.retire_delay_seconds),
+                gone,
+            ));
+        }
+    }
+
+    /// Adds the waves that follow once the rollout's wait is over.
+    pub(super) fn add_later_waves(&mut self, facts: &FleetFacts, later: Vec<forecast::Wave>) {
+        let out: Vec<&str> =
+            facts.children.iter().filter(|c| c.is_disrupted()).map(|c| c.name.as_str()).collect();
+        if out.is_empty() {
+            return;
+        }
+        let verb = if out.len() == 1 { "serves" } else { "serve" };
+        let names = windlass_engine::sentence::some_of(&out);
+        self.waves = waves(later);
+        if let Some(first) = self.waves.first_mut() {
+            first.when = format!("{} (once {names} {verb})", first.when);
+        }
+    }
+
+    /// Adds nodes of the new set that are not up to date yet.
+    pub(super) fn add_entrants(&mut self, wave: forecast::Wave) {
+        if !wave.is_empty() {
+            self.waves.push(move_wave("among those that are to take over".to_owned(), wave));
+        }
+    }
+
+    /// Adds the removals from sets that do not serve: a set that no longer takes over, which is reported, nodes
+    /// beyond a smaller size, and replaced sets.
+    pub(super) fn add_removals(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
+        let entrant = facts.rollout.set().filter(|rollout| rollout.entrant != facts.set);
+        let given_up = entrant.filter(|_| gives_up);
+        let without = given_up.map(|rollout| &rollout.entrant);
+        let mut first = Vec::new();
+        if let Some(rollout) = given_up {
+            first.push((
+                leaves_at("given up", facts.removal_of(&rollout.given_up(now)), now),
+                forecast::given_up(facts),
+            ));
+        }
+        first.push(("more than are wanted, at once".to_owned(), forecast::surplus(facts, without)));
+        let first = first.into_iter().filter(|(_, wave)| !wave.is_empty());
+        let first: Vec<MoveWave> = first.map(|(when, wave)| move_wave(when, wave)).collect();
+        self.waves.splice(0..0, first);
+        // A set that takes over again stays.
+        for (at, wave) in forecast::retired(facts, self.set.as_ref().or(without)) {
+            self.waves.push(move_wave(leaves_at("replaced", at, now), wave));
+        }
+    }
+
+    /// Adds the estimated duration, from the last durations of the fleet's nodes.
+    pub(super) fn add_estimate(&mut self, scope: &FleetScope) {
+        let nodes = scope.children();
+        let each = node_seconds(nodes.iter().map(AsRef::as_ref), None);
+        let settle = scope.spec.min_ready_seconds;
+        let waves = i64::try_from(self.waves.len()).unwrap_or(i64::MAX);
+        // When nodes reach a height is unknown, and nodes that are only removed have their own times.
+        let is_known = scope.spec.update_strategy.type_ != Strategy::HardFork.recipe()
+            && self.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.action != Action::Remove);
+        self.about_seconds = match (each, self.set.is_none() && self.takes_over.is_none()) {
+            (_, _) if self.waves.is_empty() || !is_known => None,
+            (Some(each), true) => Some(waves.saturating_mul(each + settle)),
+            (Some(each), false) => Some(each + settle + scope.spec.retire_delay_seconds()),
+            (None, _) => None,
+        };
+    }
+}

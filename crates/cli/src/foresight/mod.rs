@@ -1,0 +1,384 @@
+//! Forecasts the effect of a change with the functions that the operator decides by, on objects that were read once
+//! with the user's rights. What those do not allow is left out and reported.
+
+mod change;
+mod cluster;
+mod differences;
+mod foreseen;
+mod quota;
+mod taken;
+mod waits;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use kube::Client;
+use serde_json::{Value, json};
+
+pub use change::Change;
+pub use differences::{Field, fields};
+pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
+pub use windlass_core::planner::fleet::forecast::Action;
+
+use crate::reader::{Sight, Wanted};
+use crate::report::{in_namespace, not_seen};
+use change::{After, after};
+use cluster::DryRunCluster;
+use windlass::internal::KINDS_OF_A_SET;
+use windlass::internal::{Admission, fleet_objects};
+use windlass::tasks::FleetScope;
+use windlass_core::api::{RolloutHash, SetName};
+use windlass_core::planner::fleet::forecast;
+use windlass_core::planner::fleet::sets::naming;
+use windlass_core::planner::fleet::status::{is_stalled, rollout_target_of};
+use windlass_core::planner::fleet::{
+    Blocker, Cause, FleetDecision, FleetFacts, RolloutTarget, Start, decide, possible,
+};
+use windlass_core::render::RenderOptions;
+use windlass_engine::Plan;
+use windlass_kube_port::observed::{Observed, ObservedFleet};
+use windlass_kube_port::watch::Namespaces as Where;
+use windlass_kube_port::{Cluster, Key, Kind, KubeCluster, View};
+
+/// The kinds that are read besides the fleet.
+const READ: [Kind; 6] = [
+    Kind::StatefulNode,
+    Kind::StatefulSet,
+    Kind::Pod,
+    Kind::Service,
+    Kind::PersistentVolumeClaim,
+    Kind::ControllerRevision,
+];
+
+/// Forecasts the effect of a change of a fleet. An error says why that is impossible.
+pub async fn foresee(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    change: &Change,
+    now: DateTime<Utc>,
+) -> Result<Foreseen, String> {
+    let before = before(client, namespace, name).await?;
+    let (object, unchecked) = match after(client, (namespace, name), before.as_ref(), change).await? {
+        After::Refused(sentence) => {
+            return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
+        }
+        After::Taken(object, unchecked) => (object, unchecked),
+    };
+    let wanted = Wanted { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
+    let sight = Sight::read_with(client, &wanted, before.as_ref(), &READ).await;
+    let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
+    let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
+    let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
+    let unseen = old.as_deref().and_then(not_seen);
+    let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
+    let was = old.as_ref().map(|old| (old.requested(), old.facts()));
+    let new = Arc::new(ObservedFleet::read(&newer(object)));
+    // It replaces the stored one.
+    sight.view.fleets.observe((*new).clone());
+    let mut foreseen = Foreseen::begun(namespace, name, before.as_ref(), &new);
+    foreseen.unread = sight.unread.iter().cloned().chain(unchecked).collect();
+    if new.meta.terminating {
+        foreseen.is_deleted();
+        return Ok(foreseen);
+    }
+    match scope(&sight.view, &cluster, &new, now) {
+        Some(scope) => {
+            let examined = Examined { scope, cluster: &cluster, now };
+            examined.forecast_into(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
+        }
+        None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
+    }
+    // Without read access to nodes nothing can be said about them.
+    if !sight.has_read(Kind::StatefulNode) && !foreseen.is_new {
+        foreseen.leave_nodes_out();
+    }
+    let (taken, unchecked_names) = taken::name_of_another(&cluster, namespace, &foreseen.waves).await;
+    foreseen.unread.extend(unchecked_names);
+    if let Some(sentence) = taken {
+        foreseen.refuse(sentence);
+    }
+    let read = quota::read(client, namespace, &foreseen.waves).await;
+    let made = scope(&sight.view, &cluster, &new, now);
+    let spec =
+        |revision: &str| made.as_ref().and_then(|made| made.node_spec(&RolloutHash::recorded(revision)?));
+    let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
+    let made = quota::Made { spec: &spec, has_claim: &has_claim };
+    let message = quota::judge(read, &foreseen.waves, &made);
+    foreseen.unread.extend(message.unread);
+    if let Some(sentence) = message.refused {
+        foreseen.refuse(sentence);
+    }
+    if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
+        foreseen.unread.push(
+            "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
+        );
+    }
+    foreseen.unread.extend(cluster.unchecked());
+    Ok(foreseen)
+}
+
+/// The stored fleet. An account that may list fleets but not get one, like the operator's, lists those with this
+/// name.
+async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+    let api = kube::api::Api::<kube::api::DynamicObject>::namespaced_with(
+        client.clone(),
+        namespace,
+        &Kind::NodeDeployment.resource(),
+    );
+    let found = match api.get_opt(name).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            let named = kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
+            // The first refusal names the missing right.
+            let listed = api.list(&named).await.map_err(|_| kube::Error::Api(status));
+            listed.map(|list| list.items.into_iter().next())
+        }
+        found => found,
+    };
+    found
+        .map(|found| found.map(|object| json!(object)))
+        .map_err(|error| format!("nodedeployment.windlass.dev/{name}: {}", crate::reader::sentence(&error)))
+}
+
+/// An object as it would be stored, with a later resourceVersion.
+fn newer(mut object: Value) -> Value {
+    let version = object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok());
+    object["metadata"]["resourceVersion"] = json!((version.unwrap_or_default() + 1).to_string());
+    object
+}
+
+/// The scope that the operator gives its tasks for this fleet.
+fn scope(
+    view: &Arc<View>,
+    cluster: &Arc<DryRunCluster>,
+    fleet: &Arc<ObservedFleet>,
+    now: DateTime<Utc>,
+) -> Option<FleetScope> {
+    let cluster: Arc<dyn Cluster> = cluster.clone();
+    FleetScope::of(
+        fleet,
+        view.clone(),
+        cluster,
+        Arc::default(),
+        Arc::default(),
+        Arc::new(RenderOptions::default()),
+        now,
+    )
+}
+
+/// A fleet after the change, and the clients to examine it.
+struct Examined<'a> {
+    scope: FleetScope,
+    cluster: &'a DryRunCluster,
+    now: DateTime<Utc>,
+}
+
+impl Examined<'_> {
+    async fn forecast_into(
+        mut self,
+        foreseen: &mut Foreseen,
+        hash_before: Option<&RolloutHash>,
+        unseen: Option<String>,
+    ) -> Result<(), String> {
+        self.check().await?;
+        let facts = self.scope.facts();
+        if let Some(sentence) = &facts.findings.undecided {
+            foreseen.refuse(sentence.clone());
+            return Ok(());
+        }
+        if let Some(sentence) = self.service_of_another().await {
+            foreseen.refuse(sentence);
+        }
+        if let Some(conflict) = facts.conflicts.first() {
+            foreseen.refuse(conflict.message.clone());
+        }
+        let fleet = self.scope.fleet.clone();
+        let status = &fleet.status;
+        let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok());
+        let at = rollout_target_of(status);
+        let stalled = is_stalled(status, &facts, self.now);
+        let decision = decide(&facts, plan.as_ref(), &at, stalled);
+        foreseen.add_target(&facts, hash_before, self.scope.specified());
+        let is_same =
+            self.scope.specified() != self.scope.written() && foreseen.is_no_other_target(hash_before);
+        self.add_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
+        if is_same {
+            foreseen.says_same_content();
+        }
+        if let Some(blocker) = &self.scope.blocker {
+            foreseen.refuse_template(blocker.to_string());
+        }
+        foreseen.add_waits(&facts, &fleet, &decision);
+        if let Some(sentence) = unseen {
+            let who = sentence.strip_prefix("waiting for ").unwrap_or(&sentence);
+            foreseen.waits.insert(0, in_namespace(who, &foreseen.namespace));
+        }
+        Ok(())
+    }
+
+    /// The operator's checks before it decides.
+    async fn check(&mut self) -> Result<(), String> {
+        if self.scope.promoting().is_some() {
+            return Ok(());
+        }
+        if let Some(sentence) = possible::why_not(&self.scope.spec) {
+            self.scope.block(Blocker::Spec(sentence));
+            return Ok(());
+        }
+        match fleet_objects::wanted_revision(&mut self.scope).await {
+            Ok(Admission::Admitted(wanted)) => {
+                // To the view alone: the forecast runs on it.
+                if let Err(error) = fleet_objects::store_revision(&self.scope, &wanted).await {
+                    return Err(format!("whether the API server takes spec.template is not known: {error}"));
+                }
+                let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
+                self.scope.block(sentence.map(Blocker::Spec));
+            }
+            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
+            Err(error) => {
+                return Err(format!("whether the API server takes spec.template is not known: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_service(&self) -> bool {
+        self.scope.spec.service.is_some()
+    }
+
+    /// The owner of the Service with the fleet's name, if it belongs to another and the fleet needs one.
+    async fn service_of_another(&self) -> Option<String> {
+        let meta = &self.scope.fleet.meta;
+        self.scope.spec.service.as_ref()?;
+        let known = self.scope.view.services.get(&Key::new(&meta.namespace, &meta.name));
+        let service = if let Some(service) = known {
+            service
+        } else {
+            let found = self.cluster.get(Kind::Service, &meta.namespace, &meta.name).await.ok()??;
+            Arc::new(Observed::read(&found))
+        };
+        (!self.scope.owns(&service.meta)).then(|| fleet_objects::foreign_service(&self.scope, &service.meta))
+    }
+
+    async fn add_decision(
+        &mut self,
+        foreseen: &mut Foreseen,
+        facts: &FleetFacts,
+        plan: Option<&Plan>,
+        at: &RolloutTarget,
+        decision: &FleetDecision,
+    ) -> Result<(), String> {
+        let fleet = self.scope.fleet.meta.name.clone();
+        let active = plan.filter(|plan| plan.is_active());
+        // True if a set no longer takes over.
+        let mut gives_up = false;
+        match decision {
+            FleetDecision::Start(start)
+            | FleetDecision::Supersede(start)
+            | FleetDecision::RollBack(start)
+            | FleetDecision::CompleteAndStart(start)
+            | FleetDecision::Resume(start) => {
+                let superseded = matches!(decision, FleetDecision::Supersede(_) | FleetDecision::RollBack(_));
+                foreseen.begins(start, active.filter(|_| superseded));
+                let obeyed = obeying(facts, start);
+                if start.strategy.makes_set() {
+                    let set = self.name(facts, start).await?;
+                    match set {
+                        Admission::Admitted(set) => {
+                            gives_up = superseded
+                                && facts.rollout.set().is_some_and(|rollout| rollout.entrant != set);
+                            foreseen.set_waves(&fleet, facts, start, &set);
+                            let takes = (&set, &start.target);
+                            foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
+                        }
+                        Admission::Refused(sentence) => {
+                            self.scope.block(Blocker::NoSetName(sentence));
+                        }
+                    }
+                } else {
+                    foreseen.waves =
+                        foreseen::waves(forecast::in_place(&fleet, &obeyed, Some(&start.rollout_target)));
+                    gives_up = superseded;
+                }
+            }
+            FleetDecision::Keep if facts.terminating => {}
+            FleetDecision::Keep => {
+                let goes_on = active.filter(|_| facts.rollout.set().is_none()).map(|_| at);
+                foreseen.goes_on(active, facts);
+                // A set that is removed first is not filled any more.
+                let mut in_place = Vec::new();
+                if !facts.active_set_goes() {
+                    in_place = forecast::in_place(&fleet, facts, goes_on);
+                    foreseen.waves = foreseen::waves(in_place.clone());
+                }
+                if let Some(rollout_target) = goes_on.filter(|_| foreseen.waves.is_empty()) {
+                    foreseen
+                        .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
+                }
+                if let Some(rollout) = facts.rollout.set().filter(|r| r.entrant != facts.set) {
+                    foreseen.add_entrants(forecast::entrants(
+                        &fleet,
+                        &rollout.entrant,
+                        facts,
+                        &rollout.target,
+                    ));
+                    let takes = (&rollout.entrant, &rollout.target);
+                    foreseen.add_takeover(facts, rollout.strategy, takes, self.has_service());
+                    foreseen.add_incumbents(facts, rollout.strategy, &in_place);
+                }
+            }
+            FleetDecision::Abort
+            | FleetDecision::ScaledToZero
+            | FleetDecision::Withdraw
+            | FleetDecision::TakeBack => {
+                foreseen.gives_up(decision, active);
+                foreseen.waves = foreseen::waves(forecast::in_place(&fleet, facts, None));
+                gives_up = true;
+            }
+        }
+        foreseen.add_estimate(&self.scope);
+        if !facts.terminating {
+            foreseen.add_removals(facts, gives_up, self.now);
+        }
+        Ok(())
+    }
+
+    /// The name of a new set, or why there is none.
+    async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<SetName>, String> {
+        if let Some(rollout) = facts.same_set(start) {
+            return Ok(Admission::Admitted(rollout.entrant.clone()));
+        }
+        if let Some(set) = facts.living_set(self.now) {
+            return Ok(Admission::Admitted(set.clone()));
+        }
+        let meta = &self.scope.fleet.meta;
+        let mut taken = Vec::new();
+        for kind in KINDS_OF_A_SET {
+            let names = self.cluster.names(kind, &meta.namespace).await;
+            taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
+        }
+        let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
+        Ok(naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken).into())
+    }
+}
+
+/// The facts with the rollout's restart applied to every node.
+fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
+    // A rollout that begins has not stalled, whatever was said of the one before.
+    let mut facts = facts.clone().with(|f| f.record.stalled = false);
+    let Some(restart) = facts.requests.restart.clone().filter(|_| start.cause == Cause::RestartRequested)
+    else {
+        return facts;
+    };
+    facts.record.restarted_at = Some(restart.clone());
+    for child in &mut facts.children {
+        child.restarts.asked = Some(restart.clone());
+    }
+    // A restart changes each rendering's hash; the order of nodes does not depend on its value.
+    let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
+    for (hash, mut rendering) in under {
+        rendering.hash = rendering.hash.assumed_under(&restart);
+        facts.renderings.entry((hash, Some(restart.clone()))).or_insert(rendering);
+    }
+    facts
+}

@@ -1,0 +1,265 @@
+//! `windlass operator`: the controllers, their health and their metrics.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    routing::get,
+};
+use clap::{Args, ValueEnum};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tracing::info;
+
+use super::connection::Connection;
+use super::dashboard::PageArgs;
+use super::scrapers::Scrapers;
+use crate::extension::OperatorFlags;
+use windlass::internal::HookRules;
+use windlass::operator::{Controller, DEFAULT_CONCURRENCY, Health, Operator};
+use windlass::operator::{Host, PrometheusUrl};
+use windlass_core::revision::hash::hex;
+use windlass_kube_port::lease::Election;
+
+/// The arguments of `windlass operator`.
+#[derive(Debug, Args)]
+pub struct OperatorArgs {
+    /// Work in this namespace only; repeatable [default: all namespaces]
+    #[arg(long = "namespace", short = 'n', value_name = "NS", value_parser = namespace)]
+    namespaces: Vec<String>,
+    /// How many objects of a kind are reconciled at the same time
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
+    /// Elect a leader among replicas, by a Lease in the namespace of the account [default]
+    #[arg(long, conflicts_with = "no_leader_elect")]
+    leader_elect: bool,
+    /// Run without electing a leader, where there is no other replica
+    #[arg(long)]
+    no_leader_elect: bool,
+    /// Let requests of hooks go to this host, beside the fleet's own nodes: a name or an address, without a port; repeatable
+    #[arg(long = "hook-host", value_name = "HOST", value_parser = Host::parse)]
+    hook_hosts: Vec<Host>,
+    /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
+    #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
+    prometheus_url: Option<PrometheusUrl>,
+    #[command(flatten)]
+    extensions: OperatorFlags,
+    /// The OpenTelemetry collector that is told of rollouts, as `http://collector.monitoring:4318`: traces, by OTLP over HTTP
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    otlp_endpoint: Option<String>,
+    /// Where /metrics, /healthz and /readyz are served; 0.0.0.0 is every address, IPv6 as well
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    bind: SocketAddr,
+    /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (a token review and
+    /// a subject access review)
+    #[arg(long, value_enum, default_value_t = MetricsAuth::None)]
+    metrics_auth: MetricsAuth,
+    #[command(flatten)]
+    page: PageArgs,
+    /// How the log is written
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+/// Rejects an invalid name: watching it would succeed and never find a fleet.
+fn namespace(text: &str) -> Result<String, String> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.is_empty()
+        || text.len() > 63
+        || !text.chars().all(inner)
+        || text.starts_with('-')
+        || text.ends_with('-')
+    {
+        return Err("a namespace's name is 1 to 63 lowercase letters, digits and dashes, with no dash at either end; \
+                    leave the flag out to work in all namespaces"
+            .to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// HTTP only: the client has no root certificates, and traces stay in the cluster.
+#[cfg(feature = "otlp")]
+fn collector(text: &str) -> Result<String, String> {
+    let is_http = reqwest::Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host());
+    let wrong =
+        || "write the address of an OTLP/HTTP collector, as http://collector.monitoring:4318".to_owned();
+    if is_http { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum MetricsAuth {
+    None,
+    TokenReview,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Runs the controllers until SIGTERM or SIGINT.
+pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
+    log(arguments.log_format);
+    let (client, namespace) = Connection::default().client(super::AGENT).await?;
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "windlass".to_owned());
+    let definitions = client.clone();
+    let scrapers =
+        (arguments.metrics_auth == MetricsAuth::TokenReview).then(|| Scrapers::new(client.clone()));
+    let mut operator = Operator::new(client)
+        .namespaces(arguments.namespaces.clone())
+        .concurrency(arguments.concurrency)
+        .instance(host.clone());
+    operator = arguments.hook_hosts.iter().cloned().fold(operator, Operator::hook_host);
+    if let Some(url) = &arguments.prometheus_url {
+        operator = operator.prometheus(url.clone());
+    }
+    if arguments.leader_elect || !arguments.no_leader_elect {
+        operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
+    }
+    let hook_rules = HookRules {
+        hosts: arguments.hook_hosts.iter().cloned().collect(),
+        prometheus: arguments.prometheus_url.clone(),
+    };
+    let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
+    operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
+    #[cfg(feature = "otlp")]
+    let traces =
+        arguments.otlp_endpoint.as_deref().map(|to| windlass::internal::Otlp::new(to, &host)).transpose()?;
+    #[cfg(feature = "otlp")]
+    let traces = traces.map(Arc::new);
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = &traces {
+        operator = operator.traces(traces.clone());
+    }
+    let listener = windlass::internal::listen(arguments.bind)
+        .and_then(TcpListener::from_std)
+        .map_err(|e| format!("--bind {}: {e}; choose another address or port", arguments.bind))?;
+    let page = arguments.page.start(&arguments.namespaces)?;
+    let page = async move {
+        match page {
+            Some(ended) => ended.await.unwrap_or_else(|_| "the thread of the page ended".to_owned()),
+            None => std::future::pending().await,
+        }
+    };
+    let health = operator.health();
+    let definitions = super::definitions::watch(definitions, health.clone());
+    let router = pages(health, scrapers, controllers);
+    let serve = axum::serve(listener, router).into_future();
+    // Before it logs that it runs: whoever reads that may signal it at once.
+    let stopped = super::stopped()?;
+    info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
+    let stop = async move {
+        stopped.await;
+        info!("windlass operator stops: what is being reconciled is finished first");
+    };
+    let ended = tokio::select! {
+        result = operator.run(stop) => result.map_err(|e| e.to_string()),
+        () = definitions => Ok(()),
+        sentence = page => Err(sentence),
+        result = serve => Err(format!("the server of /metrics and /healthz ended: {result:?}")),
+    };
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = traces {
+        let _ = tokio::task::spawn_blocking(move || traces.shutdown()).await;
+    }
+    ended
+}
+
+/// Replicas that watch the same namespaces compete for the same Lease.
+fn lease_name(namespaces: &[String]) -> String {
+    if namespaces.is_empty() {
+        return "windlass".to_owned();
+    }
+    let mut sorted = namespaces.to_vec();
+    sorted.sort();
+    sorted.dedup();
+    let digest = Sha256::digest(sorted.join(","));
+    format!("windlass-{}", hex(&digest[..5]))
+}
+
+fn pages(health: Health, scrapers: Option<Scrapers>, controllers: Vec<Arc<dyn Controller>>) -> Router {
+    let readyz = |State(health): State<Health>| async move { answer(health.not_ready()) };
+    let healthz = |State(health): State<Health>| async move { answer(health.ill()) };
+    let scrapers = Arc::new(scrapers);
+    let metrics = move |State(health): State<Health>, headers: HeaderMap| async move {
+        if let Some(scrapers) = scrapers.as_ref() {
+            scrapers.admit(&headers).await?;
+        }
+        // The end marker stands once, at the end.
+        let more = controllers.iter().map(|controller| controller.metrics()).filter(|more| !more.is_empty());
+        let text = more.fold(health.text(), |text, more| text.trim_end_matches("# EOF\n").to_owned() + &more);
+        Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, windlass::internal::CONTENT_TYPE)], text))
+    };
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(health)
+}
+
+/// 200, or 503 with the reason.
+fn answer(wrong: Option<String>) -> (StatusCode, String) {
+    match wrong {
+        None => (StatusCode::OK, "ok\n".to_owned()),
+        Some(sentence) => (StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")),
+    }
+}
+
+fn log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,kube_client=warn,kube_runtime=warn"));
+    let colours = super::is_coloured(&std::io::stderr());
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
+    // A subscriber that is already set stays.
+    let _ = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_namespace_can_have_is_wrong_usage() {
+        for name in ["shop", "shop-1", "1", &"a".repeat(63)] {
+            assert_eq!(namespace(name).as_deref(), Ok(name));
+        }
+        for name in ["", " ", "Shop", "shop,lab", "-shop", "shop-", "kube.system", &"a".repeat(64)] {
+            assert!(namespace(name).is_err(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn metrics_of_all_controllers_are_one_open_metrics_document() {
+        struct More;
+        impl Controller for More {
+            fn run(&self, _: kube::Client, _: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+                std::future::pending().boxed()
+            }
+
+            fn metrics(&self) -> String {
+                "# TYPE more gauge\nmore 1\n# EOF\n".to_owned()
+            }
+        }
+        let request = axum::http::Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
+        let answer =
+            tower::ServiceExt::oneshot(pages(Health::default(), None, vec![Arc::new(More)]), request)
+                .await
+                .unwrap();
+        assert_eq!(answer.headers()[CONTENT_TYPE], windlass::internal::CONTENT_TYPE);
+        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        assert!(text.ends_with("more 1\n# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+    }
+}

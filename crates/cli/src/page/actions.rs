@@ -1,0 +1,184 @@
+//! The buttons, and the interface of their implementation.
+
+use async_trait::async_trait;
+
+use windlass_core::api::{HookState, NodeDeploymentStatus, Stage, TaskType};
+use windlass_engine::{Plan, PlanState};
+use windlass_kube_port::observed::ObservedFleet;
+
+/// The longest reason, in characters: it goes into an annotation and an event. The form states it too.
+pub(super) const MAX_REASON_CHARS: usize = 200;
+
+/// A button: a verb of the command line.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Button {
+    /// Pause rollouts.
+    Pause,
+    /// Resume rollouts.
+    Resume,
+    /// Move traffic to the new nodes.
+    Promote,
+    /// Approve a hook that waits for a person.
+    Approve,
+    /// Stop the rollout where it is.
+    Abort,
+    /// Roll back to what ran before.
+    Rollback,
+    /// Retry what failed or was given up.
+    Retry,
+    /// Skip the current task.
+    Skip,
+    /// Restart every node, in waves.
+    Restart,
+}
+
+impl Button {
+    /// All buttons, in order of display.
+    pub const ALL: [Self; 9] = [
+        Self::Pause,
+        Self::Resume,
+        Self::Promote,
+        Self::Approve,
+        Self::Abort,
+        Self::Rollback,
+        Self::Retry,
+        Self::Skip,
+        Self::Restart,
+    ];
+
+    /// The verb, as in the command line and in the page's paths.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Promote => "promote",
+            Self::Approve => "approve",
+            Self::Abort => "abort",
+            Self::Rollback => "rollback",
+            Self::Retry => "retry",
+            Self::Skip => "skip",
+            Self::Restart => "restart",
+        }
+    }
+
+    /// The label.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+            Self::Promote => "Promote",
+            Self::Approve => "Approve",
+            Self::Abort => "Abort",
+            Self::Rollback => "Roll back",
+            Self::Retry => "Retry",
+            Self::Skip => "Skip",
+            Self::Restart => "Restart",
+        }
+    }
+
+    /// What the button is for.
+    #[must_use]
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Self::Pause => "Begin nothing more of this fleet's rollouts until it is resumed.",
+            Self::Resume => "Go on with what was paused.",
+            Self::Promote => "Move traffic to the nodes that wait to take over.",
+            Self::Approve => "Let the hook go on that waits for a person.",
+            Self::Abort => {
+                "Stop the rollout. Nodes stay at what they run, and the target is not tried again by itself."
+            }
+            Self::Rollback => "Set the template to the revision that last completed.",
+            Self::Retry => "Try again what failed, was aborted or rolled back.",
+            Self::Skip => "Go on without the task that is waited for.",
+            Self::Restart => "Restart every node, in waves.",
+        }
+    }
+
+    /// The button with this verb.
+    #[must_use]
+    pub fn called(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|button| button.word() == word)
+    }
+
+    /// True if the button would have an effect, judging by the object; those are shown first. The others explain why
+    /// they have none. `plan` is that of the status, if it can be read.
+    #[must_use]
+    pub fn suits(self, fleet: &ObservedFleet, plan: Option<&Plan>) -> bool {
+        let status = &fleet.status;
+        let paused = fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
+        let is_active = plan.is_some_and(Plan::is_active);
+        let hook = |state: HookState| status.hooks.iter().any(|hook| hook.state == state.as_ref());
+        match self {
+            Self::Pause => !paused,
+            Self::Resume => paused,
+            Self::Promote => waits_for_promotion(status),
+            Self::Approve => hook(HookState::AwaitingApproval),
+            Self::Abort => is_active && status.rollout.is_some(),
+            Self::Rollback => !status.last_completed_rollout_hash.is_empty(),
+            Self::Retry => {
+                let failed = plan.is_some_and(|plan| plan.state == PlanState::Failed);
+                status.rejected.is_some() || hook(HookState::Failed) || (failed && status.rollout.is_some())
+            }
+            Self::Skip => hook(HookState::Failed) || is_active && plan.is_some_and(awaits),
+            Self::Restart => true,
+        }
+    }
+}
+
+fn waits_for_promotion(status: &NodeDeploymentStatus) -> bool {
+    let waits = |stage| matches!(stage, Stage::AwaitingEntrants | Stage::AwaitingPromotion);
+    status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty() && waits(rollout.stage))
+}
+
+/// True if the plan is at a task that may be skipped.
+fn awaits(plan: &Plan) -> bool {
+    plan.current_task()
+        .is_some_and(|task| TaskType::AwaitCaughtUp.is(task) || TaskType::AwaitNodesAtHeight.is(task))
+}
+
+/// A click on a button.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Action {
+    /// The fleet's namespace.
+    pub namespace: String,
+    pub name: String,
+    pub button: Button,
+    /// The seal of the rehearsal that the user saw: the action fails if it would do something else. Empty before the
+    /// first rehearsal.
+    pub seal: String,
+    /// True to write a field that another program applies.
+    pub force: bool,
+}
+
+/// The effect of an action, from a dry run.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Rehearsed {
+    /// A short description.
+    pub message: String,
+    /// True if it would change anything.
+    pub changes: bool,
+    /// The consequences, a sentence or line each.
+    pub then: Vec<String>,
+    /// Identifies the effect; the action passes it back.
+    pub seal: String,
+}
+
+/// Why an action was not carried out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refused {
+    /// The reason.
+    pub sentence: String,
+    /// The seal with which the action can be forced, if it can.
+    pub insist: Option<String>,
+}
+
+/// Carries out the buttons' actions.
+#[async_trait]
+pub trait Actions: Send + Sync {
+    /// Describes the effect of an action, with a dry run on the API server.
+    async fn rehearse(&self, action: &Action) -> Result<Rehearsed, Refused>;
+    /// Carries out an action. Returns a message.
+    async fn carry_out(&self, action: &Action, reason: Option<&str>) -> Result<String, Refused>;
+}

@@ -1,0 +1,157 @@
+//! Renders views as HTML. The page works without scripts; what changes is in parts with IDs, so that a script can
+//! replace them.
+
+mod act;
+mod chart;
+mod fleet;
+mod list;
+mod nodes;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::report::{Health, Verdict, clock_time, task_glyph};
+use windlass_engine::TaskState;
+
+pub use act::{Confirmation, act, done};
+pub use fleet::{fleet, parts as parts_of_fleet};
+pub use list::{list, parts as parts_of_list};
+pub use nodes::nodes;
+
+/// A part of a page: its ID and its content.
+pub type Part = (&'static str, Markup);
+
+/// The page's style.
+pub const STYLE: &str = include_str!("style.css");
+/// The page's script.
+pub const SCRIPT: &str = include_str!("page.js");
+
+/// A complete page.
+struct Frame<'a> {
+    /// The title of the browser tab.
+    title: &'a str,
+    /// The path of its live updates, if any.
+    live: Option<&'a str>,
+    /// The breadcrumbs: labels with their paths.
+    crumbs: &'a [(&'a str, String)],
+}
+
+impl Frame<'_> {
+    fn around(&self, main: &Markup) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · Windlass" }
+                    link rel="stylesheet" href="/style.css";
+                    link rel="icon" href="data:,";
+                    script src="/page.js" defer {}
+                }
+                body data-live=[self.live] {
+                    a.skip href="#main" { "Skip to the content" }
+                    header {
+                        nav aria-label="Where you are" {
+                            ol {
+                                li { a href="/" { "Windlass" } }
+                                @for (word, address) in self.crumbs {
+                                    li { a href=(address) { (word) } }
+                                }
+                            }
+                        }
+                        @if self.live.is_some() {
+                            p #live { noscript { "As it was when you opened it. " a href="" { "Look again" } } }
+                        }
+                    }
+                    main #main tabindex="-1" { (main) }
+                }
+            }
+        }
+    }
+}
+
+fn sections(parts: &[Part]) -> Markup {
+    html! { @for (id, part) in parts { section id=(id) { (part) } } }
+}
+
+/// A page with a single message.
+#[must_use]
+pub fn message(title: &str, sentence: &str) -> Markup {
+    let main = html! { h1 { (title) } p { (sentence) } };
+    Frame { title, live: None, crumbs: &[] }.around(&main)
+}
+
+/// The same, with a link back.
+#[must_use]
+pub fn message_with_way_back(title: &str, sentence: &str, back: &str) -> Markup {
+    let main = html! { h1 { (title) } p { (sentence) } p { a href=(back) { "Back" } } };
+    Frame { title, live: None, crumbs: &[] }.around(&main)
+}
+
+/// The banner while the API server does not answer; rendered empty otherwise, to keep its place.
+fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    let Some(since) = since else { return Markup::default() };
+    html! {
+        p.refusal role="alert" {
+            "Nothing is heard of the API server since "
+            time datetime=(since.to_rfc3339_opts(SecondsFormat::Secs, true)) { (clock_time(since, now)) }
+            " UTC: what is shown is as it was then."
+        }
+    }
+}
+
+/// Text for screen readers only.
+fn screen_reader_text(text: &str) -> Markup {
+    html! { span.heard { (text) } }
+}
+
+fn verdict_class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Refused | Verdict::Stalled => "ill",
+        Verdict::Progressing | Verdict::ScaledToZero => "moving",
+        Verdict::UpToDate => "well",
+    }
+}
+
+fn verdict_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Refused => "refused",
+        Verdict::Stalled => "stalled",
+        Verdict::Progressing => "on its way",
+        Verdict::ScaledToZero => "scaled to zero",
+        Verdict::UpToDate => "up to date",
+    }
+}
+
+/// A node's glyph, its class, and its meaning.
+fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
+    let (class, words) = match health {
+        Health::Failed => ("ill", "cannot run"),
+        Health::Down => ("ill", "does not serve"),
+        Health::Moving => ("moving", "on its way"),
+        Health::Settling => ("moving", "Ready, and not for long enough yet"),
+        Health::Before => ("before", "serves what was before"),
+        Health::Serving => ("well", "serves what is wanted"),
+    };
+    (health.glyph(), class, words)
+}
+
+/// A glyph, with its meaning for screen readers.
+fn signed(health: Health) -> Markup {
+    let (sign, class, words) = sign(health);
+    html! { span.sign.(class) aria-hidden="true" { (sign) } (screen_reader_text(words)) }
+}
+
+/// A task's glyph, its class, and its meaning.
+fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
+    let (class, words) = match state {
+        TaskState::Pending => ("dim", " not begun"),
+        TaskState::Running => ("moving", " under way"),
+        TaskState::Complete => ("well", " done"),
+        TaskState::Failed => ("ill", " failed"),
+        TaskState::Skipped => ("dim", " skipped"),
+    };
+    (task_glyph(state), class, words)
+}

@@ -1,0 +1,336 @@
+//! The page over HTTP: routes and response headers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::FormRejection;
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
+    SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Router, serve::ListenerExt};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use super::actions::{Action, Actions, Button, MAX_REASON_CHARS, Refused};
+use super::guard::{Denial, Guard};
+use super::html;
+use super::live;
+use super::source::Source;
+use super::state::{LoadedFleet, Page, fleet_view, list_view, message, page};
+use crate::report::FleetReport;
+use windlass_kube_port::Key;
+
+/// The content security policy: everything comes from the page itself, without inline scripts or styles.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// The largest form, in bytes.
+const MAX_FORM_BYTES: usize = 16 * 1024;
+/// The longest path, in bytes.
+const MAX_PATH_BYTES: usize = 4 * 1024;
+/// How long a page waits for data that is still being read; then it is rendered without them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Serves the page until the listener ends.
+pub async fn serve(
+    listener: TcpListener,
+    source: Arc<Source>,
+    actions: Option<Arc<dyn Actions>>,
+    guard: Guard,
+) -> std::io::Result<()> {
+    let page = Page::new(source, actions, guard);
+    // Live updates are small and should not be delayed by Nagle's algorithm.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    axum::serve(listener, router(page)).await
+}
+
+pub(super) fn router(page: Page) -> Router {
+    Router::new()
+        .route("/", get(list))
+        .route("/fleets/{namespace}/{name}", get(fleet))
+        .route("/fleets/{namespace}/{name}/nodes", get(nodes))
+        .route("/fleets/{namespace}/{name}/{verb}", get(ask).post(act))
+        .route("/healthz", get(healthz))
+        .route("/live", get(live::list))
+        .route("/live/fleets/{namespace}/{name}", get(live::fleet))
+        .route("/style.css", get(|| async { ([(CONTENT_TYPE, "text/css; charset=utf-8")], html::STYLE) }))
+        .route(
+            "/page.js",
+            get(|| async { ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], html::SCRIPT) }),
+        )
+        .fallback(|| async { message(StatusCode::NOT_FOUND, "Not found", "There is no such page.") })
+        .method_not_allowed_fallback(|| async { no_such_method("GET, HEAD") })
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(from_fn_with_state(page.clone(), gate))
+        .with_state(page)
+}
+
+/// Refuses unauthorized requests, and sets the security headers of every response.
+async fn gate(State(page): State<Page>, request: Request, next: Next) -> Response {
+    let (path, query) =
+        (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let is_public = matches!(path.as_str(), "/style.css" | "/page.js" | "/healthz");
+    let token = query.split('&').find_map(|pair| pair.strip_prefix("token="));
+    let is_known = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
+    let mut response = match page.guard.check(request.method(), request.headers()) {
+        _ if path.len() + query.len() > MAX_PATH_BYTES => {
+            let message =
+                message(StatusCode::URI_TOO_LONG, "Not found", "No address of this page is so long.");
+            ([(CONNECTION, "close")], message).into_response()
+        }
+        Err(Denial::Origin | Denial::Secret) | Ok(()) if !is_known => no_such_method("GET, HEAD, POST"),
+        Err(Denial::Name) => message(
+            StatusCode::MISDIRECTED_REQUEST,
+            "Not this page",
+            "It was called by a name that is not its own. Take the address that it printed.",
+        ),
+        Err(Denial::Origin) => message(
+            StatusCode::FORBIDDEN,
+            "Refused",
+            "The request comes from another page, and nothing was done.",
+        ),
+        Err(Denial::Secret) if !is_public => match token.and_then(|token| page.guard.opened(token)) {
+            Some(cookie) => ([(SET_COOKIE, cookie)], to(&path)).into_response(),
+            None => message(
+                StatusCode::UNAUTHORIZED,
+                "Closed",
+                "This page opens by the whole address that windlass dashboard printed, token and all.",
+            ),
+        },
+        // The token is in the cookie now; redirect, so that a copied address does not contain it.
+        Ok(()) if token.is_some() => to(&path),
+        Ok(()) | Err(Denial::Secret) => next.run(request).await,
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        // Without a referrer the page's own forms would lack their origin, too.
+        (REFERRER_POLICY, "same-origin"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The response to a wrong method.
+fn no_such_method(allowed: &'static str) -> Response {
+    let sentence = "A page is read, and its forms are sent; nothing else can be done to it.";
+    ([(ALLOW, allowed)], message(StatusCode::METHOD_NOT_ALLOWED, "Not done", sentence)).into_response()
+}
+
+/// Redirects to a path of this page. A path with two leading slashes would be another host to a browser.
+fn to(path: &str) -> Response {
+    let path = format!("/{}", path.trim_start_matches(['/', '\\']));
+    (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
+}
+
+fn unread(sentence: &str) -> Response {
+    message(StatusCode::BAD_GATEWAY, "Not read", sentence)
+}
+
+fn gone(key: &Key) -> Response {
+    let sentence = format!("There is no fleet {} in namespace {}, or not any more.", key.name, key.namespace);
+    message(StatusCode::NOT_FOUND, "Not found", &sentence)
+}
+
+async fn list(State(state): State<Page>) -> Response {
+    match state.source.watched().await {
+        Ok(watched) => page(StatusCode::OK, html::list(&list_view(&state, &watched))),
+        Err(sentence) => unread(&sentence),
+    }
+}
+
+/// Reports whether the page is up to date; needs no secret, and shows no fleet.
+async fn healthz(State(state): State<Page>) -> Response {
+    match state.source.check_health().await {
+        Ok(()) => "ok\n".into_response(),
+        Err(sentence) => (StatusCode::SERVICE_UNAVAILABLE, format!("{sentence}\n")).into_response(),
+    }
+}
+
+async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let key = Key::new(namespace, name);
+    let watched = match state.source.watched().await {
+        Ok(watched) => watched,
+        Err(sentence) => return unread(&sentence),
+    };
+    let mut changes = watched.changes();
+    let details = async {
+        while fleet_view(&state, &watched, &key).is_some_and(|view| view.is_asking) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    // Later results arrive as live updates.
+    let _ = tokio::time::timeout(PATIENCE, details).await;
+    match fleet_view(&state, &watched, &key) {
+        Some(LoadedFleet { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.actions.is_some())),
+        None => gone(&key),
+    }
+}
+
+#[derive(Deserialize)]
+struct Paged {
+    page: Option<usize>,
+}
+
+async fn nodes(
+    State(state): State<Page>,
+    Path((namespace, name)): Path<(String, String)>,
+    Query(paged): Query<Paged>,
+) -> Response {
+    let key = Key::new(namespace, name);
+    match state.source.watched().await {
+        Ok(watched) => match watched.one(&key) {
+            Some(seen) => {
+                let now = state.source.now();
+                let report = FleetReport::of(&seen, now);
+                let silent_since = watched.silent_since(now);
+                page(StatusCode::OK, html::nodes(&report, paged.page.unwrap_or(1), silent_since, now))
+            }
+            None => gone(&key),
+        },
+        Err(sentence) => unread(&sentence),
+    }
+}
+
+/// The fields of a form.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Filled {
+    form: String,
+    seal: String,
+    reason: String,
+    force: String,
+}
+
+type Place = (String, String, String);
+
+/// An action, and its implementation.
+type RequestedAction = (Action, Arc<dyn Actions>);
+/// Why there is none.
+type NoAction = (StatusCode, &'static str);
+
+/// The action of a form, and its implementation.
+fn requested_action(
+    state: &Page,
+    (namespace, name, verb): Place,
+    filled: &Filled,
+) -> Result<RequestedAction, NoAction> {
+    let button = Button::called(&verb).ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
+    let only_shows =
+        "This page only shows. To change something, take windlass or kubectl, with your own rights.";
+    let actions = state.actions.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
+    let force = filled.force == "yes";
+    Ok((Action { namespace, name, button, seal: filled.seal.clone(), force }, actions.clone()))
+}
+
+/// True if no such fleet is visible.
+async fn is_gone(state: &Page, key: &Key) -> bool {
+    state.source.watched().await.is_ok_and(|watched| watched.one(key).is_none())
+}
+
+async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
+    let key = Key::new(&place.0, &place.1);
+    if is_gone(&state, &key).await {
+        return gone(&key);
+    }
+    match requested_action(&state, place, &Filled::default()) {
+        Ok((action, actions)) => rehearsed(&state, &action, actions.as_ref(), "", None).await,
+        Err((status, sentence)) => message(status, "Not done", sentence),
+    }
+}
+
+async fn act(
+    State(state): State<Page>,
+    Path(place): Path<Place>,
+    filled: Result<Form<Filled>, FormRejection>,
+) -> Response {
+    let filled = match filled {
+        Ok(Form(filled)) => filled,
+        Err(unread) => return unreadable(&place, &unread),
+    };
+    let key = Key::new(&place.0, &place.1);
+    let (action, actions) = match requested_action(&state, place, &filled) {
+        Ok(requested) => requested,
+        Err((status, sentence)) => return message(status, "Not done", sentence),
+    };
+    if !state.guard.made(&filled.form) {
+        let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
+        return message(StatusCode::FORBIDDEN, "Refused", sentence);
+    }
+    if is_gone(&state, &key).await {
+        return gone(&key);
+    }
+    let reason = filled.reason.trim();
+    let length = reason.chars().count();
+    if length > MAX_REASON_CHARS {
+        let sentence = format!("a reason has at most {MAX_REASON_CHARS} characters, and this one {length}");
+        let refused = Refused { sentence, insist: None };
+        return rehearsed(&state, &action, actions.as_ref(), "", Some((StatusCode::BAD_REQUEST, &refused)))
+            .await;
+    }
+    let why = Some(reason).filter(|reason| !reason.is_empty());
+    match actions.carry_out(&action, why).await {
+        Ok(done) => page(StatusCode::OK, html::done(&action, &done)),
+        Err(refused) => {
+            rehearsed(&state, &action, actions.as_ref(), reason, Some((StatusCode::CONFLICT, &refused))).await
+        }
+    }
+}
+
+/// The page for a form that is unreadable or too large, with a link back.
+fn unreadable((namespace, name, verb): &Place, unread: &FormRejection) -> Response {
+    let status = unread.status();
+    let sentence = if status == StatusCode::PAYLOAD_TOO_LARGE {
+        format!("The form is larger than {} KiB. Nothing was done.", MAX_FORM_BYTES / 1024)
+    } else {
+        format!("The form cannot be read: {}. Nothing was done.", unread.body_text())
+    };
+    let back = format!("/fleets/{namespace}/{name}/{verb}");
+    page(status, html::message_with_way_back("Not done", &sentence, &back))
+}
+
+/// The page of a button; after a refusal, with its reason.
+async fn rehearsed(
+    state: &Page,
+    action: &Action,
+    actions: &dyn Actions,
+    reason: &str,
+    tried: Option<(StatusCode, &Refused)>,
+) -> Response {
+    let action = Action { seal: String::new(), ..action.clone() };
+    let answer = actions.rehearse(&action).await;
+    let status = tried.map_or(StatusCode::OK, |(status, _)| status);
+    let tried = tried.map(|(_, refused)| refused);
+    let confirmation = html::Confirmation { action: &action, form: state.guard.form(), reason, tried };
+    page(status, html::act(&confirmation, &answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_to_another_host() {
+        for (path, location) in [
+            ("/", "/"),
+            ("/fleets/shop/db", "/fleets/shop/db"),
+            ("//evil.example/x", "/evil.example/x"),
+            ("/\\evil.example", "/evil.example"),
+        ] {
+            assert_eq!(to(path).headers()[LOCATION], location, "{path}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The page's data: fleets with their nodes and pods, watched only while a page is open.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use futures::StreamExt;
+use futures::stream;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::view::Details;
+use crate::foresight::{Change, foresee};
+use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
+use crate::report::chain::{TimelineEntry, culprit};
+use crate::report::{FleetReport, Seen, Typed, Verdict};
+use windlass_clock::{SharedClock, monotonic};
+use windlass_kube_port::Key;
+use windlass_kube_port::freshness::SILENT;
+use windlass_kube_port::observed::{Meta, ObservedFleet};
+use windlass_kube_port::watch::Namespaces;
+
+/// How long after the last request the watches stop.
+const UNSEEN: Duration = Duration::from_mins(5);
+/// The greatest age of events and forecasts.
+const OLD: Duration = Duration::from_secs(5);
+/// The same for a fleet without changes.
+const OLD_AT_REST: Duration = Duration::from_mins(1);
+/// Fleets with more nodes get no forecast: it would read all of their objects.
+const LARGE: i32 = 500;
+/// The most events in the chain of causes: the last ones.
+const EVENTS: usize = 5;
+
+/// The page's reads.
+pub struct Source {
+    client: Client,
+    scopes: Vec<Namespaces>,
+    clock: SharedClock,
+    typed: Typed,
+    state: Mutex<State>,
+    details: Mutex<HashMap<Key, CachedDetails>>,
+}
+
+#[derive(Default)]
+struct State {
+    seen_at: Option<Instant>,
+    watched: Option<Arc<Watched>>,
+}
+
+/// The events and forecast of a fleet, with the version that they are about.
+struct CachedDetails {
+    at: Instant,
+    version: Version,
+    details: Option<Arc<Details>>,
+    asking: bool,
+}
+
+/// Identifies a state of a fleet and its objects.
+type Version = (String, (u64, u64), (u64, u64));
+
+/// The watched objects.
+pub struct Watched {
+    sights: Vec<(Wanted, Sight)>,
+    changes: watch::Sender<u64>,
+}
+
+impl Watched {
+    /// Changes with every watch event.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// True if fleets of several namespaces may be shown.
+    pub fn has_namespaces(&self) -> bool {
+        self.sights.len() > 1 || self.sights.iter().any(|(wanted, _)| wanted.scope == Namespaces::All)
+    }
+
+    /// Every fleet with its objects.
+    pub fn all(&self) -> Vec<Seen> {
+        let seen = |(wanted, sight): &(Wanted, Sight)| {
+            let fleets = sight.fleets(wanted);
+            fleets.iter().map(|fleet| sight.seen(fleet)).collect::<Vec<_>>()
+        };
+        self.sights.iter().flat_map(seen).collect()
+    }
+
+    /// One fleet with its objects.
+    pub fn one(&self, key: &Key) -> Option<Seen> {
+        self.sights.iter().find_map(|(_, sight)| {
+            let fleet = sight.view.fleets.get(key)?;
+            Some(sight.seen(&fleet))
+        })
+    }
+
+    /// Differs whenever the fleet or one of its objects changed.
+    pub fn version(&self, key: &Key) -> Option<Version> {
+        self.sights.iter().find_map(|(_, sight)| {
+            let fleet: Arc<ObservedFleet> = sight.view.fleets.get(key)?;
+            let Meta { namespace, name, uid, resource_version, .. } = &fleet.meta;
+            let nodes = sight.view.nodes.group_changes(namespace, uid);
+            Some((resource_version.clone(), nodes, sight.view.pods.group_changes(namespace, name)))
+        })
+    }
+
+    /// The longest time since any watch was last known to be up to date.
+    pub fn silence(&self) -> Duration {
+        self.sights.iter().map(|(_, sight)| sight.view.freshness.outdated()).max().unwrap_or_default()
+    }
+
+    /// Since when the watches are outdated, if for too long to present them as current.
+    pub fn silent_since(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let silence = self.silence();
+        (silence >= SILENT).then(|| now - silence)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+impl Source {
+    /// Reads the fleets of these namespaces.
+    #[must_use]
+    pub fn new(client: Client, scopes: Vec<Namespaces>, clock: SharedClock) -> Self {
+        let typed = Typed::PLAIN;
+        Self { client, scopes, clock, typed, state: Mutex::default(), details: Mutex::default() }
+    }
+
+    /// Sets the flags of the user's own command line, for suggested commands.
+    #[must_use]
+    pub fn typed_as(self, typed: Typed) -> Self {
+        Self { typed, ..self }
+    }
+
+    /// How suggested commands are typed.
+    pub fn typed(&self) -> &Typed {
+        &self.typed
+    }
+
+    /// The clock of the cluster's timestamps.
+    #[must_use]
+    pub fn clock(&self) -> SharedClock {
+        self.clock.clone()
+    }
+
+    /// The time by that clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// The watched objects. Starts the watches if needed; an error says why nothing can be read.
+    pub async fn watched(self: &Arc<Self>) -> Result<Arc<Watched>, String> {
+        {
+            let mut state = lock(&self.state);
+            state.seen_at = Some(monotonic());
+            if let Some(watched) = &state.watched {
+                return Ok(watched.clone());
+            }
+        }
+        let mut sights = Vec::new();
+        for scope in &self.scopes {
+            let wanted = Wanted { scope: scope.clone(), names: Vec::new() };
+            let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
+            let sight = sight.following(&self.client, &wanted).await?;
+            sights.push((wanted, sight));
+        }
+        let watched = Arc::new(Watched { sights, changes: watch::Sender::new(0) });
+        let mut state = lock(&self.state);
+        // A concurrent call may have started them.
+        if let Some(other) = &state.watched {
+            return Ok(other.clone());
+        }
+        state.watched = Some(watched.clone());
+        tokio::spawn(self.clone().follow(watched.clone()));
+        Ok(watched)
+    }
+
+    /// An error unless the watches are up to date; without watches, unless the API server answers.
+    pub async fn check_health(&self) -> Result<(), String> {
+        let watched = lock(&self.state).watched.clone();
+        let Some(watched) = watched else {
+            let answer = self.client.apiserver_version().await;
+            return answer.map(drop).map_err(|error| sentence(&error));
+        };
+        match watched.silent_since(self.now()) {
+            None => Ok(()),
+            Some(since) => {
+                let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
+                Err(format!("nothing is heard of the API server since {since}"))
+            }
+        }
+    }
+
+    async fn follow(self: Arc<Self>, watched: Arc<Watched>) {
+        let streams: Vec<_> =
+            watched.sights.iter().map(|(wanted, sight)| sight.watch(&self.client, wanted)).collect();
+        let mut changes = stream::select_all(streams);
+        loop {
+            tokio::select! {
+                _ = changes.next() => watched.changed(),
+                () = tokio::time::sleep(UNSEEN) => {}
+            }
+            let mut state = lock(&self.state);
+            if watched.changes.receiver_count() > 0 {
+                state.seen_at = Some(monotonic());
+            }
+            if state.seen_at.is_none_or(|at| monotonic().duration_since(at) >= UNSEEN) {
+                state.watched = None;
+                lock(&self.details).clear();
+                return;
+            }
+        }
+    }
+
+    /// The events and forecast of a fleet, if known. Outdated ones are read again in the background, and the fleet
+    /// counts as changed once they arrive.
+    pub fn details(
+        self: &Arc<Self>,
+        watched: &Arc<Watched>,
+        key: &Key,
+        report: &FleetReport,
+    ) -> Option<Arc<Details>> {
+        let version = watched.version(key)?;
+        let mut all = lock(&self.details);
+        let cached = all.entry(key.clone()).or_insert_with(|| CachedDetails {
+            at: monotonic(),
+            version: version.clone(),
+            details: None,
+            asking: false,
+        });
+        let age = monotonic().duration_since(cached.at);
+        let old = if cached.version == version { OLD_AT_REST } else { OLD };
+        if !cached.asking && (cached.details.is_none() || age >= old) {
+            cached.asking = true;
+            cached.version = version;
+            cached.at = monotonic();
+            let (source, watched, key, report) = (self.clone(), watched.clone(), key.clone(), report.clone());
+            tokio::spawn(async move {
+                let details = source.ask(&watched, &key, &report).await;
+                if let Some(cached) = lock(&source.details).get_mut(&key) {
+                    cached.details = Some(Arc::new(details));
+                    cached.asking = false;
+                }
+                watched.changed();
+            });
+        }
+        cached.details.clone()
+    }
+
+    /// When the events and forecast of a fleet were last read, and whether they have arrived.
+    pub fn details_read_at(&self, key: &Key) -> Option<(Instant, bool)> {
+        lock(&self.details).get(key).map(|cached| (cached.at, cached.asking))
+    }
+
+    async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Details {
+        let mut details = Details::default();
+        let namespace = key.namespace.as_str();
+        match events(
+            &self.client,
+            namespace,
+            Some(InvolvedObject { kind: "NodeDeployment", name: &key.name, uid: "" }),
+        )
+        .await
+        {
+            Ok(all) => details.of_fleet = all,
+            Err(sentence) => details.unread.push(sentence),
+        }
+        if let Some(node) = culprit(report) {
+            let name = format!("{node}-0");
+            let of_pod = Key::new(namespace, &name);
+            let pod = watched.sights.iter().find_map(|(_, sight)| sight.view.pods.get(&of_pod));
+            match events(&self.client, namespace, Some(InvolvedObject::of_pod(node, &name, pod.as_deref())))
+                .await
+            {
+                Ok(all) => details.of_pod = last(all),
+                Err(sentence) => details.unread.push(sentence),
+            }
+        }
+        details.unread.dedup();
+        let at_rest = report.verdict == Verdict::UpToDate && report.rollout.is_none();
+        if !at_rest && report.replicas <= LARGE {
+            let nothing = Change::Merge(serde_json::json!({}));
+            details.next = Some(foresee(&self.client, namespace, &key.name, &nothing, self.now()).await);
+        }
+        details
+    }
+}
+
+fn last(mut all: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+    all.split_off(all.len().saturating_sub(EVENTS))
+}
+
+fn lock<T>(locked: &Mutex<T>) -> MutexGuard<'_, T> {
+    locked.lock().unwrap_or_else(PoisonError::into_inner)
+}

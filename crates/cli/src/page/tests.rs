@@ -1,0 +1,246 @@
+//! The page over HTTP, without a socket, with a fake API server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Body as Asked;
+use axum::http::{Request, StatusCode};
+use futures::StreamExt;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::Source;
+use super::actions::{Action, Actions, Refused, Rehearsed};
+use super::guard::{Guard, Secrets};
+use super::http::router;
+use super::state::Page;
+use crate::report::tests::fleet;
+use windlass_clock::SystemClock;
+use windlass_kube_port::watch::Namespaces;
+
+/// A fake API server with one fleet, whose watches send nothing and end at their time-out. While it is `gone`, it
+/// refuses connections and its existing ones hang.
+fn played(gone: &Arc<AtomicBool>) -> Client {
+    played_with(gone, &Arc::default())
+}
+
+/// The same; while `forgotten`, every watch gets 410 Gone, and lists hang.
+fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
+    let (gone, forgotten) = (gone.clone(), forgotten.clone());
+    let server = service_fn(move |request: http::Request<Body>| {
+        let (gone, forgotten) = (gone.clone(), forgotten.clone());
+        async move {
+            if gone.load(Ordering::Relaxed) {
+                return Err(BoxError::from("connection refused"));
+            }
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let seconds = query.split('&').find_map(|part| part.strip_prefix("timeoutSeconds="));
+            let is_watch = query.contains("watch=true");
+            let body = if forgotten.load(Ordering::Relaxed) {
+                if !is_watch {
+                    std::future::pending::<()>().await;
+                }
+                let expired = json!({"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "code": 410, "reason": "Expired", "message": "too old resource version"}});
+                futures::stream::once(std::future::ready(format!("{expired}\n").into_bytes())).boxed()
+            } else if is_watch {
+                let seconds = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
+                let silence = async move {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    if gone.load(Ordering::Relaxed) {
+                        std::future::pending::<()>().await;
+                    }
+                    Vec::new()
+                };
+                futures::stream::once(silence).boxed()
+            } else {
+                let items: Vec<Value> =
+                    if path.ends_with("/nodedeployments") { vec![at_rest()] } else { Vec::new() };
+                let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items});
+                futures::stream::once(std::future::ready(list.to_string().into_bytes())).boxed()
+            };
+            Ok(http::Response::new(Asked::from_stream(body.map(Ok::<_, BoxError>))))
+        }
+    });
+    Client::new(server, "prod")
+}
+
+/// A fleet that is up to date.
+fn at_rest() -> Value {
+    let mut fleet = fleet();
+    let is = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T04:00:00Z"});
+    fleet["status"]["rollout"] = json!(null);
+    fleet["status"]["plan"] = json!(null);
+    fleet["status"]["conditions"] =
+        json!([is("Ready", "True", "AllNodesReady"), is("UpToDate", "True", "Applied")]);
+    fleet
+}
+
+/// A read-only page of this API server.
+fn page(client: Client) -> axum::Router {
+    let source = Source::new(client, vec![Namespaces::Namespace("prod".into())], Arc::new(SystemClock));
+    router(Page::new(Arc::new(source), None, Guard::open(Vec::new())))
+}
+
+fn request(method: &str, path: &str) -> Request<Asked> {
+    Request::builder().method(method).uri(path).header("host", "localhost").body(Asked::empty()).unwrap()
+}
+
+async fn answered(page: &axum::Router, request: Request<Asked>) -> (StatusCode, String) {
+    let answer = page.clone().oneshot(request).await.unwrap();
+    let status = answer.status();
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// Records the requested actions.
+#[derive(Default)]
+struct Asking(Mutex<Vec<Action>>);
+
+#[async_trait::async_trait]
+impl Actions for Asking {
+    async fn rehearse(&self, _: &Action) -> Result<Rehearsed, Refused> {
+        Ok(Rehearsed { message: "paused".into(), changes: true, then: Vec::new(), seal: "a seal".into() })
+    }
+
+    async fn carry_out(&self, action: &Action, _: Option<&str>) -> Result<String, Refused> {
+        self.0.lock().unwrap().push(action.clone());
+        Ok("paused".into())
+    }
+}
+
+/// A page with buttons, its token, and its recorded actions.
+struct Acting {
+    page: axum::Router,
+    cookie: String,
+    form: String,
+    done: Arc<Asking>,
+}
+
+fn acting() -> Acting {
+    let source = Source::new(
+        played(&Arc::default()),
+        vec![Namespaces::Namespace("prod".into())],
+        Arc::new(SystemClock),
+    );
+    let secrets = Secrets::draw().unwrap();
+    let (cookie, form) = (format!("windlass-7070={}", secrets.token()), secrets.form().to_owned());
+    let done = Arc::new(Asking::default());
+    let page = router(Page::new(Arc::new(source), Some(done.clone()), Guard::local(7070, secrets)));
+    Acting { page, cookie, form, done }
+}
+
+impl Acting {
+    async fn response(&self, method: &str, path: &str, body: String) -> (StatusCode, String) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "localhost:7070")
+            .header("origin", "http://localhost:7070")
+            .header("cookie", &self.cookie)
+            .header("content-type", "application/x-www-form-urlencoded");
+        answered(&self.page, request.body(body.into()).unwrap()).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
+    let page = acting();
+    let none = String::new;
+    let (status, body) = page.response("HEAD", "/fleets/prod/db", none()).await;
+    assert_eq!((status, body.as_str()), (StatusCode::OK, ""), "HEAD is as GET, without a body");
+    for method in ["OPTIONS", "PUT", "DELETE", "TRACE", "PATCH"] {
+        for path in ["/", "/fleets/prod/db/pause", "/none"] {
+            let (status, body) = page.response(method, path, none()).await;
+            assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+            assert!(body.contains("nothing else can be done") && !body.contains("another page"), "{body}");
+        }
+    }
+    let (status, body) = page.response("POST", "/fleets/prod/db", none()).await;
+    assert!(status == StatusCode::METHOD_NOT_ALLOWED && body.contains("<html"), "{status} {body}");
+    let (status, body) = page.response("GET", &format!("/{}", "a".repeat(9_000)), none()).await;
+    assert!(status == StatusCode::URI_TOO_LONG && body.contains("<html"), "{status} {body}");
+    let (status, body) = page.response("GET", "/fleets/prod/other/pause", none()).await;
+    assert!(status == StatusCode::NOT_FOUND && !body.contains("--namespace"), "{status} {body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_that_is_too_large_does_nothing_and_says_so() {
+    let page = acting();
+    let form = |reason: &str| format!("form={}&seal=x&reason={reason}", page.form);
+    let pause = "/fleets/prod/db/pause";
+    let (status, body) = page.response("POST", pause, form(&"x".repeat(20_000))).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(body.contains("larger than 16 KiB") && body.contains(&format!("href=\"{pause}\"")), "{body}");
+    let (status, body) = page.response("POST", pause, form(&"x".repeat(201))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(body.contains("at most 200 characters") && body.contains("<form"), "{body}");
+    let (status, _) = page.response("POST", "/fleets/prod/other/pause", form("x")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(page.done.0.lock().unwrap().is_empty(), "none of these did anything");
+    let (status, _) = page.response("POST", pause, form(&"%C3%A4".repeat(200))).await;
+    assert_eq!((status, page.done.0.lock().unwrap().len()), (StatusCode::OK, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
+    const SAID: &str = "Nothing is heard of the API server since";
+    const PAGES: [&str; 3] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes"];
+    let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let page = page(played_with(&gone, &forgotten));
+    let live = page.clone().oneshot(request("GET", "/live")).await.unwrap();
+    let mut updates = live.into_body().into_data_stream();
+    let seconds = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
+    for _ in 0..12 {
+        for path in PAGES {
+            let (status, body) = answered(&page, request("GET", path)).await;
+            assert!(status == StatusCode::OK && !body.contains(SAID), "{path}: {body}");
+        }
+        assert_eq!(answered(&page, request("GET", "/healthz")).await, (StatusCode::OK, "ok\n".to_owned()));
+        seconds(10).await;
+    }
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
+        assert!(!String::from_utf8_lossy(&part.unwrap()).contains(SAID));
+    }
+
+    gone.store(true, Ordering::Relaxed);
+    seconds(30).await;
+    for path in PAGES {
+        let (status, body) = answered(&page, request("GET", path)).await;
+        assert!(status == StatusCode::OK && body.contains(SAID), "{path}: {body}");
+    }
+    let (status, body) = answered(&page, request("GET", "/healthz")).await;
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && body.starts_with("nothing is heard"), "{body}");
+    let mut live = String::new();
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
+        live += &String::from_utf8_lossy(&part.unwrap());
+    }
+    assert!(live.contains(SAID) && live.contains("when last heard of"), "{live}");
+
+    // The server is back with a compacted history: the objects count as outdated until all of them are listed again.
+    gone.store(false, Ordering::Relaxed);
+    forgotten.store(true, Ordering::Relaxed);
+    for _ in 0..30 {
+        seconds(2).await;
+        for path in PAGES {
+            let (status, body) = answered(&page, request("GET", path)).await;
+            assert!(status == StatusCode::OK && body.contains(SAID), "{path}: {body}");
+        }
+    }
+
+    forgotten.store(false, Ordering::Relaxed);
+    seconds(30).await;
+    for path in PAGES {
+        let (_, body) = answered(&page, request("GET", path)).await;
+        assert!(!body.contains(SAID), "{path}: {body}");
+    }
+    assert_eq!(answered(&page, request("GET", "/healthz")).await.0, StatusCode::OK);
+    let mut live = String::new();
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
+        live += &String::from_utf8_lossy(&part.unwrap());
+    }
+    assert!(live.contains(r#"{"html":"","id":"silence"}"#), "{live}");
+}

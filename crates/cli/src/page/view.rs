@@ -1,0 +1,249 @@
+//! The content of the page, as values made from reports. Pure.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::actions::Button;
+use crate::foresight::Foreseen;
+use crate::report::chain::{self, Chain, TimelineEntry};
+use crate::report::chart::{self, Chart};
+use crate::report::{FleetReport, Seen, Typed, Verdict, story, worst_first};
+use windlass_kube_port::observed::ObservedFleet;
+
+/// The most nodes listed at once.
+const NODES: usize = 40;
+/// The most nodes with bars in the chart.
+const BARS: usize = 30;
+/// The nodes per page of the full list.
+pub const PAGE: usize = 200;
+/// The most entries of the history: the last ones.
+const STORY: usize = 60;
+
+/// The events and forecast of a fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Details {
+    /// Events about the fleet.
+    pub of_fleet: Vec<TimelineEntry>,
+    /// Events about the pod of the node that blocks it most.
+    pub of_pod: Vec<TimelineEntry>,
+    /// The forecast, or why there is none; `None` if nothing is due or it was not computed.
+    pub next: Option<Result<Foreseen, String>>,
+    /// What could not be read.
+    pub unread: Vec<String>,
+}
+
+/// All fleets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListView {
+    /// When it was rendered.
+    pub now: DateTime<Utc>,
+    /// The fleets, unhealthy ones first.
+    pub fleets: Vec<FleetReport>,
+    /// True if they are in several namespaces.
+    pub namespaces: bool,
+    /// Since when the API server does not answer, if for too long.
+    pub silent_since: Option<DateTime<Utc>>,
+}
+
+impl ListView {
+    /// The list of these fleets.
+    #[must_use]
+    pub fn of(seen: &[Seen], namespaces: bool, now: DateTime<Utc>) -> Self {
+        let mut fleets: Vec<FleetReport> = seen.iter().map(|seen| FleetReport::of(seen, now)).collect();
+        worst_first(&mut fleets);
+        Self { now, fleets, namespaces, silent_since: None }
+    }
+}
+
+/// The forecast of a fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Nothing is due.
+    Nothing,
+    /// It is being computed.
+    Asked,
+    /// The forecast.
+    Foreseen(Box<Foreseen>),
+    /// It cannot be computed, for this reason.
+    Unknown(String),
+    /// The fleet is too large to compute it.
+    Large,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct FleetView {
+    /// When it was rendered.
+    pub now: DateTime<Utc>,
+    /// The report of `windlass status`.
+    pub report: FleetReport,
+    /// The most nodes with a row.
+    pub rows: usize,
+    /// Its plan as bars over time.
+    pub chart: Option<Chart>,
+    /// The chain of `windlass explain`.
+    pub chain: Chain,
+    /// The forecast.
+    pub next: Next,
+    /// The history of `windlass logs`, newest first.
+    pub story: Vec<TimelineEntry>,
+    /// What could not be read.
+    pub unread: Vec<String>,
+    /// The equivalent `windlass plan` command.
+    pub plan_command: String,
+    /// The buttons, and whether each has an effect now.
+    pub buttons: Vec<(Button, bool)>,
+    /// Since when the API server does not answer, if for too long.
+    pub silent_since: Option<DateTime<Utc>>,
+}
+
+impl FleetView {
+    /// The view of a fleet, from its objects, their report, and the events and forecast if known.
+    #[must_use]
+    pub fn of(seen: &Seen, report: FleetReport, details: Option<&Arc<Details>>, now: DateTime<Utc>) -> Self {
+        let none = Details::default();
+        let cached = details.map_or(&none, AsRef::as_ref);
+        let chain = chain::of_fleet(seen, &report, &cached.of_pod);
+        let mut story = story::of_fleet(&seen.fleet, cached.of_fleet.clone());
+        story.reverse();
+        story.truncate(STORY);
+        let mut unread = report.unread.clone();
+        unread.extend(cached.unread.iter().cloned());
+        Self {
+            now,
+            chart: chart::of_fleet(seen, report.plan.as_ref(), BARS, now),
+            next: next(&report, details),
+            chain,
+            story,
+            unread,
+            buttons: buttons(&seen.fleet),
+            silent_since: None,
+            plan_command: format!("windlass plan nd/{} -n {}", report.name, report.namespace),
+            report,
+            rows: NODES,
+        }
+    }
+
+    /// The same view with suggested commands as the user types them.
+    #[must_use]
+    pub fn typed(mut self, typed: &Typed) -> Self {
+        for link in &mut self.chain.links {
+            link.says = typed.text(&link.says);
+        }
+        for remedy in &mut self.chain.remedies {
+            remedy.command = typed.text(&remedy.command);
+        }
+        if let Next::Foreseen(foreseen) = &mut self.next {
+            foreseen.waits = foreseen.waits.iter().map(|wait| typed.text(wait)).collect();
+        }
+        self.report.waiting_for = typed.text(&self.report.waiting_for);
+        self.plan_command = typed.text(&self.plan_command);
+        self
+    }
+
+    /// The path: namespace and name.
+    #[must_use]
+    pub fn path(&self) -> String {
+        path(&self.report)
+    }
+}
+
+fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
+    // A fleet that is being deleted starts and continues nothing.
+    if fleet.meta.terminating {
+        return Vec::new();
+    }
+    let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
+    Button::ALL.into_iter().map(|button| (button, button.suits(fleet, plan.as_ref()))).collect()
+}
+
+/// The path of a fleet's page.
+#[must_use]
+pub fn path(report: &FleetReport) -> String {
+    format!("/fleets/{}/{}", report.namespace, report.name)
+}
+
+fn next(report: &FleetReport, details: Option<&Arc<Details>>) -> Next {
+    if report.verdict == Verdict::UpToDate && report.rollout.is_none() {
+        return Next::Nothing;
+    }
+    match details.map(|details| &details.next) {
+        None => Next::Asked,
+        Some(None) => Next::Large,
+        Some(Some(Ok(foreseen))) => Next::Foreseen(Box::new(foreseen.clone())),
+        Some(Some(Err(sentence))) => Next::Unknown(sentence.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::tests::{fleet, nodes, seen};
+
+    fn now() -> DateTime<Utc> {
+        "2026-01-01T04:15:11Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_fleet_that_is_being_deleted_has_no_buttons() {
+        let mut fleet = fleet();
+        fleet["spec"]["paused"] = json!(true);
+        let buttons = |fleet: &serde_json::Value| {
+            let seen = seen(fleet, &nodes());
+            FleetView::of(&seen, FleetReport::of(&seen, now()), None, now()).buttons.len()
+        };
+        assert_eq!(buttons(&fleet), Button::ALL.len());
+        fleet["metadata"]["deletionTimestamp"] = json!("2026-01-01T04:10:00Z");
+        assert_eq!(buttons(&fleet), 0);
+    }
+
+    #[test]
+    fn the_page_shows_what_the_terminal_does_and_the_ill_first() {
+        let ill = seen(&fleet(), &nodes());
+        let mut other = fleet();
+        other["metadata"]["name"] = json!("another");
+        other["status"]["rollout"] = json!(null);
+        other["status"]["conditions"] = json!([
+            {"type": "Ready", "status": "True", "reason": "AllNodesReady", "lastTransitionTime": "2026-01-01T04:00:00Z"},
+            {"type": "UpToDate", "status": "True", "reason": "Applied", "lastTransitionTime": "2026-01-01T04:00:00Z"}]);
+        let well = seen(&other, &[]);
+        let view = ListView::of(&[well.clone(), ill.clone()], false, now());
+        let names: Vec<&str> = view.fleets.iter().map(|fleet| fleet.name.as_str()).collect();
+        assert_eq!(names, ["db", "another"]);
+        assert_eq!(view.fleets[0], FleetReport::of(&ill, now()));
+        let view = FleetView::of(&ill, FleetReport::of(&ill, now()), None, now());
+        assert_eq!(view.chain, chain::of_fleet(&ill, &view.report, &[]));
+        assert_eq!(view.next, Next::Asked);
+        assert_eq!(FleetView::of(&well, FleetReport::of(&well, now()), None, now()).next, Next::Nothing);
+        assert!(view.story.is_sorted_by(|a, b| a.at >= b.at), "{:#?}", view.story);
+    }
+
+    #[test]
+    fn the_buttons_that_do_something_are_told_from_the_others() {
+        let suits = |changes: serde_json::Value| {
+            let mut fleet = fleet();
+            json_patch::merge(&mut fleet, &changes);
+            let buttons = buttons(&seen(&fleet, &[]).fleet);
+            let suiting = buttons.into_iter().filter(|(_, suits)| *suits);
+            suiting.map(|(button, _)| button.word()).collect::<Vec<_>>()
+        };
+        assert_eq!(suits(json!({})), ["pause", "abort", "restart"]);
+        assert_eq!(
+            suits(json!({"spec": {"paused": true}, "status": {"rollout": null, "rejected": {"planID": "x"},
+                "lastCompletedRolloutHash": "v1:b"}})),
+            ["resume", "rollback", "retry", "restart"]
+        );
+        assert_eq!(
+            suits(json!({"status": {"rollout": {"stage": "AwaitingPromotion", "entrantSet": "abcde"}}})),
+            ["pause", "promote", "abort", "restart"]
+        );
+        assert_eq!(
+            suits(
+                json!({"status": {"hooks": [{"hook": "h", "taskID": "a-1", "state": "AwaitingApproval"}]}})
+            ),
+            ["pause", "approve", "abort", "restart"]
+        );
+    }
+}

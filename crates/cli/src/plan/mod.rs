@@ -1,0 +1,355 @@
+//! `windlass plan`: what a change would do, without making it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Span;
+use serde_json::{Value, json};
+
+use super::Failure;
+use super::connection::Cluster;
+use super::output::Output;
+use super::target::{Kind, Located, ObjectSelector, Selected};
+use super::text::{Line, Terminal, mapped};
+use crate::foresight::{Action, Change, Foreseen, Outcome, foresee};
+use crate::report::about;
+use windlass_core::api::names::GROUP;
+
+/// The arguments of `windlass plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// A manifest, or a folder of them, as `kubectl apply -f` takes it; - reads standard input; repeatable
+    #[arg(long = "filename", short = 'f', value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Another image of the main container
+    #[arg(long, value_name = "IMAGE", conflicts_with = "files")]
+    image: Option<String>,
+    /// Another number of nodes
+    #[arg(long, value_name = "N", conflicts_with = "files", allow_negative_numbers = true)]
+    replicas: Option<i32>,
+    /// Print it for a program (docs/terminal.md has the fields)
+    #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
+    output: Option<Output>,
+}
+
+/// Prints the effects of a change. Exit codes: 0 nothing would change, 2 something would, 1 it would be refused.
+pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
+    let written = written(&arguments)?;
+    let flags = &arguments.selected.flags;
+    let cluster = flags.cluster().await?;
+    let wishes = match written {
+        Some(written) => {
+            let is_elsewhere = |wish: &&Wish| wish.namespace.is_some() && wish.namespace != flags.namespace;
+            if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
+                let own = wish.namespace.as_deref().unwrap_or_default();
+                return Err(format!(
+                    "NodeDeployment {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
+                    wish.name
+                )
+                .into());
+            }
+            if !written.others.is_empty() {
+                eprintln!("windlass: left out, as plan is of NodeDeployments: {}", written.others.join(", "));
+            }
+            written.wishes
+        }
+        None => thought(&arguments, &cluster).await?,
+    };
+    let typed = arguments.selected.flags.connection.typed();
+    let mut codes = Vec::new();
+    for (index, Wish { namespace, name, change }) in wishes.iter().enumerate() {
+        let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
+        let foreseen = foresee(&cluster.client, namespace, name, change, super::now()).await?;
+        codes.push(foreseen.exit_code());
+        let text = match arguments.output {
+            Some(Output::Name) => format!("nodedeployment.windlass.dev/{name}\n"),
+            Some(format) => format.document(&json!(foreseen))?,
+            None => {
+                let terminal = Terminal::of_stdout();
+                let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
+                let lines = lines(&foreseen).into_iter().map(|line| mapped(&line, |text| typed.text(text)));
+                for line in lines.flat_map(|line| terminal.folded(&line, FOLD)) {
+                    text.push_str(&terminal.painted(&line));
+                    text.push('\n');
+                }
+                text
+            }
+        };
+        super::print(&text)?;
+    }
+    // The worst of all: refused, then changed, then unchanged.
+    let worst =
+        codes.into_iter().max_by_key(|code| [0, 2, 1].iter().position(|c| c == code)).unwrap_or_default();
+    Ok(ExitCode::from(worst))
+}
+
+/// The indentation of wrapped lines.
+const FOLD: usize = 4;
+
+/// A desired change of a fleet.
+struct Wish {
+    /// Its namespace, if the file has one.
+    namespace: Option<String>,
+    name: String,
+    change: Change,
+}
+
+/// The contents of the files.
+struct Written {
+    wishes: Vec<Wish>,
+    /// Other objects that the files contain, such as `ConfigMap db`.
+    others: Vec<String>,
+}
+
+/// The fleets that the arguments select, and the change of each.
+async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, Failure> {
+    let mut patch = json!({});
+    if let Some(image) = &arguments.image {
+        patch["spec"]["template"]["spec"]["image"] = json!(image);
+    }
+    if let Some(replicas) = arguments.replicas {
+        patch["spec"]["replicas"] = json!(replicas);
+    }
+    let wish = |Located { target, namespace }| Wish {
+        namespace: Some(namespace),
+        name: target.name,
+        change: Change::Merge(patch.clone()),
+    };
+    Ok(arguments.selected.selector.located(cluster).await?.into_iter().map(wish).collect())
+}
+
+/// The contents of the named files; `None` if no file is named. Invalid ones are reported before connecting to a
+/// cluster.
+fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
+    let selector = &arguments.selected.selector;
+    if arguments.files.is_empty() {
+        if *selector == ObjectSelector::Nothing {
+            return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
+        }
+        selector.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
+        return Ok(None);
+    }
+    if *selector != ObjectSelector::Nothing {
+        return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
+    }
+    let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+    for file in &arguments.files {
+        let read = texts(file).map_err(|error| format!("{} cannot be read: {error}", called(file)))?;
+        for (named, text) in read {
+            let read = serde_saphyr::from_multiple::<Value>(&text);
+            for document in read.map_err(|error| format!("{named} is no YAML: {}", first_line(&error)))? {
+                found.take(document).map_err(|error| format!("{named}: {error}"))?;
+            }
+        }
+    }
+    if found.wishes.is_empty() {
+        let files: Vec<String> = arguments.files.iter().map(|file| called(file)).collect();
+        let others = if found.others.is_empty() {
+            String::new()
+        } else {
+            format!(", but {}", found.others.join(", "))
+        };
+        return Err(format!("{} has no NodeDeployment{others}", files.join(", ")).into());
+    }
+    Ok(Some(found))
+}
+
+impl Written {
+    /// Adds a document, or each item of a list.
+    fn take(&mut self, document: Value) -> Result<(), String> {
+        if let Some(items) = document["items"].as_array() {
+            return items.iter().try_for_each(|item| self.take(item.clone()));
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
+        let group = text(&document["apiVersion"]);
+        let is_fleet = kind == Kind::Fleet.name() && group.starts_with(GROUP);
+        if is_fleet && name.is_empty() {
+            return Err("a NodeDeployment has no name".to_owned());
+        }
+        if is_fleet {
+            let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
+            self.wishes.push(Wish { namespace, name, change: Change::Apply(document) });
+        } else if !document.is_null() {
+            let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
+            self.others.push(format!("{kind} {name}").trim_end().to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The name of a file in messages.
+fn called(file: &Path) -> String {
+    if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() }
+}
+
+/// The first line of an error: the YAML parser draws the position below it.
+fn first_line(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+/// The contents of a file, of standard input, or of each manifest in a folder, as `kubectl apply -f` reads them.
+fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let read = |file: &Path| Ok((called(file), std::fs::read_to_string(file)?));
+    if file.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text)?;
+        return Ok(vec![(called(file), text)]);
+    }
+    if !file.is_dir() {
+        return Ok(vec![read(file)?]);
+    }
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(file)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    let is_manifest = |file: &PathBuf| {
+        file.is_file()
+            && file.extension().is_some_and(|e| ["yaml", "yml", "json"].iter().any(|known| e == *known))
+    };
+    files.retain(is_manifest);
+    files.sort();
+    files.iter().map(|file| read(file)).collect()
+}
+
+/// The printed lines, the fleet's first.
+pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut head = Line::from(foreseen.name.clone().bold());
+    let (style, word) = match foreseen.outcome {
+        Outcome::Nothing => (Style::new().green(), "nothing changes"),
+        Outcome::Changes if foreseen.refused.is_some() => {
+            (Style::new().yellow(), "its template is refused, the rest applies at once")
+        }
+        Outcome::Changes if foreseen.is_new => (Style::new().yellow(), "is made"),
+        Outcome::Changes if foreseen.new_target => (Style::new().yellow(), "a new target"),
+        Outcome::Changes if !foreseen.target.is_empty() => (Style::new().yellow(), "back to what was"),
+        Outcome::Changes if foreseen.asks_nothing() => {
+            (Style::new().yellow(), "nothing new is asked for, and something is still to happen")
+        }
+        Outcome::Changes => (Style::new().yellow(), "no new target"),
+        Outcome::Refused => (Style::new().red(), "is refused"),
+    };
+    head.push_span(Span::styled(format!("   {word}"), style));
+    lines.push(head);
+    if let Some(refused) = &foreseen.refused {
+        lines.push(Line::from(format!("  {refused}").red()));
+    }
+    let mut section = |title: &str, texts: Vec<String>| {
+        if !texts.is_empty() {
+            lines.push(Line::from(format!("  {title}").dim()));
+            lines.extend(texts.into_iter().map(|text| Line::from(Span::raw(format!("    {text}")))));
+        }
+    };
+    let (target, at_once) = match foreseen.outcome {
+        Outcome::Refused => ("would make another target:", "would apply at once:"),
+        Outcome::Changes if foreseen.refused.is_some() => ("would make another target:", "applies at once:"),
+        Outcome::Nothing | Outcome::Changes => ("makes another target:", "applies at once:"),
+    };
+    section(target, foreseen.target.iter().map(ToString::to_string).collect());
+    section(at_once, foreseen.at_once.iter().map(ToString::to_string).collect());
+    if foreseen.outcome != Outcome::Refused {
+        section(
+            "then:",
+            Some(foreseen.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
+        );
+        section("traffic:", foreseen.takes_over.iter().map(|takes| takes.sentence(&foreseen.name)).collect());
+        section("in this order:", order(foreseen));
+        section("waits now for:", foreseen.waits.clone());
+    }
+    let because = |text: &String| text.strip_prefix("left out, because ").unwrap_or(text).to_owned();
+    section("left out:", foreseen.unread.iter().map(because).collect());
+    lines
+}
+
+fn order(foreseen: &Foreseen) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for wave in &foreseen.waves {
+        let sign = |action| match action {
+            Action::Create => "+",
+            Action::Remove => "-",
+            Action::Adopt => "=",
+            Action::Update => "",
+        };
+        let names: Vec<String> =
+            wave.nodes.iter().map(|node| format!("{}{}", sign(node.action), node.name)).collect();
+        texts.push(format!("{}: {}", wave.when, names.join(" ")));
+    }
+    if texts.is_empty() {
+        return texts;
+    }
+    texts.extend(foreseen.made_as_they_were());
+    // With only removals left, each wave already lists its nodes.
+    if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == Action::Remove) {
+        return texts;
+    }
+    let time = match foreseen.about_seconds {
+        Some(seconds) => {
+            format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
+        }
+        None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
+    };
+    let waves = foreseen.waves.iter();
+    let updates = waves.map(|wave| wave.nodes.iter().filter(|node| node.action == Action::Update).count());
+    let widest = updates.max().unwrap_or_default() as i64;
+    let most = if foreseen.set.is_some() || foreseen.takes_over.is_some() || widest == 0 {
+        String::new()
+    } else if widest > i64::from(foreseen.max_unavailable) {
+        // Nodes whose main containers do not run move whatever the others do.
+        format!(
+            "of those whose main containers run, at most {} out of service at once; ",
+            foreseen.max_unavailable
+        )
+    } else {
+        format!("at most {} out of service at once; ", foreseen.max_unavailable)
+    };
+    texts.push(format!("{most}{time}"));
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_documents_fleets_are_taken_from_lists_too_and_others_are_named() {
+        let fleet = |name: &str| json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": name}});
+        let node = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "metadata": {"name": "own"}});
+        let other =
+            json!({"apiVersion": "apps.example/v1", "kind": "NodeDeployment", "metadata": {"name": "other"}});
+        let mut elsewhere = fleet("there");
+        elsewhere["metadata"]["namespace"] = json!("prod");
+        let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+        let list = json!({"kind": "List", "items": [fleet("b"), node, elsewhere]});
+        for document in [fleet("a"), list, other, Value::Null] {
+            found.take(document).unwrap();
+        }
+        let wishes: Vec<_> = found.wishes.iter().map(|w| (w.name.as_str(), w.namespace.as_deref())).collect();
+        assert_eq!(wishes, [("a", None), ("b", None), ("there", Some("prod"))]);
+        assert_eq!(found.others, ["StatefulNode own", "NodeDeployment other"]);
+        assert!(
+            found.take(json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment"})).is_err()
+        );
+    }
+
+    #[test]
+    fn a_folder_is_each_manifest_in_it_and_no_other_file() {
+        let folder = std::env::temp_dir().join(format!("windlass-plan-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("deeper")).unwrap();
+        for (name, text) in
+            [("b.yml", "b"), ("a.yaml", "a"), ("c.json", "c"), ("notes.md", "no"), ("deeper/d.yaml", "no")]
+        {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let read: Vec<String> = texts(&folder).unwrap().into_iter().map(|(_, text)| text).collect();
+        let missing = texts(&folder.join("missing.yaml"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(read, ["a", "b", "c"]);
+        assert!(missing.is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! Checks whether what was read may be watched too. A watch that is refused retries forever, without a message on the
+//! terminal.
+
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+
+use super::{Sight, Wanted, api, sentence};
+use windlass_kube_port::Kind;
+
+/// The time-out of the probing watch, in seconds.
+const SOON: u32 = 1;
+
+impl Sight {
+    /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why fleets may not be; other
+    /// kinds are reported as unread and stay as they were read.
+    pub async fn following(mut self, client: &Client, wanted: &Wanted) -> Result<Self, String> {
+        for kind in self.kinds.clone() {
+            match may_follow(client, wanted, kind).await {
+                Ok(()) => {}
+                Err(sentence) if kind == Kind::NodeDeployment => {
+                    return Err(format!("fleets cannot be watched: {sentence}"));
+                }
+                Err(sentence) => {
+                    self.kinds.retain(|other| *other != kind);
+                    let kind = kind.name();
+                    self.unread.push(format!("as read once, because {kind}s cannot be watched: {sentence}"));
+                }
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Sends the API server the request of a watch. Any failure other than a refusal is left to the watch, which retries.
+pub async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
+    let api = api(client, &wanted.scope, kind);
+    let (list, watch) = (ListParams::default().limit(1), WatchParams::default().timeout(SOON));
+    let (list, watch) = match (kind, wanted.named()) {
+        (Kind::NodeDeployment | Kind::WorkerDeployment, Some(named)) => {
+            (list.fields(&named), watch.fields(&named))
+        }
+        (Kind::NodeDeployment | Kind::WorkerDeployment, None) => (list, watch),
+        _ => (list.labels(&wanted.labels()), watch.labels(&wanted.labels())),
+    };
+    let refused = |error: kube::Error| match &error {
+        kube::Error::Api(status) if status.code == 403 => Err(sentence(&error)),
+        _ => Ok(()),
+    };
+    let version = match api.list(&list).await {
+        Ok(page) => page.metadata.resource_version.unwrap_or_default(),
+        Err(error) => return refused(error),
+    };
+    // The response means yes; its events are ignored.
+    api.watch(&watch, &version).await.map(drop).or_else(refused)
+}

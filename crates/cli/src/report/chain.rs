@@ -1,0 +1,420 @@
+//! Explains why a fleet or a node is in its state: the chain from its conditions down to the kubelet's messages, with
+//! times, and the commands that help. Pure.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::fleet::not_seen;
+use super::{FleetReport, Health, Seen, SeenPod, TaskReport, Verdict, in_namespace};
+use windlass_core::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
+use windlass_core::api::{Condition, HookState, Reason, Stage, TaskType};
+use windlass_core::planner::node::problem::in_words;
+use windlass_engine::{Plan, TaskState};
+use windlass_kube_port::observed::{ObservedNode, ObservedPod};
+
+/// The default namespace of the operator.
+const OPERATORS: &str = "windlass-system";
+
+/// A link: an object or a part of one, its message, and a time.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Link {
+    /// Its depth: it explains the last link above with a depth of one less.
+    pub depth: usize,
+    /// The subject: `NodeDeployment db`, `plan 495ff12537`, `pod db-2-0`.
+    pub of: String,
+    /// The message.
+    pub says: String,
+    /// Since when it applies, or when it happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// The length in bytes of the part of `says` that `since` is about; `None`: all of it. A condition's message may
+    /// change while its status stays.
+    #[serde(skip)]
+    pub dated: Option<usize>,
+}
+
+impl Link {
+    /// The message, split at the place where the time is printed.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &str) {
+        self.says.split_at_checked(self.dated.unwrap_or(self.says.len())).unwrap_or((&self.says, ""))
+    }
+}
+
+/// A suggested action.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Remedy {
+    /// What it achieves.
+    pub to: String,
+    pub command: String,
+}
+
+/// The deletion of an object: since when, and what blocks it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Deletion {
+    of: String,
+    since: Option<DateTime<Utc>>,
+    finalizers: Vec<String>,
+}
+
+impl Deletion {
+    /// The deletion of a raw object; `None` if it is not being deleted.
+    #[must_use]
+    pub fn read(object: &serde_json::Value) -> Option<Self> {
+        let meta = &object["metadata"];
+        let since = meta["deletionTimestamp"].as_str()?;
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let finalizers = meta["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Some(Self {
+            of: format!("{} {}", text(&object["kind"]), text(&meta["name"])),
+            since: since.parse().ok(),
+            finalizers: finalizers.iter().map(text).collect(),
+        })
+    }
+
+    fn says(&self) -> String {
+        match self.finalizers.as_slice() {
+            [] => "it is being deleted".to_owned(),
+            [one] => format!("it is being deleted, and kept by finalizer {one}"),
+            many => format!("it is being deleted, and kept by finalizers {}", many.join(", ")),
+        }
+    }
+}
+
+/// An event in the history.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct TimelineEntry {
+    /// Its subject: `Pod db-2-0`.
+    pub about: String,
+    pub reason: String,
+    pub note: String,
+    /// When it was last seen.
+    pub at: DateTime<Utc>,
+}
+
+/// A chain of causes, with suggested actions.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Chain {
+    /// From the object in question down to the cause.
+    pub links: Vec<Link>,
+    /// The suggested actions; empty if none is needed.
+    pub remedies: Vec<Remedy>,
+}
+
+impl Chain {
+    pub fn add(
+        &mut self,
+        depth: usize,
+        of: impl Into<String>,
+        says: impl Into<String>,
+        since: Option<DateTime<Utc>>,
+    ) {
+        self.links.push(Link { depth, of: of.into(), says: says.into(), since, dated: None });
+    }
+
+    pub fn add_condition(&mut self, of: String, condition: &Condition) {
+        let Condition { type_, status, reason, message, last_transition_time, .. } = condition;
+        let status = format!("{type_}={status} {reason}");
+        let dated = Some(status.len());
+        let says = status + &after(message);
+        self.links.push(Link { depth: 0, of, says, since: Some(*last_transition_time), dated });
+    }
+
+    /// The same chain, with the object's deletion first.
+    #[must_use]
+    pub fn of_deleted(mut self, deletion: Option<&Deletion>) -> Self {
+        if let Some(deletion) = deletion {
+            let (of, says, since) = (deletion.of.clone(), deletion.says(), deletion.since);
+            self.links.insert(0, Link { depth: 0, of, says, since, dated: None });
+        }
+        self
+    }
+
+    /// The same chain, with the namespace in its commands.
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        for link in &mut self.links {
+            link.says = in_namespace(&link.says, namespace);
+        }
+        self
+    }
+
+    pub fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
+        for event in events {
+            self.add(depth, format!("event {}", event.reason), event.note.clone(), Some(event.at));
+        }
+    }
+
+    pub fn offer(&mut self, to: &str, command: String) {
+        let remedy = Remedy { to: to.to_owned(), command };
+        if !self.remedies.contains(&remedy) {
+            self.remedies.push(remedy);
+        }
+    }
+}
+
+/// The node that blocks a fleet most, if one does.
+#[must_use]
+pub fn culprit(report: &FleetReport) -> Option<&str> {
+    let worst = report.nodes.iter().filter(|node| node.health.is_ill()).min_by_key(|node| node.health);
+    worst.map(|node| node.name.as_str())
+}
+
+/// Explains a fleet. `events`: those about the pod of its [`culprit`], or, if it has none, about the StatefulSet that
+/// creates it.
+#[must_use]
+pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> Chain {
+    let mut chain = Chain::default();
+    let (name, namespace) = (&report.name, &report.namespace);
+    let target = format!("nd/{name} -n {namespace}");
+    let status = &seen.fleet.status;
+    let unseen = not_seen(&seen.fleet);
+    if let Some(sentence) = &unseen {
+        chain.add(0, format!("NodeDeployment {name}"), sentence, None);
+    }
+    let telling_conditions: Vec<&Condition> = telling(&status.conditions);
+    for condition in &telling_conditions {
+        chain.add_condition(format!("NodeDeployment {name}"), condition);
+    }
+    if telling_conditions.is_empty() && unseen.is_none() {
+        let says =
+            if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
+        chain.add(0, format!("NodeDeployment {name}"), says, None);
+    }
+    let plan = report.plan.as_ref().filter(|_| status.rollout.is_some());
+    if let Some(plan) = plan {
+        chain.add(
+            1,
+            format!("plan {}", plan.id),
+            format!("{} is {:?}", plan.recipe, plan.state),
+            Some(plan.started_at),
+        );
+        let current =
+            plan.tasks.iter().find(|task| !matches!(task.state, TaskState::Complete | TaskState::Skipped));
+        if let Some(task) = current {
+            of_task(&mut chain, task, &target);
+        }
+    }
+    // Hooks of nodes are tasks of the nodes' own plans.
+    for hook in
+        report.hooks.iter().filter(|hook| hook.state == HookState::Failed.as_ref() && !hook.node.is_empty())
+    {
+        let of = format!("hook {} of {}", hook.hook, hook.node);
+        chain.add(2, of, hook.message.clone(), None);
+        chain.offer("try the hook again", format!("windlass retry {target}"));
+        chain.offer("go on without it", format!("windlass skip {target} --task {}", hook.task_id));
+    }
+    if let Some(node) =
+        culprit(report).and_then(|name| seen.nodes.iter().find(|node| node.meta.name == *name))
+    {
+        let health =
+            report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
+        chain_of_node(&mut chain, 3, node, seen.looked_for(&node.meta.name), events);
+        if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
+            chain.offer("see what another image would do", format!("windlass plan {target} --image IMAGE"));
+        }
+    }
+    changed_pods(&mut chain, seen, culprit(report));
+    for condition in telling_conditions {
+        match condition.reason.parse().ok() {
+            Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
+            Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
+                chain.offer("try the same target again", format!("windlass retry {target}"));
+                if !status.current_revision.is_empty() {
+                    chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+                }
+            }
+            Some(Reason::InvalidSpec) => chain.offer("put the spec right", format!("kubectl edit {target}")),
+            Some(Reason::PartitionHeld) => chain.offer(
+                "let the other nodes go, too",
+                format!("kubectl patch {target} --type=merge -p 'spec: {{updateStrategy: {{inPlace: {{partition: 0}}}}}}'"),
+            ),
+            _ => {}
+        }
+    }
+    if seen.fleet.meta.terminating {
+        chain.remedies.clear();
+        chain.offer("see what it is kept by", format!("kubectl describe {target}"));
+        return chain.in_namespace(namespace);
+    }
+    // Without the operator's observation, suggested actions would be based on old state.
+    if unseen.is_some() {
+        chain.remedies.clear();
+        chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
+        return chain.in_namespace(namespace);
+    }
+    if report.nodes.iter().any(|node| node.unseen) {
+        chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
+    }
+    let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
+    if paused {
+        chain.offer("go on", format!("windlass resume {target}"));
+    }
+    let has_way_back =
+        status.rollout.as_ref().is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring));
+    if has_way_back {
+        if !status.current_revision.is_empty() {
+            chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+        }
+        let is_of_set = status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty());
+        let to = if is_of_set { "give the new nodes up" } else { "leave every node at what it runs" };
+        chain.offer(to, format!("windlass abort {target}"));
+        if !paused && report.verdict == Verdict::Progressing {
+            chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
+        }
+    }
+    chain.in_namespace(namespace)
+}
+
+/// What the command of [`version_of_operator`] is for.
+const LOOK_FOR_OPERATOR: &str = "see whether an operator runs";
+
+fn version_of_operator() -> String {
+    format!("windlass version --operator-namespace {OPERATORS}")
+}
+
+/// The current task of a fleet's plan, with suggested actions.
+fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
+    let hook = if task.hook.is_empty() { String::new() } else { format!(" of hook {}", task.hook) };
+    let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+    chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
+    if task.type_ == TaskType::AwaitApproval.as_ref() && task.state != TaskState::Failed {
+        chain.offer("let it go on", format!("windlass approve {target}"));
+    }
+    if task.state == TaskState::Failed {
+        chain.offer("try the hook again", format!("windlass retry {target}"));
+    }
+    let may_be_skipped =
+        matches!(task.type_.parse().ok(), Some(TaskType::AwaitCaughtUp | TaskType::AwaitNodesAtHeight));
+    if task.state == TaskState::Failed || may_be_skipped {
+        chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
+    }
+}
+
+/// Explains a node. `events`: those about its pod, or, if it has none, about its StatefulSet.
+#[must_use]
+pub fn of_node(node: &ObservedNode, pod: SeenPod<'_>, events: &[TimelineEntry]) -> Chain {
+    let mut chain = Chain::default();
+    chain_of_node(&mut chain, 0, node, pod, events);
+    chain.in_namespace(&node.meta.namespace)
+}
+
+fn chain_of_node(
+    chain: &mut Chain,
+    depth: usize,
+    node: &ObservedNode,
+    pod: SeenPod<'_>,
+    events: &[TimelineEntry],
+) {
+    let (name, namespace) = (&node.meta.name, &node.meta.namespace);
+    let status = &node.status;
+    let problem = status.problem.as_ref();
+    let says = match problem {
+        Some(problem) => format!("{}: {}{}", status.phase, problem.reason, after(&problem.message)),
+        None => status.phase.clone(),
+    };
+    chain.add(depth, format!("StatefulNode {name}"), says, problem.map(|problem| problem.since));
+    let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok()).filter(Plan::is_active);
+    if let Some((plan, task)) = plan.as_ref().and_then(|plan| Some((plan, plan.current_task()?))) {
+        let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+        chain.add(
+            depth + 1,
+            format!("plan {} ({}), task {}", plan.id, plan.recipe, task.type_),
+            says,
+            task.started_at,
+        );
+        // Skipping it changes nothing while the pod is not Ready.
+        if task.type_ == TaskType::MarkReady.as_ref() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
+            chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
+        }
+    }
+    let pod = match pod {
+        SeenPod::Is(pod) => pod,
+        // Listed with what could not be read.
+        SeenPod::Unread => return,
+        SeenPod::IsNot => {
+            chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
+            chain.add_events(depth + 3, events);
+            let command = format!("kubectl describe statefulset/{name} -n {namespace}");
+            chain.offer("see why it is not made", command);
+            return;
+        }
+    };
+    let (words, since) = pod_words(pod);
+    chain.add(depth + 2, format!("pod {}", pod.meta.name), words, since);
+    let changed = changed_by_another(pod);
+    if let Some(sentence) = &changed {
+        chain.add(depth + 3, format!("pod {}", pod.meta.name), sentence, None);
+    }
+    chain.add_events(depth + 3, events);
+    if changed.is_some() && !pod.is_ready() {
+        let command = format!("kubectl delete pod {} -n {namespace}", pod.meta.name);
+        chain.offer("have it made anew from its template", command);
+    }
+    let waiting =
+        pod.containers.iter().find(|c| c.waiting.as_ref().is_some_and(|(r, _)| r == "CrashLoopBackOff"));
+    let restarted = pod.containers.iter().filter(|c| !c.init).find(|c| c.restarts > 0);
+    if let Some(container) = waiting.or(restarted) {
+        let command =
+            format!("kubectl logs {} -n {namespace} -c {} --previous", pod.meta.name, container.name);
+        chain.offer("read what it said last", command);
+    }
+    if !pod.is_ready() {
+        chain.offer(
+            "see the pod with its events",
+            format!("kubectl describe pod {} -n {namespace}", pod.meta.name),
+        );
+    }
+}
+
+/// Pods, other than that of `told`, whose image differs from their template's: the first in detail, the others
+/// counted.
+fn changed_pods(chain: &mut Chain, seen: &Seen, told: Option<&str>) {
+    let others = seen.nodes.iter().map(|node| node.meta.name.as_str()).filter(|name| Some(*name) != told);
+    let mut changed = others.filter_map(|name| {
+        let pod = seen.pod(name)?;
+        changed_by_another(pod).map(|sentence| (pod.meta.name.clone(), sentence))
+    });
+    let Some((pod, sentence)) = changed.next() else { return };
+    let more = match changed.count() {
+        0 => String::new(),
+        more => format!(" (and so of {more} more)"),
+    };
+    chain.add(1, format!("pod {pod}"), sentence + &more, None);
+}
+
+/// How a pod's main image differs from its template's, if it does. Windlass does not revert that: admission may
+/// change images, and so may people.
+fn changed_by_another(pod: &ObservedPod) -> Option<String> {
+    let made = pod.made_for().filter(|made| !made.image.is_empty())?;
+    let (container, runs) = pod.images.iter().find(|(name, _)| *name == made.main_container)?;
+    (*runs != made.image).then(|| {
+        let asked = &made.image;
+        format!("its container {container} has image {runs}, and its template says {asked}: a hand or a webhook changed it")
+    })
+}
+
+/// The state of a pod, with the most specific cause that its status gives, and since when it is Ready or not.
+pub fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
+    let since = pod.ready.as_ref().and_then(|ready| ready.since);
+    let unscheduled = pod.scheduled.as_ref().filter(|scheduled| !scheduled.holds);
+    let since = if pod.meta.terminating { None } else { unscheduled.map_or(since, |found| found.since) };
+    (in_words(pod).unwrap_or_else(|| "Ready".to_owned()), since)
+}
+
+/// The conditions that explain an unhealthy state.
+pub fn telling(conditions: &[Condition]) -> Vec<&Condition> {
+    let tells = |c: &&Condition| match c.type_.as_str() {
+        UP_TO_DATE => c.status != Truth::True.as_ref(),
+        STALLED => c.status == Truth::True.as_ref(),
+        READY => c.status == Truth::False.as_ref(),
+        _ => false,
+    };
+    conditions.iter().filter(tells).collect()
+}
+
+fn after(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+#[cfg(test)]
+mod tests;

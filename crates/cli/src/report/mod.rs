@@ -1,0 +1,31 @@
+//! Reports of fleets for people: progress, causes, and the state of nodes. Objects in, values out, which the
+//! terminal, the page and `-o json` show alike. Pure: no I/O, no clock.
+//!
+//! The types are the output of `windlass status -o json` (docs/terminal.md): a field keeps its name and its meaning.
+
+mod asked;
+pub mod chain;
+pub mod chart;
+mod commands;
+mod estimate;
+mod fleet;
+mod glyphs;
+mod images;
+mod node;
+mod seen;
+pub mod story;
+#[cfg(test)]
+pub mod tests;
+mod tree;
+mod typed;
+mod words;
+
+pub use commands::in_namespace;
+pub use estimate::{about, node_seconds};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, not_seen, worst_first};
+pub use glyphs::task_glyph;
+pub use node::{Health, NodeReport};
+pub use seen::{Seen, SeenPod};
+pub use tree::group_words;
+pub use typed::{Typed, quoted};
+pub use words::{age, clock_time, tag};

@@ -1,0 +1,500 @@
+//! Table tests of what each verb changes.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::change::{Change, Verb, Write, change};
+use super::record::ops;
+use super::revisions::{StoredRevision, rollback, table};
+use crate::target::Kind;
+use windlass_core::revision::RevisionData;
+
+const HASH: &str = "v1:0123456789";
+
+fn now() -> DateTime<Utc> {
+    "2030-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// A rolling fleet, with `changes` merged.
+fn fleet(changes: &Value) -> Value {
+    let mut fleet = json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
+        "metadata": {"name": "db", "namespace": "shop", "uid": "u", "generation": 2, "resourceVersion": "7"},
+        "spec": {"updateStrategy": {"type": "BlueGreen"}, "template": {"spec": {
+            "image": "db:2", "ports": [{"port": 1}], "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}},
+        "status": {"observedGeneration": 2, "requestedRolloutHash": HASH, "lastCompletedRolloutHash": "v1:old",
+            "rollout": {"cause": "TemplateChanged", "recipe": "BlueGreen", "stage": "AwaitingEntrants", "entrantSet": "01234"},
+            "plan": {"id": "p1", "state": "Active", "tasks": [
+                {"id": "p1-0", "type": "create-entrants", "state": "Complete"},
+                {"id": "p1-1", "type": "await-caught-up", "state": "Running"},
+                {"id": "p1-2", "type": "switch-traffic", "state": "Pending"}]}},
+    });
+    json_patch::merge(&mut fleet, changes);
+    fleet
+}
+
+fn write(verb: &Verb, object: &Value) -> Result<Option<Write>, String> {
+    change(verb, Kind::Fleet, object, now()).map(|change| change.write)
+}
+
+fn annotations(entry: (&str, &str)) -> Value {
+    json!({"metadata": {"annotations": {entry.0: entry.1}}})
+}
+
+#[test]
+fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
+    let field = |path, value: Value| Ok(Some(Write::Field(path, value)));
+    let annotation = |key, value: &str| Ok(Some(Write::Annotation(key, value.to_owned())));
+    let nothing = || Ok(None);
+    let skip = |task: Option<&str>| Verb::Skip { task: task.map(str::to_owned) };
+    let promote = |hash: Option<&str>| Verb::Promote { hash: hash.map(str::to_owned) };
+    let table: Vec<(Verb, Value, Result<Option<Write>, String>)> = vec![
+        (Verb::Pause, json!({}), field("/spec/paused", json!(true))),
+        (Verb::Pause, json!({"spec": {"paused": true}}), nothing()),
+        (Verb::Resume, json!({"spec": {"paused": true}}), field("/spec/paused", json!(false))),
+        (Verb::Resume, json!({}), nothing()),
+        (Verb::Restart, json!({}), annotation("windlass.dev/restartedAt", "2030-01-01T12:00:00Z")),
+        (Verb::Restart, annotations(("windlass.dev/restartedAt", "2029-12-31T00:00:00Z")), nothing()),
+        (Verb::Restart, json!({"status": {"rollout": {"cause": "RestartRequested"}}}), nothing()),
+        (
+            Verb::Restart,
+            json!({"status": {"restartedAt": "2030-01-01T12:00:05Z"}}),
+            annotation("windlass.dev/restartedAt", "2030-01-01T12:00:06Z"),
+        ),
+        (Verb::Abort, json!({}), annotation("windlass.dev/abort", "p1")),
+        (Verb::Abort, annotations(("windlass.dev/abort", "p1")), nothing()),
+        (Verb::Abort, json!({"status": {"plan": {"state": "Aborted"}}}), nothing()),
+        (
+            Verb::Abort,
+            json!({"status": {"rollout": {"stage": "Promoting"}}}),
+            Err("plan p1 is promoting, which cannot be taken back before traffic has moved; what is wanted after it \
+                 is begun then: windlass rollback"
+                .to_owned()),
+        ),
+        (
+            Verb::Abort,
+            json!({"status": {"rollout": {"stage": "Retiring"}}}),
+            Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback".to_owned()),
+        ),
+        (
+            Verb::Abort,
+            json!({"status": {"plan": {"state": "Complete"}}}),
+            Err("no rollout is active: there is nothing to abort".to_owned()),
+        ),
+        (
+            Verb::Retry,
+            json!({"status": {"rejected": {"planID": "p0"}}}),
+            annotation("windlass.dev/retry", "p0"),
+        ),
+        (Verb::Retry, json!({"status": {"rollout": {"cause": "RetryRequested"}}}), nothing()),
+        (
+            Verb::Retry,
+            json!({"status": {"plan": {"state": "Failed"}, "rollout": {"cause": "RetryRequested"}}}),
+            annotation("windlass.dev/retry", "p1"),
+        ),
+        (Verb::Retry, json!({}), Err("no target is rejected: there is nothing to retry".to_owned())),
+        (skip(None), json!({}), annotation("windlass.dev/skip", "p1-1")),
+        (skip(Some("p1-1")), json!({}), annotation("windlass.dev/skip", "p1-1")),
+        (skip(None), annotations(("windlass.dev/skip", "p1-1")), nothing()),
+        (promote(None), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some("v1:0123")), json!({}), field("/spec/forcePromote", json!(HASH))),
+        (promote(Some(HASH)), json!({"spec": {"forcePromote": HASH}}), nothing()),
+        (promote(None), json!({"status": {"lastCompletedRolloutHash": HASH}}), nothing()),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}, "status": {"rollout": null}}),
+            Err("no entrants wait to be promoted".to_owned()),
+        ),
+        (
+            promote(None),
+            json!({"spec": {"updateStrategy": {"type": "InPlace"}}}),
+            field("/spec/forcePromote", json!(HASH)),
+        ),
+    ];
+    for (verb, changes, expected) in table {
+        assert_eq!(write(&verb, &fleet(&changes)), expected, "{verb:?} {changes}");
+    }
+}
+
+#[test]
+fn the_event_of_every_verb_has_a_reason_that_is_known() {
+    let done = |verb| Change::done(verb, Write::Field("/spec/paused", json!(true)), "done").reason();
+    let verbs = ["pause", "resume", "restart", "abort", "retry", "skip", "approve", "promote", "rollback"];
+    let known = windlass_core::api::reasons::EVENTS_OF_VERBS.iter().map(ToString::to_string);
+    assert_eq!(verbs.map(done).to_vec(), known.collect::<Vec<_>>());
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
+    let fleet = |changes: Value| fleet(&changes);
+    let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
+    let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
+    let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
+    let table = [
+        // These would have no effect, or another one much later.
+        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            rolling(json!({"recipe": "HardFork"})),
+            "once its old nodes have halted",
+        ),
+        (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
+        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
+            "empty spec.forcePromote",
+        ),
+        (
+            Kind::Fleet,
+            Verb::Abort,
+            fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
+            "windlass retry",
+        ),
+        (
+            Kind::Fleet,
+            skip("p1-1"),
+            fleet(json!({"status": {"plan": {"state": "Aborted"}}})),
+            "plan p1 is over",
+        ),
+        (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
+        (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
+        (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("v2:01234"), fleet(json!({})), "look again"),
+        (Kind::Fleet, promote("012"), fleet(json!({})), "at least 4 of its digits"),
+        (Kind::Fleet, promote("v1:012"), fleet(json!({})), "at least 4 of its digits"),
+        (
+            Kind::Fleet,
+            Verb::Promote { hash: None },
+            fleet(json!({"metadata": {"generation": 3}})),
+            "try again in a moment",
+        ),
+        (Kind::Node, Verb::Pause, json!({}), "spec.suspend"),
+        (Kind::Node, Verb::Abort, json!({}), "nd/NAME"),
+        (Kind::Node, Verb::Retry, json!({}), "tried again by itself"),
+    ];
+    for (kind, verb, object, expected) in table {
+        let error = change(&verb, kind, &object, now()).unwrap_err();
+        assert!(error.contains(expected), "{verb:?}: {error}");
+    }
+}
+
+#[test]
+fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
+    let node = json!({"status": {"plan": {"id": "n", "state": "Active", "tasks": [
+        {"id": "n-0", "type": "mark-ready", "state": "Running"}]}}});
+    let verb = Verb::Skip { task: None };
+    let change_of = |kind| change(&verb, kind, &node, now());
+    assert_eq!(
+        change_of(Kind::Node).unwrap().write,
+        Some(Write::Annotation("windlass.dev/skip", "n-0".to_owned()))
+    );
+    assert!(change_of(Kind::Fleet).unwrap_err().contains("cannot be skipped"));
+}
+
+#[test]
+fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
+    let plan = |type_: &str| {
+        json!({"status": {"plan": {"id": "p", "state": "Active", "tasks": [
+            {"id": "p-0", "type": type_, "state": "Running"}]}}})
+    };
+    for (kind, task) in [(Kind::Fleet, None), (Kind::Fleet, Some("p-0".to_owned())), (Kind::Node, None)] {
+        let change = change(&Verb::Skip { task }, kind, &plan("await-backup"), now()).unwrap();
+        assert_eq!(change.write, Some(Write::Annotation("windlass.dev/skip", "p-0".to_owned())));
+        assert!(change.message.contains("an event SkipRefused says if"), "{}", change.message);
+    }
+    for type_ in ["update-node-specs", "replace-pod"] {
+        for kind in [Kind::Fleet, Kind::Node] {
+            let error = change(&Verb::Skip { task: None }, kind, &plan(type_), now()).unwrap_err();
+            assert!(error.contains("cannot be skipped"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_retry_that_waits_for_another_plan_says_so() {
+    let rejected = |plan: Value| {
+        let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
+        json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
+        fleet
+    };
+    let message = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().message;
+    let active = rejected(json!({"state": "Active"}));
+    assert_eq!(message(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
+    assert_eq!(message(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    let mut repair = active.clone();
+    repair["status"]["rollout"]["ownRevisions"] = json!(true);
+    assert_eq!(message(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    let mut again = active;
+    json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
+    assert_eq!(
+        message(&again),
+        "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+    );
+}
+
+#[test]
+fn a_task_that_is_complete_is_not_said_to_be_skipped() {
+    let complete = fleet(&json!({"status": {"plan": {"tasks": [
+        {"id": "p1-1", "type": "await-caught-up", "state": "Complete"},
+        {"id": "p1-2", "type": "switch-traffic", "state": "Running"}]}}}));
+    let verb = Verb::Skip { task: Some("p1-1".to_owned()) };
+    let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
+    assert_eq!(
+        (change.write, change.message.as_str()),
+        (None, "unchanged: task p1-1 (await-caught-up) is complete")
+    );
+}
+
+fn patch(object: &mut Value, ops: Vec<Value>) {
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(ops)).unwrap();
+    json_patch::patch(object, &patch).unwrap();
+}
+
+/// Writes a change as alice.
+fn written(object: &mut Value, change: &Change) {
+    let ops = ops(object, change, change.write.clone().unwrap(), "alice", None, now());
+    patch(object, ops);
+}
+
+#[test]
+fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
+    let abort = Change::done("abort", Write::Annotation("windlass.dev/abort", "p1".to_owned()), "");
+    for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
+        let mut object = fleet(&json!({"metadata": {"annotations": annotations}}));
+        let ops = ops(&object, &abort, abort.write.clone().unwrap(), "alice", Some("disk full"), now());
+        assert_eq!(ops[0], json!({"op": "add", "path": "/metadata/resourceVersion", "value": "7"}));
+        patch(&mut object, ops);
+        let written = object["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(written.len(), expected + 1, "{written:?}");
+        assert_eq!(written["windlass.dev/abort"], "p1");
+        let asked: Value = serde_json::from_str(written["windlass.dev/asked"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            asked,
+            json!({"verb": "abort", "by": "alice", "why": "disk full", "at": "2030-01-01T12:00:00Z"})
+        );
+    }
+}
+
+fn stored(number: i64, image: &str) -> StoredRevision {
+    let data = json!({"image": image, "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
+    StoredRevision {
+        name: format!("db-{number}"),
+        number,
+        made_at: Some(now() - chrono::TimeDelta::hours(10 - number)),
+        build_id: Some(String::new()),
+        data: RevisionData::from_value(&data).unwrap(),
+    }
+}
+
+fn three() -> Vec<StoredRevision> {
+    vec![stored(1, "db:0"), stored(2, "db:1"), stored(3, "db:2")]
+}
+
+fn image_set(change: &Change) -> String {
+    match &change.write {
+        Some(Write::Field("/spec/template/spec", spec)) => {
+            assert_eq!(spec["ports"], json!([{"port": 1}]), "what applies at once stays");
+            spec["image"].as_str().unwrap().to_owned()
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() {
+    // The second revision was aborted: the one before it ran last.
+    let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": stored(number, image).data.rollout_hash(""), "outcome": outcome});
+    let history =
+        json!([ended(1, "db:0", "Complete"), ended(2, "db:1", "Aborted"), ended(3, "db:2", "Complete")]);
+    let at = |current: &str| {
+        fleet(&json!({"status": {"rollout": null, "currentRevision": current, "history": history}}))
+    };
+    let table = [
+        ("db-2", None, "db:1"),
+        ("db-3", None, "db:0"),
+        ("db-2", Some("1"), "db:0"),
+        ("db-3", Some("db-1"), "db:0"),
+        ("db-2", Some("3"), "None"),
+    ];
+    for (current, to, expected) in table {
+        let change = rollback(&at(current), &three(), to).unwrap();
+        assert_eq!(image_set(&change), expected, "{current} {to:?}");
+    }
+    // Traffic has moved, and the plan is not in the history yet.
+    let from = stored(1, "db:0").data.rollout_hash("");
+    let retiring = fleet(&json!({"status": {"currentRevision": "db-3", "history": [],
+        "rollout": {"stage": "Retiring", "cause": "TemplateChanged", "fromHash": from}}}));
+    assert_eq!(image_set(&rollback(&retiring, &three(), None).unwrap()), "db:0");
+    let refused = [
+        (at("db-2"), three(), Some("9"), "see windlass history"),
+        (at(""), three(), None, "nothing has completed yet"),
+        (at("db-3"), vec![stored(3, "db:2")], None, "name one with --to"),
+    ];
+    for (fleet, stored, to, expected) in refused {
+        let error = rollback(&fleet, &stored, to).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_history_names_each_revision_and_what_it_changed() {
+    let fleet = fleet(&json!({"status": {
+        "currentRevision": "db-2", "updateRevision": "db-3",
+        "history": [{"planID": "p0", "recipe": "InPlace", "targetHash": "v1:abcdef", "outcome": "Aborted",
+            "reason": "AbortRequested", "message": "abort by alice: disk full", "finishedAt": "2030-01-01T11:00:00Z"}],
+    }}));
+    let mut revisions = three();
+    revisions[0].build_id = None;
+    revisions[2].build_id = Some("two".to_owned());
+    let shown = table(&fleet, &revisions, now());
+    let expected = "\
+REVISION   NAME   STATUS           AGE   BUILD       IMAGE   CHANGE
+3          db-3   wanted           7h    two         db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+2          db-2   last completed   8h    <none>      db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
+1          db-1                    9h    <unknown>   db:0    the oldest that is kept
+
+PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
+p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
+";
+    assert_eq!(shown, expected, "{shown}");
+}
+
+#[test]
+fn the_way_back_from_the_first_release_is_to_what_the_fleet_was_created_at() {
+    let hash = |number: i64, image: &str| stored(number, image).data.rollout_hash("");
+    let first = json!([{"fromHash": hash(2, "db:1"), "targetHash": hash(3, "db:2"), "outcome": "Complete"}]);
+    let released = fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "history": first}}));
+    let change = rollback(&released, &[stored(2, "db:1"), stored(3, "db:2")], None).unwrap();
+    assert_eq!(image_set(&change), "db:1");
+}
+
+#[test]
+fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is_said_to_wait() {
+    let amid = |image: &str, rollout: Value| {
+        let mut fleet = fleet(&json!({"spec": {"template": {"spec": {"image": image}}}}));
+        fleet["status"]["rollout"] = rollout;
+        fleet["status"]["currentRevision"] = json!("db-2");
+        fleet
+    };
+    let promoting = || json!({"cause": "TemplateChanged", "stage": "Promoting"});
+    let message = rollback(&amid("db:2", promoting()), &three(), None).unwrap().message;
+    assert!(
+        message.starts_with("rolled back to revision 2") && message.contains("once traffic has moved"),
+        "{message}"
+    );
+    for rollout in [promoting(), json!({"cause": "Superseded", "stage": "Updating"})] {
+        let again = rollback(&amid("db:1", rollout), &three(), None).unwrap();
+        assert_eq!(again.write, None, "{}", again.message);
+    }
+    // A restart or repair is no rollback.
+    let restarted = json!({"cause": "RestartRequested", "stage": "Updating"});
+    let asked = rollback(&amid("db:1", restarted), &three(), None);
+    assert!(asked.is_err_and(|error| error.contains("name one with --to")));
+}
+
+#[test]
+fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() {
+    let of = |number: i64| three().remove(usize::try_from(number).unwrap() - 1);
+    let hash = |number: i64| of(number).data.rollout_hash("");
+    let ended = |id: &str, from: i64, to: i64, outcome: &str| json!({"planID": id, "fromHash": hash(from), "targetHash": hash(to), "outcome": outcome});
+    let mut object =
+        fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "plan": {"id": "p2"},
+        "history": [ended("p1", 1, 2, "Complete"), ended("p2", 2, 3, "Complete")]}}));
+    let first = rollback(&object, &three(), None).unwrap();
+    assert_eq!(image_set(&first), "db:1");
+    written(&mut object, &first);
+    let again = |object: &Value| rollback(object, &three(), None).unwrap();
+    let is_again = |object: &Value| {
+        let again = again(object);
+        let words =
+            ["was already rolled back to revision 2 (asked by alice at 2030-01-01T12:00:00Z)", "--to"];
+        assert!(words.iter().all(|word| again.message.contains(word)), "{}", again.message);
+        assert_eq!(again.write, None);
+    };
+    is_again(&object);
+    object["status"]["plan"]["id"] = json!("p3");
+    object["status"]["rollout"] = json!({"cause": "TemplateChanged", "stage": "Updating"});
+    is_again(&object);
+    // A pause and a resume are no other request, nor is an aborted restart.
+    for paused in [Verb::Pause, Verb::Resume] {
+        let change = change(&paused, Kind::Fleet, &object, now()).unwrap();
+        written(&mut object, &change);
+        is_again(&object);
+    }
+    object["status"]["rollout"] = Value::Null;
+    object["status"]["currentRevision"] = json!("db-2");
+    object["status"]["history"].as_array_mut().unwrap().push(ended("p3", 3, 2, "Complete"));
+    is_again(&object);
+    object["status"]["rejected"] = json!({"hash": hash(2), "planID": "p4"});
+    object["status"]["history"].as_array_mut().unwrap().push(ended("p4", 2, 2, "Aborted"));
+    is_again(&object);
+    assert_eq!(image_set(&rollback(&object, &three(), Some("1")).unwrap()), "db:0", "another by its name");
+
+    // The rollback was given up.
+    let mut rejected = object.clone();
+    rejected["status"]["currentRevision"] = json!("db-3");
+    assert_eq!(image_set(&again(&rejected)), "db:2");
+    // Another person changed the template.
+    let mut applied = object.clone();
+    applied["spec"]["template"]["spec"]["image"] = json!("db:2");
+    assert_eq!(image_set(&again(&applied)), "db:1");
+    // And changed it back.
+    let mut returned = object.clone();
+    let entries = [ended("p5", 2, 3, "Complete"), ended("p6", 3, 2, "Complete")];
+    returned["status"]["history"].as_array_mut().unwrap().extend(entries);
+    assert_eq!(image_set(&again(&returned)), "db:2");
+    // The record of an older Windlass lacks the revision.
+    let asked = json!({"verb": "rollback", "by": "alice", "at": "2030-01-01T12:00:00Z"}).to_string();
+    object["metadata"]["annotations"]["windlass.dev/asked"] = json!(asked);
+    assert_eq!(image_set(&again(&object)), "db:2");
+}
+
+#[test]
+fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
+    let amid = |recipe: &str| {
+        let rollout = json!({"cause": "TemplateChanged", "stage": "Promoting", "recipe": recipe});
+        fleet(&json!({"status": {"rollout": rollout, "currentRevision": "db-2"}}))
+    };
+    let message = |recipe: &str| rollback(&amid(recipe), &three(), None).unwrap().message;
+    let immediately = message("BlueGreenImmediate");
+    assert!(
+        immediately.contains("the new nodes run") && immediately.contains("cannot be taken back"),
+        "{immediately}"
+    );
+    assert!(!message("BlueGreen").contains("the new nodes run"));
+}
+
+#[test]
+fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
+    let of = |id: Option<&str>, r: StoredRevision| StoredRevision { build_id: id.map(str::to_owned), ..r };
+    let hash = |number: i64, image: &str, id: &str| stored(number, image).data.rollout_hash(id);
+    let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);
+    let released = fleet(&json!({"spec": {"unsafeCustomBuildID": "two"},
+        "status": {"rollout": null, "currentRevision": "db-2", "history": history}}));
+    let two = of(Some("two"), stored(2, "db:2"));
+    for (id, image, message) in [
+        (Some("one"), "db:1", "build ID one"),
+        (Some("one"), "db:2", "build ID one"),
+        (Some(""), "db:1", "without unsafeCustomBuildID"),
+    ] {
+        let change = rollback(&released, &[of(id, stored(1, image)), two.clone()], Some("1")).unwrap();
+        assert!(change.message.contains(message), "{}", change.message);
+        let mut object = released.clone();
+        written(&mut object, &change);
+        assert_eq!(object["spec"]["unsafeCustomBuildID"], id.unwrap());
+        assert_eq!(object["spec"]["template"]["spec"]["image"], image);
+    }
+    // Without a name it goes to what ran before, whatever its ID.
+    let before = rollback(&released, &[of(Some("one"), stored(1, "db:1")), two.clone()], None).unwrap();
+    let message = &before.message;
+    assert!(message.contains("revision 1") && message.contains("build ID one"), "{message}");
+    let unknown = rollback(&released, &[of(None, stored(1, "db:1")), two], Some("1")).unwrap_err();
+    assert!(
+        unknown.contains("spec.unsafeCustomBuildID") && unknown.contains("controllerrevision db-1"),
+        "{unknown}"
+    );
+}

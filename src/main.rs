@@ -1,9 +1,0 @@
-//! The `windlass` binary.
-
-#[cfg(feature = "jemalloc")]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-fn main() -> std::process::ExitCode {
-    windlass::cli::main()
-}
