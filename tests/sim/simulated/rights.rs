@@ -133,32 +133,3 @@ fn a_template_that_the_api_server_cannot_be_asked_about_is_not_settled_and_holds
         w.is_at_rest().await;
     });
 }
-
-#[test]
-fn a_wanted_revision_that_may_not_be_stored_is_said() {
-    play(|w| async move {
-        w.serve(fleet(1, json!({"type": "InPlace"}))).await;
-        deny(&w, "create", REVISIONS);
-        w.image("db:2").await;
-        w.until("it is said", says(&["ControllerRevision", "no right"])).await;
-        w.cluster.set_faults(Box::new(NoFaults));
-        w.until("all is well", is_up_to_date).await;
-    });
-}
-
-#[test]
-fn a_claim_that_may_not_be_changed_is_said_by_its_node() {
-    play(|w| async move {
-        w.serve(fleet(1, json!({"type": "InPlace"}))).await;
-        deny(&w, "patch", CLAIMS);
-        w.change(json!({"template": {"spec": {"volumeClaimRetention": "Delete"}}})).await;
-        let told = |_: &Value| {
-            let node = w.get(NODE, "db-0")["status"].clone();
-            said(&node, "Stalled", "True/InvalidSpec").contains("data-db-0-0")
-        };
-        w.until("it is said", told).await;
-        w.cluster.set_faults(Box::new(NoFaults));
-        w.until("all is well", |s| is_up_to_date(s) && !told(s)).await;
-        w.is_at_rest().await;
-    });
-}

@@ -135,9 +135,3 @@ fn held_up_by(cut_off: usize) {
 fn many_sidecars_that_are_cut_off_hold_up_no_other_fleet() {
     held_up_by(150);
 }
-
-#[test]
-#[ignore = "a measurement: cargo test --release --test sim thousand_sidecars -- --ignored --nocapture"]
-fn a_thousand_sidecars_that_are_cut_off_hold_up_no_other_fleet() {
-    held_up_by(1000);
-}

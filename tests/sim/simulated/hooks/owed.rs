@@ -88,44 +88,6 @@ fn a_node_whose_other_container_crashes_is_taken_leave_of() {
 }
 
 #[test]
-fn a_node_whose_names_are_taken_leaves() {
-    play(|w| async move {
-        let hooks = json!([person("goodbye", "BeforeRemove")]);
-        w.serve(in_place(2, json!({}), hooks)).await;
-        let foreign = json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db-2"},
-            "spec": {"replicas": 0, "serviceName": "x", "selector": {"matchLabels": {"app": "x"}},
-                "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}},
-        });
-        w.create(foreign).await;
-        w.change(json!({"replicas": 3})).await;
-        w.until("it is held", |_| condition(&w.get(NODE, "db-2")["status"], "Stalled") == "True/InvalidSpec")
-            .await;
-        let since = w.cluster.audit().len();
-        w.change(json!({"replicas": 2})).await;
-        w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
-        assert!(!w.get(("apps/v1", "StatefulSet"), "db-2").is_null());
-        let made = |e: &windlass_sim::AuditEntry| e.resource == "statefulsets.apps" && e.verb == "create";
-        assert!(!w.cluster.audit_after(since).iter().any(made), "there is nothing to restore");
-    });
-}
-
-#[test]
-fn a_node_whose_image_was_never_pulled_leaves_at_once() {
-    play(|w| async move {
-        let hooks = json!([person("goodbye", "BeforeRemove")]);
-        w.serve(in_place(2, json!({}), hooks)).await;
-        w.steer("db-2-0", "nope").await;
-        w.change(json!({"replicas": 3})).await;
-        w.until("it cannot run", |_| w.get(NODE, "db-2")["status"]["phase"] == "Failed").await;
-        w.change(json!({"replicas": 2})).await;
-        w.rest(60).await;
-        assert_eq!(w.names(NODE), ["db-0", "db-1"], "{}", to_text(&w.node_plan("db-2")));
-        w.until("it is well", is_up_to_date).await;
-    });
-}
-
-#[test]
 fn a_hook_that_fails_on_the_way_back_rolls_back_no_later_target() {
     play(|w| async move {
         w.serve(in_place(3, json!({}), json!([]))).await;

@@ -93,18 +93,6 @@ fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_halts() {
 }
 
 #[test]
-fn a_fleet_that_becomes_retained_in_the_middle_lets_go_of_both_sets_at_once() {
-    play(|w| async move {
-        w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
-        w.image("db:2").await;
-        w.until("it waits", stage_is("AwaitingPromotion")).await;
-        w.change(json!({"deletionPolicy": "Retain"})).await;
-        w.rest(5).await;
-        delete_and_hold(&w, 4).await;
-    });
-}
-
-#[test]
 fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was_and_what_to_do() {
     play(|w| async move {
         w.serve(retained(blue_green(1, json!({})))).await;

@@ -15,7 +15,6 @@ use windlass::operator::Operator;
 use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass_sim::{Cluster, Options};
 
-use super::super::hooks::peers::Peers;
 use super::applications::Applications;
 use windlass_harness::stage::paused;
 
@@ -25,8 +24,6 @@ pub const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 pub struct World {
     pub cluster: Cluster,
     pub applications: Applications,
-    /// The peers of hooks.
-    pub peers: Peers,
     client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
     /// Every observed state of the fleet.
@@ -91,9 +88,7 @@ impl World {
             .probe_interval(Duration::from_secs(1));
         tokio::spawn(kubelet.run());
         let client = cluster.client("person", "test");
-        let peers = Peers::default();
-        let this =
-            Self { cluster, applications, peers, client, operator: Mutex::default(), seen: Arc::default() };
+        let this = Self { cluster, applications, client, operator: Mutex::default(), seen: Arc::default() };
         let seen = this.seen.clone();
         let watched = kube::runtime::watcher(this.fleets(), kube::runtime::watcher::Config::default());
         tokio::spawn(watched.applied_objects().for_each(move |fleet| {
@@ -108,8 +103,7 @@ impl World {
     pub fn start_operator(&self) {
         let operator = Operator::new(self.cluster.client("windlass", "test"))
             .clock(self.cluster.clock())
-            .sidecars(Arc::new(self.applications.clone()))
-            .hook_client(Arc::new(self.peers.clone()));
+            .sidecars(Arc::new(self.applications.clone()));
         let task = tokio::spawn(async move { operator.run(std::future::pending::<()>()).await.unwrap() });
         *self.operator.lock().unwrap() = Some(task);
     }
