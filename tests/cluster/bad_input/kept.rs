@@ -10,7 +10,7 @@ use windlass::api::{NodeDeployment, StatefulNode, StatefulNodeSpec};
 use windlass::revision::{pod_template_hash, rollout_hash};
 
 use super::{api_of, control_plane, dynamic, named};
-use windlass_core::api::crd::cases::{claim, fleet, node, rich};
+use windlass_core::api::crd::cases::{fleet, node, rich};
 
 /// A pod template with unknown fields, and values that typed decoding would change.
 fn odd_pod_template() -> Value {
@@ -64,32 +64,6 @@ async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
     assert_eq!(fleets.get("db").await.unwrap().spec.template.spec.pod_template, odd_pod_template());
     let nodes: Api<StatefulNode> = Api::namespaced(client, &ns);
     assert_eq!(nodes.get("db").await.unwrap().spec.pod_template, odd_pod_template());
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn claims_stay_as_written() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("claims").await);
-    let mut odd = claim("data", "1Gi");
-    odd["metadata"]["annotations"] = json!({"a": ""});
-    odd["spec"]["madeUp"] = json!({"empty": {}});
-    let object = node(&[("spec.volumeClaimTemplates", json!([odd]))]);
-    let api = api_of(&client, &ns, &object);
-    api.create(&PostParams::default(), &dynamic(&object)).await.unwrap();
-    assert_eq!(api.get("db").await.unwrap().data["spec"]["volumeClaimTemplates"], json!([odd]));
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn applying_the_same_file_again_changes_nothing() {
-    let cp = control_plane().await;
-    let ns = cp.namespace("again").await;
-    for object in with_odd_pod_templates() {
-        let apply = async || cp.kubectl_with(&["apply", "-n", &ns, "-f", "-"], &object.to_string()).await;
-        assert!(apply().await.ok().ends_with(" created\n"), "{}", object["kind"]);
-        assert!(apply().await.ok().ends_with(" unchanged\n"), "{}", object["kind"]);
-    }
 }
 
 #[tokio::test]

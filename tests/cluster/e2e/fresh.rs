@@ -67,26 +67,3 @@ async fn two_minutes_of_silence_make_the_operator_unready_and_then_ill() {
     world.set_image("db:2").await;
     world.until_applied().await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn an_operator_at_rest_begins_its_watches_anew_and_asks_for_nothing_else() {
-    let world = World::new("rest").await;
-    world.settled_fleet(fleet(2, "db:1")).await;
-    let mark = world.cp.audit_mark().await;
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    let asked = world.cp.audit_since(mark).await.user(&world.operator_user());
-    let mut watches = std::collections::BTreeMap::<String, usize>::new();
-    for entry in asked.entries() {
-        assert_eq!(entry.verb, "watch", "{entry:?}");
-        *watches.entry(entry.object_ref.resource.clone()).or_default() += 1;
-    }
-    assert!(watches.len() >= 7, "{watches:?}");
-    // Watches that began before the mark and ended after it are logged, too.
-    // There are two watches of events: of those about StatefulSets, and of those about pods.
-    let is_pace = |(of, begun): (&String, &usize)| {
-        let watches = if of == "events" { 2 } else { 1 };
-        (2 * watches..=5 * watches).contains(begun)
-    };
-    assert!(watches.iter().all(is_pace), "{watches:?}");
-}

@@ -252,36 +252,6 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_node_leaves_when_it_is_decommissioned() {
-    let scene = Scene::new("decommission").await;
-    let hook = json!({"name": "decommission", "at": "BeforeRemove", "http": {"url": "http://127.0.0.1:PORT/leave/{{pod}}?set={{set}}",
-        "method": "POST", "headers": [{"name": "Authorization", "secretKeyRef": {"name": "admin", "key": "token"}}], "intervalSeconds": 1}});
-    let secret = json!({"metadata": {"name": "admin"}, "stringData": {"token": "Bearer s3cret"}});
-    scene.world.create("v1", "Secret", secret).await;
-    scene.fleet(2, json!({"type": "InPlace", "hooks": [hook]})).await;
-    scene.peer.answers(Says(503, "rebalancing".to_owned()));
-    scene.world.patch_fleet(json!({"spec": {"replicas": 1}})).await;
-    while scene.peer.asked().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(scene.world.list(&scene.world.nodes()).await.len(), 2, "it stays until that is done");
-    scene.peer.answers(Says(204, String::new()));
-    for _ in 0..300 {
-        if scene.world.list(&scene.world.nodes()).await.len() == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    assert_eq!(scene.world.list(&scene.world.nodes()).await.len(), 1);
-    let asked = scene.peer.asked();
-    let last = asked.last().unwrap();
-    assert_eq!((last.method.as_str(), last.path.as_str()), ("POST", "/leave/db-1-0?set=first"));
-    assert_eq!(last.headers.get("authorization").map(String::as_str), Some("Bearer s3cret"));
-    assert_eq!(scene.peer.tasks().len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
 async fn hooks_that_cannot_be_carried_out_are_refused_with_their_name() {
     let world = World::without_operator("badhook").await;
     let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/rbac/hook-jobs-one-namespace.yaml");

@@ -183,20 +183,6 @@ async fn workers_that_may_not_be_deleted_keep_no_others_and_it_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_last_workflow_ends_long_after_its_deletion_is_left_without_a_manager_all_the_same() {
-    let (s, _) = Stage::running(spec("v1")).await;
-    s.temporal.start(&deployment(), "long", None, 99.0);
-    s.delete().await;
-    s.seconds(3600).await;
-    s.temporal.end("long");
-    s.until("it is gone", |s| s.object().is_none()).await;
-    let writes = s.temporal.writes();
-    assert!(writes.contains(&Write::Manager(None)), "{writes:?}");
-    assert_eq!(writes.last(), Some(&Write::DeleteDeployment), "a namespace has room for a hundred");
-    s.assert_no_orphans();
-}
-
-#[tokio::test(start_paused = true)]
 async fn one_that_is_retained_while_temporal_is_gone_for_a_moment_is_left_without_a_manager() {
     let mut retained = spec("v1");
     retained["deletionPolicy"] = json!("Retain");

@@ -158,17 +158,6 @@ async fn templates_beyond_the_limit_go_with_the_oldest_first_but_those_that_are_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_a_version_is_told_in_events() {
-    let (s, v1) = Stage::running(spec("v1")).await;
-    let v2 = s.roll_to("v2").await;
-    s.until_current(&v2).await;
-    s.until("v1 is gone", |s| s.record(&v1).is_null()).await;
-    for reason in ["VersionScaledDown", "VersionDeleted"] {
-        assert_eq!(s.events(reason), 1, "{reason}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_ramp_of_nobodys_is_taken_back_and_that_is_told() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
