@@ -12,7 +12,7 @@ async fn with_id(tag: &str, id: &str) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted() {
+async fn workers_without_a_recorded_hash_are_not_restarted() {
     let s = with_id("v1", "blue").await;
     let name = s.names().remove(0);
     let strip = json!({"metadata": {"annotations": {"windlass.dev/template-hash": Value::Null}}});
@@ -90,7 +90,7 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
         ),
         case("removed", blue, vec![id(Value::Null)], 2, "v1-*", 2),
         // The ninth case is about objects:
-        // workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted.
+        // workers_without_a_recorded_hash_are_not_restarted.
         case("nothing recorded", blue, vec![json!({"metadata": {"labels": {"seen": "yes"}}})], 1, "blue", 1),
     ];
     for Case { what, from, patches, current, ends_on, deployments } in cases {
@@ -119,7 +119,7 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it_was_gated() {
+async fn another_template_under_the_ramping_id_takes_no_tasks_ungated() {
     let mut own = spec("v1");
     own["rollout"]["steps"] =
         json!([{"percent": 5, "pauseSeconds": 5}, {"percent": 50, "pauseSeconds": 3000}]);
@@ -131,7 +131,7 @@ async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_of_the_current_one_come_back_while_another_template_of_its_id_is_held_up() {
+async fn current_workers_come_back_while_another_template_is_held_up() {
     let mut own = spec("v1");
     own["unsafeCustomBuildID"] = json!("blue");
     let (s, blue) = Stage::running(own).await;

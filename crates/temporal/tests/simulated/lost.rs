@@ -15,7 +15,7 @@ async fn two_versions() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_scaled_down_or_deleted_over_answers_that_cannot_be_relied_on() {
+async fn nothing_goes_over_answers_that_cannot_be_relied_on() {
     for (fault, reason) in [
         (Fault::Down, "Unknown/TemporalUnreachable"),
         (Fault::Forgetful, "Unknown/TemporalUnreachable"),
