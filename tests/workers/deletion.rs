@@ -15,7 +15,7 @@ async fn farm(name: &str) -> Result<Farm<'static>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_one_gives_its_tasks_back_and_goes_when_its_workflows_have_ended() -> Result<(), Error> {
+async fn a_deleted_one_gives_its_tasks_back_and_goes_after_its_workflows() -> Result<(), Error> {
     let farm = farm("deleted").await?;
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;

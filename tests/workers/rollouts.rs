@@ -17,8 +17,7 @@ async fn farm(name: &str) -> Result<Farm<'static>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pinned_workflow_runs_on_while_a_new_version_ramps_and_the_old_one_drains_and_goes()
--> Result<(), Error> {
+async fn a_pinned_workflow_runs_on_while_a_new_version_takes_over() -> Result<(), Error> {
     let farm = farm("story").await?;
     let mut spec = farm.spec("1");
     spec["rollout"]["gate"] = json!({"workflowType": "Gate", "timeoutSeconds": 60});
@@ -66,8 +65,7 @@ async fn a_pinned_workflow_runs_on_while_a_new_version_ramps_and_the_old_one_dra
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_is_killed_again_and_again_loses_no_workflow_and_makes_no_version_twice()
--> Result<(), Error> {
+async fn an_operator_that_is_killed_again_and_again_loses_no_workflow() -> Result<(), Error> {
     let mut farm = farm("killed").await?;
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;

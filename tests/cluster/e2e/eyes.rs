@@ -1,32 +1,13 @@
 //! The output of the command line, on the real control plane.
 
-use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::e2e::commands::{Ran, account, windlass, windlass_as};
 use windlass_harness::kit::{World, condition, fleet};
-
-/// The result of a command.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-pub async fn windlass(world: &World, words: &[&str]) -> Ran {
-    windlass_as(world, world.cp.kubeconfig(), words).await
-}
-
-pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
-    let Output { status, stdout, stderr } = command.output().await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
-}
 
 /// The same with standard input.
 async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
@@ -38,20 +19,6 @@ async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
     let Output { status, stdout, stderr } = child.wait_with_output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
-}
-
-/// A kubeconfig of an account with only these rights in the world's namespace.
-pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
-    let meta = || json!({"name": name, "namespace": &*world.ns});
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": &*world.ns}]});
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta()});
-    for object in [account, role, binding] {
-        world.cp.kubectl_with(&["-n", &world.ns, "apply", "-f", "-"], &object.to_string()).await.ok();
-    }
-    world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
 }
 
 #[tokio::test(flavor = "multi_thread")]

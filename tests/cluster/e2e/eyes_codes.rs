@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::e2e::commands::windlass_plain;
-use crate::e2e::eyes::{Ran, windlass};
+use crate::e2e::commands::{Ran, windlass, windlass_plain};
 use windlass_harness::kit::{World, condition, fleet};
 
 /// A command without a cluster.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::e2e::eyes::windlass;
+use crate::e2e::commands::windlass;
 use windlass_harness::kit::{World, fleet};
 use windlass_harness::page::browser::Browser;
 use windlass_harness::page::dashboard::Dashboard;

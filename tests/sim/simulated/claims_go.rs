@@ -7,9 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Pace, Policy, Target};
 
-use super::sets::world::{CLAIM, NODE, World, fleet, play, text};
+use super::sets::world::{CLAIM, NODE, SET, World, fleet, play, text};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 /// How soon all is well once the policy is gone: Windlass tries again once a minute.
 const SOON_SECONDS: u64 = 180;
 
@@ -73,7 +72,7 @@ fn is_put_back(w: &World) -> bool {
 }
 
 #[test]
-fn claims_are_safe_neither_too_soon_nor_too_late_where_the_stateful_set_controller_is_slow() {
+fn claims_are_safe_in_time_where_the_set_controller_is_slow() {
     play(|w| async move {
         serve_safely(&w).await;
         let before = claims(&w);
@@ -111,7 +110,7 @@ async fn scaled_in_meanwhile(w: &World, mut change: Value, after_write_ms: Optio
 }
 
 #[test]
-fn a_policy_that_comes_in_right_before_the_scale_in_or_with_it_deletes_no_claim() {
+fn a_policy_that_comes_with_the_scale_in_deletes_no_claim() {
     let labels = || json!({"template": {"metadata": {"labels": {"team": "one"}}}});
     play(|w| async move { scaled_in_meanwhile(&w, labels(), None).await });
     for ms in [0, 1, 2, 5, 10] {

@@ -3,30 +3,22 @@
 
 use serde_json::{Value, json};
 
-use super::sets::world::{CLAIM, NODE, World, condition, fleet, is_up_to_date, play, text};
-
-const POD: (&str, &str) = ("v1", "Pod");
+use super::sets::world::{CLAIM, NODE, POD, World, condition, fleet, is_up_to_date, message, play, text};
 
 fn in_place(replicas: i32) -> Value {
     fleet(replicas, json!({"type": "InPlace"}))
-}
-
-fn said_of(status: &Value, type_: &str) -> String {
-    let list = status["conditions"].as_array().cloned().unwrap_or_default();
-    let found = list.iter().find(|c| c["type"] == type_).cloned().unwrap_or_default();
-    text(&found, "message").to_owned()
 }
 
 /// Asserts that node db-1 is refused because of an object, that the fleet reports it, and that the others run.
 async fn is_refused(w: &World, object: &str) {
     let refused = |s: &Value| condition(s, "UpToDate") == "False/InvalidSpec" && s["readyReplicas"] == 2;
     let status = w.until("it is refused", refused).await;
-    let sentence = said_of(&status, "UpToDate");
+    let sentence = message(&status, "UpToDate");
     assert!(sentence.contains(object) && sentence.contains("db-1"), "{sentence}");
     assert_eq!(condition(&status, "Stalled"), "True/InvalidSpec");
     let node = w.get(NODE, "db-1")["status"].clone();
     assert_eq!(condition(&node, "Stalled"), "True/InvalidSpec", "{node:#}");
-    assert!(said_of(&node, "Stalled").contains(object), "{node:#}");
+    assert!(message(&node, "Stalled").contains(object), "{node:#}");
     w.rest(600).await;
     let all = w.cluster.snapshot();
     let told = all
@@ -55,7 +47,7 @@ fn a_foreign_pod_of_a_nodes_name_is_said_left_alone_and_given_way_to() {
 }
 
 #[test]
-fn a_foreign_claim_of_a_nodes_name_is_said_and_taken_only_when_a_person_says_so() {
+fn a_foreign_claim_of_a_nodes_name_is_taken_only_by_a_persons_word() {
     play(|w| async move {
         w.create(
             json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-1-0"},

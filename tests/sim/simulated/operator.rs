@@ -103,7 +103,7 @@ impl FaultPlan for OneLostAnswer {
 }
 
 #[test]
-fn a_leader_that_stops_gives_its_lease_up_unless_a_write_of_it_may_still_be_carried_out() {
+fn a_leader_that_stops_gives_its_lease_up_unless_a_write_may_land() {
     paused(async {
         for (lost, rest_seconds, expected) in [(false, 5, ""), (true, 5, "a"), (true, 90, "")] {
             let mut stage = Stage::with_fleet(9).await;

@@ -79,7 +79,7 @@ fn a_held_controller_does_nothing_until_it_is_let_go() {
 }
 
 #[test]
-fn a_pod_deleted_just_before_the_template_is_written_comes_back_old_for_most_seeds() {
+fn a_pod_deleted_before_the_template_comes_back_old_for_most_seeds() {
     let mut old = 0;
     for seed in 0..20 {
         old += usize::from(paused(async {

@@ -26,7 +26,7 @@ fn added(set: &StatefulSet) -> Option<&String> {
 }
 
 #[test]
-fn a_policy_for_templates_has_its_way_with_any_write_of_a_set_and_with_dry_runs() {
+fn a_policy_for_templates_has_its_way_with_any_write_of_a_set() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("person", "test");
@@ -69,7 +69,7 @@ fn a_policy_for_templates_has_its_way_with_any_write_of_a_set_and_with_dry_runs(
 }
 
 #[test]
-fn a_policy_for_pods_rewrites_those_that_controllers_make_and_leaves_the_rest_alone() {
+fn a_policy_for_pods_rewrites_those_that_controllers_make() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("person", "test");
@@ -94,7 +94,7 @@ fn a_policy_for_pods_rewrites_those_that_controllers_make_and_leaves_the_rest_al
 }
 
 #[test]
-fn a_revision_that_is_written_down_anew_moves_without_a_change_of_generation() {
+fn a_revision_that_is_stored_anew_moves_without_a_new_generation() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("person", "test");

@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target};
 
-use super::sets::world::{NODE, World, fleet, is_up_to_date, play, text};
+use super::sets::world::{NODE, SERVICE, SET, World, fleet, is_up_to_date, play, text};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const SERVICE: (&str, &str) = ("v1", "Service");
 const NODES: usize = 4;
 
 /// The patches of these resources since the audit was cleared that changed nothing.
@@ -37,7 +35,7 @@ fn wish(team: &str, tier: &str) -> Value {
 }
 
 #[test]
-fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_when_another_is_wanted() {
+fn a_label_that_a_policy_overwrites_is_sent_once_for_each_wish() {
     for (kind, resource) in
         [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps"), (SERVICE, "services")]
     {
@@ -85,7 +83,7 @@ fn stands_still(status: &Value) -> String {
 }
 
 #[test]
-fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute_until_the_policy_is_gone() {
+fn a_field_that_a_policy_changes_is_said_and_set_once_a_minute() {
     let cases = [
         (
             Mutation::UpdateStrategy("RollingUpdate".to_owned()),

@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::sets::world::{NODE, World, condition, fleet, is_up_to_date, play, text};
-
-const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
+use super::sets::world::{NODE, REVISION, World, condition, fleet, is_up_to_date, play, text};
 
 async fn held_by_partition(w: &World, replicas: i32) -> Value {
     w.serve(fleet(replicas, json!({"type": "InPlace", "inPlace": {"partition": 2}}))).await;

@@ -44,7 +44,7 @@ async fn held_by_partition(w: &World) -> Value {
 }
 
 #[test]
-fn a_node_whose_claims_may_not_be_asked_for_says_so_and_goes_on_once_they_may() {
+fn a_node_whose_claims_may_not_be_asked_for_says_so() {
     play(|w| async move {
         deny(&w, "get", CLAIMS);
         w.create(fleet(1, json!({"type": "InPlace"}))).await;
@@ -104,7 +104,7 @@ fn a_revision_that_cannot_be_stored_again_holds_up_nothing_else() {
 }
 
 #[test]
-fn a_template_that_the_api_server_cannot_be_asked_about_is_not_settled_and_holds_up_nothing_else() {
+fn a_template_that_cannot_be_asked_about_holds_up_nothing_else() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         w.cluster.set_faults(Box::new(Denied("create", "statefulsets.apps", Failure::Internal)));

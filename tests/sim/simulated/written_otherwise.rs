@@ -3,11 +3,8 @@
 use serde_json::{Value, json};
 
 use super::sets::world::{
-    NODE, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar,
+    NODE, POD, SET, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar,
 };
-
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const POD: (&str, &str) = ("v1", "Pod");
 
 /// The pods, each with its UID.
 fn pods(w: &World) -> Vec<(String, Value)> {

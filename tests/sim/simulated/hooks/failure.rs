@@ -1,12 +1,10 @@
 //! The effects of a failed hook, and what a person can do.
 
 use super::*;
-
-const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
-const POD: (&str, &str) = ("v1", "Pod");
+use crate::simulated::sets::world::{FLEET, POD};
 
 #[test]
-fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
+fn a_failure_of_the_fleets_own_hook_holds_until_a_retry() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Hold")]))).await;
         w.image("db:2").await;
@@ -50,7 +48,7 @@ fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
 }
 
 #[test]
-fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_tries_it_again() {
+fn a_failure_of_a_nodes_hook_holds_the_fleet_until_a_retry() {
     play(|w| async move {
         let hooks = json!([fails("drain", "BeforeNode", "Hold")]);
         w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
@@ -140,7 +138,7 @@ fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
 }
 
 #[test]
-fn a_hook_and_the_target_that_are_taken_back_at_once_take_no_pod_to_that_target() {
+fn a_hook_and_a_target_that_are_taken_back_at_once_move_no_pod() {
     for (hook, state) in
         [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
     {

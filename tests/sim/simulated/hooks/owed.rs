@@ -125,7 +125,7 @@ impl windlass_sim::FaultPlan for NoJobs {
 }
 
 #[test]
-fn a_node_that_is_down_is_not_deleted_before_its_plan_to_leave_can_be_made() {
+fn a_node_that_is_down_is_not_deleted_before_its_plan_to_leave() {
     play(|w| async move {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "prepare:slow"}]});
         let job = json!({"template": {"backoffLimit": 0, "template": {"spec": pod}}});
@@ -191,7 +191,7 @@ impl windlass_sim::FaultPlan for Contended {
 }
 
 #[test]
-fn the_job_of_a_task_that_no_status_knows_to_have_begun_ends_with_its_plan() {
+fn a_job_that_no_status_knows_of_ends_with_its_plan() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([job("backup", "BeforeRollout")]))).await;
         w.cluster.set_faults(Box::new(Contended::default()));
@@ -209,7 +209,7 @@ fn the_job_of_a_task_that_no_status_knows_to_have_begun_ends_with_its_plan() {
 
 /// As after a downgrade: the definition takes what this version does not know.
 #[test]
-fn nodes_of_a_fleet_that_cannot_be_read_are_not_replaced_without_their_hooks() {
+fn nodes_of_an_unreadable_fleet_are_not_replaced_without_hooks() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([person("drain", "BeforeNode"), person("look", "AfterNode")])))
             .await;

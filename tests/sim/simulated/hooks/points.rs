@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_comes_before_and_after_a_rollout_is_done_once_for_it_and_nothing_moves_meanwhile() {
+fn what_comes_before_and_after_a_rollout_is_done_once_for_it() {
     play(|w| async move {
         let hooks = json!([person("before", "BeforeRollout"), person("after", "AfterRollout")]);
         let first = w.serve(in_place(2, json!({}), hooks)).await;
@@ -115,7 +115,7 @@ fn a_node_leaves_once_what_comes_before_is_done() {
 }
 
 #[test]
-fn a_node_whose_stateful_set_was_deleted_serves_again_until_what_comes_before_is_done() {
+fn a_leaving_node_serves_until_its_hook_is_done() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
         w.change(json!({"replicas": 1})).await;

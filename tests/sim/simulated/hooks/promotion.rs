@@ -18,7 +18,7 @@ fn is_at(hook: &str, state: &str) -> impl Fn(&Value) -> bool {
 }
 
 #[test]
-fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() {
+fn a_promotion_is_complete_after_the_hooks_that_follow() {
     play(|w| async move {
         let hooks = json!([
             person("first", "BeforeRollout"),
@@ -61,7 +61,7 @@ fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() 
 }
 
 #[test]
-fn after_a_promotion_that_failed_traffic_goes_back_in_one_write_and_the_target_is_rejected() {
+fn after_a_failed_promotion_traffic_goes_back_in_one_write() {
     play(|w| async move {
         let old =
             w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
@@ -113,7 +113,7 @@ fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
 }
 
 #[test]
-fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_can_be_given_up() {
+fn where_old_nodes_go_first_none_goes_before_the_hooks_are_done() {
     play(|w| async move {
         w.serve(blue_green("Immediately", json!([person("backup", "BeforeRollout")]))).await;
         w.image("db:2").await;
@@ -132,7 +132,7 @@ fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_ca
 }
 
 #[test]
-fn a_new_template_takes_the_place_of_a_promotion_that_holds_and_traffic_goes_back_first() {
+fn a_new_template_takes_the_place_of_a_promotion_that_holds() {
     play(|w| async move {
         let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -180,7 +180,7 @@ fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
 }
 
 #[test]
-fn nodes_that_took_traffic_over_leave_in_waves_before_the_promotion_is_complete() {
+fn nodes_that_took_over_leave_in_waves_before_they_are_promoted() {
     nodes_that_took_over_leave_in_waves("Active");
 }
 
@@ -210,7 +210,7 @@ fn nodes_that_took_over_leave_in_waves(state: &'static str) {
 }
 
 #[test]
-fn a_pod_of_who_took_traffic_over_that_shuts_down_still_takes_room_in_the_wave() {
+fn a_pod_that_shuts_down_after_taking_over_takes_room_in_the_wave() {
     play(|w| async move {
         let mut fleet = blue_green("WhenReady", json!([person("ask", "AfterPromotion")]));
         fleet["spec"]["replicas"] = json!(4);
@@ -275,7 +275,7 @@ fn traffic_goes_back_only_to_a_set_that_serves() {
 }
 
 #[test]
-fn traffic_that_cannot_go_back_keeps_nothing_else_waiting_and_goes_back_once_the_services_name_is_free() {
+fn traffic_goes_back_once_the_services_name_is_free() {
     const SERVICE: (&str, &str) = ("v1", "Service");
     for (hook, outcome) in [
         (person("look", "AfterPromotion"), "False/Aborted"),

@@ -50,7 +50,7 @@ async fn forget_status(w: &World) {
 }
 
 #[test]
-fn objects_without_a_recorded_hash_are_recorded_from_what_runs_and_nothing_restarts() {
+fn objects_without_a_hash_are_recorded_and_nothing_restarts() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(json!({"unsafeCustomBuildID": "v2"})).await;
@@ -69,7 +69,7 @@ fn objects_without_a_recorded_hash_are_recorded_from_what_runs_and_nothing_resta
 }
 
 #[test]
-fn objects_without_a_recorded_hash_that_run_something_else_are_rolled_as_a_drift_of_theirs() {
+fn objects_without_a_hash_that_run_something_else_have_drifted() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.kill_operator();
@@ -89,7 +89,7 @@ fn in_place(image: &str, strategy: &Value) -> Value {
 }
 
 #[test]
-fn in_place_and_without_its_id_a_fleet_still_knows_what_last_completed_below_the_partition() {
+fn in_place_without_its_id_a_fleet_knows_what_last_completed() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(in_place("db:2", &json!({"type": "InPlace", "inPlace": {"partition": 1}}))).await;

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
 use super::world::{
-    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar,
+    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, message, outcomes, play, text,
+    with_sidecar,
 };
 
 /// Refuses the operator's requests for one kind of object.
@@ -26,16 +27,6 @@ impl FaultPlan for Refused {
 
 fn refuse(w: &World, verb: &'static str, resource: &'static str) {
     w.cluster.set_faults(Box::new(Refused { verb, resource }));
-}
-
-fn message(status: &Value, type_: &str) -> String {
-    let list = status["conditions"].as_array().cloned().unwrap_or_default();
-    list.iter().find(|c| c["type"] == type_).map(|c| text(c, "message").to_owned()).unwrap_or_default()
-}
-
-fn outcomes(status: &Value) -> Vec<String> {
-    let history = status["history"].as_array().cloned().unwrap_or_default();
-    history.iter().map(|h| text(h, "outcome").to_owned()).collect()
 }
 
 fn is_held(status: &Value) -> bool {
@@ -126,7 +117,7 @@ async fn make_unreadable(w: &World) {
 }
 
 #[test]
-fn a_hard_fork_whose_plan_cannot_be_read_any_more_stays_where_it_is_and_goes_on_at_its_height() {
+fn a_hard_fork_whose_plan_cannot_be_read_stays_at_its_height() {
     play(|w| async move {
         let before = halting(&w).await;
         let target = text(&before, "requestedRolloutHash").to_owned();
@@ -165,7 +156,7 @@ fn a_hard_fork_whose_plan_cannot_be_read_any_more_stays_where_it_is_and_goes_on_
 }
 
 #[test]
-fn a_fleet_whose_immediate_promotion_cannot_run_may_be_made_again_on_the_volumes_of_its_first_set() {
+fn a_fleet_may_be_made_again_on_the_volumes_of_its_first_set() {
     play(|w| async move {
         let fleet = blue_green(2, json!({"promotion": "Immediately"}));
         w.serve(fleet.clone()).await;
@@ -201,7 +192,7 @@ async fn not_put_right(w: &World) -> Value {
 }
 
 #[test]
-fn a_repair_that_fails_for_good_while_a_target_is_rejected_waits_for_a_retry() {
+fn a_repair_that_fails_beside_a_rejected_target_waits_for_a_retry() {
     play(|w| async move {
         let failed = not_put_right(&w).await;
         assert_eq!(condition(&failed, "UpToDate"), "False/PlanFailed", "{failed:#}");

@@ -1,11 +1,8 @@
 //! Entrants of an aborted rollout are removed, and their claims stay, whatever their state.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::world::{CLAIM, NODE, World, blue_green, condition, play, stage_is, text};
-
-const POD: (&str, &str) = ("v1", "Pod");
+use super::world::{CLAIM, NODE, POD, World, blue_green, condition, play, stage_is, text};
 
 /// Entrants whose nodes own their claims.
 async fn entrants(w: &World) -> (String, Value) {
@@ -21,12 +18,8 @@ async fn entrants(w: &World) -> (String, Value) {
     (set, status["plan"]["id"].clone())
 }
 
-async fn merge(w: &World, kind: (&str, &str), name: &str, patch: &Value) {
-    w.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-}
-
 async fn suspend(w: &World, set: &str, is: bool) {
-    merge(w, NODE, &format!("db-{set}-0"), &json!({"spec": {"suspend": is}})).await;
+    w.merge(NODE, &format!("db-{set}-0"), &json!({"spec": {"suspend": is}})).await;
 }
 
 async fn without_pod(w: &World, set: &str) {

@@ -47,7 +47,7 @@ fn the_old_nodes_halt_at_the_height_and_the_new_ones_take_over() {
 }
 
 #[test]
-fn the_height_that_was_persisted_counts_and_everything_else_waits_for_the_switch() {
+fn the_height_that_was_persisted_counts() {
     play(|w| async move {
         let status = halting(&w).await;
         let target = text(&status, "requestedRolloutHash");
@@ -70,7 +70,7 @@ fn the_height_that_was_persisted_counts_and_everything_else_waits_for_the_switch
 }
 
 #[test]
-fn nodes_that_have_no_sidecar_are_asked_at_a_url_that_is_given_to_them_at_once() {
+fn nodes_without_a_sidecar_are_asked_at_a_url_given_to_them_at_once() {
     play(|w| async move {
         w.serve(fleet(2, json!({"type": "InPlace"}))).await;
         w.applications.reach(5);

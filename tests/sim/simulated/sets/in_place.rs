@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NODE, World, condition, fleet, is_up_to_date, play, text, with_sidecar};
+use super::world::{NODE, World, condition, fleet, is_up_to_date, outcomes, play, text, with_sidecar};
 
 fn in_place(replicas: i32, settings: Value) -> Value {
     let mut strategy = json!({"type": "InPlace", "onStall": "Rollback", "progressDeadlineSeconds": 30});
@@ -14,11 +14,6 @@ fn in_place(replicas: i32, settings: Value) -> Value {
 /// The pods' images, without their names.
 fn tags(w: &World) -> Vec<String> {
     w.images().iter().filter_map(|image| Some(image.split_once(' ')?.1.to_owned())).collect()
-}
-
-fn outcomes(status: &Value) -> Vec<String> {
-    let entries = status["history"].as_array().cloned().unwrap_or_default();
-    entries.iter().map(|entry| text(entry, "outcome").to_owned()).collect()
 }
 
 #[test]

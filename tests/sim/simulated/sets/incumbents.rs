@@ -3,10 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::world::{World, blue_green, condition, is_up_to_date, play, text};
+use super::world::{SERVICE, World, blue_green, condition, is_up_to_date, play, text};
 
 const LATER: &str = "2031-01-01T00:00:00Z";
-const SERVICE: (&str, &str) = ("v1", "Service");
 
 async fn ready_to_promote(w: &World) -> Value {
     w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
@@ -34,7 +33,7 @@ async fn until_serves(w: &World, pod: &str, image: &str) {
 }
 
 #[test]
-fn a_restart_that_is_asked_for_before_the_promotion_is_said_to_wait_and_rolls_the_new_set() {
+fn a_restart_before_the_promotion_waits_and_rolls_the_new_set() {
     play(|w| async move {
         let ready = ready_to_promote(&w).await;
         let set = text(&ready["rollout"], "entrantSet").to_owned();
@@ -53,7 +52,7 @@ fn a_restart_that_is_asked_for_before_the_promotion_is_said_to_wait_and_rolls_th
 }
 
 #[test]
-fn a_restart_that_is_asked_for_before_a_rollout_is_given_up_rolls_what_serves() {
+fn a_restart_before_a_rollout_is_given_up_rolls_what_serves() {
     for abort in [false, true] {
         play(|w| async move {
             let ready = ready_to_promote(&w).await;
@@ -73,8 +72,7 @@ fn a_restart_that_is_asked_for_before_a_rollout_is_given_up_rolls_what_serves() 
 }
 
 #[test]
-fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_right_once_the_rollout_is_over()
- {
+fn an_edited_incumbent_is_put_right_once_the_rollout_is_over() {
     play(|w| async move {
         ready_to_promote(&w).await;
         // The pod is created from the edited template before it can be restored.
@@ -104,7 +102,7 @@ fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_
 
 /// Nothing can be done by a target about a Service that cannot be made.
 #[test]
-fn where_the_old_nodes_go_first_no_target_is_rejected_while_the_service_is_waited_for() {
+fn no_target_is_rejected_while_the_service_is_waited_for() {
     for is_anothers in [true, false] {
         play(|w| async move {
             let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));

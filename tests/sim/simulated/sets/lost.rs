@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::{
-    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+    NODE, World, blue_green, condition, fleet, is_up_to_date, message, play, stage_is, text, with_sidecar,
 };
 
 /// A fleet with two sets: the one that serves db:1, and the entrants of db:2.
@@ -35,20 +35,14 @@ fn manual() -> Value {
     blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 600}))
 }
 
-fn said(status: &Value) -> String {
-    let list = status["conditions"].as_array().cloned().unwrap_or_default();
-    let found = list.iter().find(|c| c["type"] == "UpToDate").cloned().unwrap_or_default();
-    text(&found, "message").to_owned()
-}
-
 #[test]
-fn where_nothing_says_which_set_serves_nothing_is_removed_or_rolled_until_a_person_has_decided() {
+fn where_nothing_says_which_set_serves_a_person_decides() {
     play(|w| async move {
         let set = two_sets(&w, manual(), false, "db:2").await;
         let (nodes, images) = (w.names(NODE), w.images());
         lose(&w, Value::Null).await;
         let held = w.until("that is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
-        let sentence = said(&held);
+        let sentence = message(&held, "UpToDate");
         assert!(sentence.contains("first") && sentence.contains(&set), "{sentence}");
         assert!(sentence.contains("delete"), "{sentence}");
         w.image("db:3").await;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use windlass_sim::{AuditEntry, NoFaults, Random};
 
 use super::lost_scenarios::{ALL, Scenario};
-use super::lost_subsets::{FLEET, Loss, OF, SHARES, lose};
+use super::lost_subsets::{Loss, OF, SHARES, lose};
 use super::lost_watch::{Halt, Watch, active_without_plan};
-use super::world::{CLAIM, NODE, World, condition, play, to_text};
+use super::world::{CLAIM, FLEET, NODE, World, condition, play, to_text};
 
 /// The default number of cases: each scenario once, and each share of the fields with some of them.
 const MOST: usize = ALL.len();
@@ -261,7 +261,7 @@ fn replayed() -> Option<Case> {
 
 /// `WINDLASS_LOST_MOST` sets the number of cases, `WINDLASS_LOST_SEED` draws others, and `WINDLASS_LOST` replays one.
 #[test]
-fn a_status_that_lost_fields_is_filled_again_or_says_what_a_person_has_to_decide() {
+fn a_status_that_lost_fields_is_filled_again_or_asks_a_person() {
     let number = |name: &str| variable(name).and_then(|n| n.parse::<usize>().ok());
     let seed = number("WINDLASS_LOST_SEED").unwrap_or(1) as u64;
     let replayed = replayed();

@@ -4,9 +4,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 use windlass_sim::Random;
 
-use super::world::{NODE, World};
-
-pub const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
+use super::world::{FLEET, NODE, World};
 
 /// The objects whose statuses lose fields.
 #[derive(Clone, Copy, Debug, PartialEq)]

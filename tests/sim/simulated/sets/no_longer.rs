@@ -16,9 +16,7 @@ fn manual() -> Value {
 
 /// Removes the node label of a claim.
 async fn strip(w: &World, claim: &str) {
-    let stripped = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
-    let patch = kube::api::Patch::Merge(stripped);
-    w.api(CLAIM).patch(claim, &kube::api::PatchParams::default(), &patch).await.unwrap();
+    w.merge(CLAIM, claim, &json!({"metadata": {"labels": {"windlass.dev/node": null}}})).await;
 }
 
 fn that_deletes_claims(mut fleet: Value) -> Value {

@@ -72,7 +72,7 @@ fn a_hard_fork_past_the_point_of_no_return_holds_and_a_retry_continues_it() {
 }
 
 #[test]
-fn a_stage_that_a_hand_sets_to_retiring_before_traffic_has_moved_is_set_back_and_nothing_is_removed() {
+fn a_stage_that_a_hand_set_ahead_is_set_back() {
     for (strategy, service, stage) in [
         (
             json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),

@@ -42,7 +42,7 @@ async fn promote(w: &World) -> Value {
 }
 
 #[test]
-fn a_set_that_served_is_wanted_again_and_is_given_up_lives_for_the_rest_of_its_delay() {
+fn a_set_that_served_and_is_given_up_again_has_the_rest_of_its_delay() {
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}))).await;
         w.image("db:2").await;
@@ -68,7 +68,7 @@ fn a_set_that_served_is_wanted_again_and_is_given_up_lives_for_the_rest_of_its_d
 }
 
 #[test]
-fn a_living_set_of_an_earlier_id_is_entered_by_another_template_of_that_id() {
+fn a_living_set_of_an_id_is_entered_by_another_template_of_it() {
     play(|w| async move {
         let mut fleet = blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}));
         fleet["spec"]["unsafeCustomBuildID"] = json!("v1");
@@ -114,7 +114,7 @@ fn a_change_to_immediately_goes_on_with_the_nodes_that_were_made() {
 }
 
 #[test]
-fn what_is_wanted_under_a_pause_is_what_counts_where_the_old_nodes_go_first() {
+fn what_is_wanted_under_a_pause_counts_where_old_nodes_go_first() {
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
         w.stages();
@@ -137,7 +137,7 @@ fn what_is_wanted_under_a_pause_is_what_counts_where_the_old_nodes_go_first() {
 }
 
 #[test]
-fn what_was_changed_while_another_target_was_promoted_is_not_said_to_be_applied_with_it() {
+fn a_change_amid_a_promotion_is_not_said_to_be_applied_with_it() {
     for promotion in ["WhenReady", "Immediately"] {
         play(|w| async move {
             w.serve(blue_green(2, json!({"promotion": promotion}))).await;

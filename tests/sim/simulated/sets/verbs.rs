@@ -129,7 +129,7 @@ fn a_promotion_by_the_hash_of_a_template_that_is_refused_promotes_nothing() {
 }
 
 #[test]
-fn the_nodes_of_a_plan_that_cannot_be_read_any_more_stay_until_somebody_asks_for_something() {
+fn the_nodes_of_a_plan_that_cannot_be_read_stay_until_a_retry() {
     play(|w| async move {
         let target = ready_to_promote(&w).await;
         let entrants = w.names(NODE);
@@ -155,7 +155,7 @@ fn the_nodes_of_a_plan_that_cannot_be_read_any_more_stay_until_somebody_asks_for
 }
 
 #[test]
-fn an_abort_while_the_spec_is_refused_rejects_what_ran_and_not_what_was_never_tried() {
+fn an_abort_while_the_spec_is_refused_rejects_what_ran() {
     play(|w| async move {
         let target = ready_to_promote(&w).await;
         let plan = text(&w.status()["plan"], "id").to_owned();

@@ -19,6 +19,11 @@ use super::applications::Applications;
 use windlass_harness::stage::paused;
 
 pub const NODE: (&str, &str) = ("windlass.dev/v1alpha1", "StatefulNode");
+pub const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
+pub const POD: (&str, &str) = ("v1", "Pod");
+pub const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+pub const SERVICE: (&str, &str) = ("v1", "Service");
+pub const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 pub const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 
 pub struct World {
@@ -313,4 +318,16 @@ pub fn set_of(hash: &str) -> String {
 
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
+}
+
+/// The message of a condition.
+pub fn message(status: &Value, type_: &str) -> String {
+    let list = status["conditions"].as_array().cloned().unwrap_or_default();
+    list.iter().find(|c| c["type"] == type_).map(|c| text(c, "message").to_owned()).unwrap_or_default()
+}
+
+/// The outcomes in the history.
+pub fn outcomes(status: &Value) -> Vec<String> {
+    let history = status["history"].as_array().cloned().unwrap_or_default();
+    history.iter().map(|h| text(h, "outcome").to_owned()).collect()
 }
