@@ -205,13 +205,3 @@ async fn no_node_moves_before_the_fleets_own_task_is_done() {
         db["status"]["plan"]["tasks"].as_array().unwrap().iter().map(|t| &t["type"]).collect();
     assert_eq!(types, ["await-consent", "update-node-specs", "await-spec-update", "mark-ready", "tell"]);
 }
-
-#[tokio::test]
-async fn an_operator_whose_recipe_lacks_a_step_does_not_start_and_says_which() {
-    let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
-    let client = kube::Client::try_from(nowhere).unwrap();
-    let blind = IN_PLACE.replace("  - type: await-spec-update\n", "");
-    let operator = Operator::new(client).recipe(Recipe::parse(&blind).unwrap());
-    let error = operator.run(std::future::pending()).await.unwrap_err().to_string();
-    assert!(error.contains("recipe InPlace has no task await-spec-update"), "{error}");
-}

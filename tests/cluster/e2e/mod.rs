@@ -11,7 +11,6 @@ mod commands;
 mod deletion;
 mod edits;
 mod eyes;
-mod eyes_codes;
 mod eyes_printed;
 mod eyes_silent;
 mod flags;

@@ -121,6 +121,46 @@ fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
 }
 
 #[test]
+fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
+    let image = |image: &str| json!({"spec": {"template": {"spec": {"image": image}}}});
+    let partition = |from: i64| json!({"type": "InPlace", "inPlace": {"partition": from}});
+    paused(async {
+        let world = World::standing(&partition(1), "db:2").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits, ["the partition: ordinals below 1 keep what they run"], "{foreseen:#?}");
+        let foreseen = world.then(json!({"spec": {"updateStrategy": partition(0)}})).await;
+        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]]);
+        let mut held = image("db:3");
+        held["spec"]["replicas"] = json!(3);
+        held["spec"]["updateStrategy"] = partition(3);
+        let foreseen = world.then(held).await;
+        let says = "db-2: created at the current revision, and updated once the rollout goes on";
+        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
+    });
+    paused(async {
+        let world = World::standing(&partition(0), "db:2-nope").await;
+        let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits, ["db-1: unavailable now, of at most 1"], "{foreseen:#?}");
+        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]], "{foreseen:#?}");
+        assert_eq!(foreseen.waves[0].when, "wave 1 (once db-1 serves)");
+        // The way back does not wait for the node that it heals.
+        let foreseen = world.then(image("db:1")).await;
+        assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
+        assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
+        let paused = world.then(json!({"spec": {"paused": true}})).await;
+        assert!(paused.waits[0].starts_with("spec.paused is true"), "{paused:#?}");
+        // No wave is left, and the last node is named all the same.
+        world.wish(json!({"spec": {"replicas": 0, "template": {"spec": {"image": "db:1"}}}})).await;
+        world.wish(json!({"spec": {"replicas": 1}})).await;
+        world.wish(image("db:2-nope")).await;
+        let foreseen = world.then(json!({})).await;
+        let waits = foreseen.waits.join("; ");
+        assert_eq!((waits.as_str(), foreseen.waves.len()), ("db-0: unavailable now, of at most 1", 0));
+    });
+}
+
+#[test]
 fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
     for (kind, group, version) in [("StatefulSet", "apps", "v1"), ("Service", "", "v1")] {
         paused(async {

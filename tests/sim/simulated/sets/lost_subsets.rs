@@ -53,10 +53,6 @@ impl Loss {
         }
     }
 
-    pub fn is_drawn(&self) -> bool {
-        matches!(self, Self::Drawn(..))
-    }
-
     pub fn of(name: &str) -> Option<Self> {
         let words: Vec<&str> = name.split(':').collect();
         let [of, share, seed] = words[..] else {
