@@ -294,7 +294,7 @@ async fn plan_names_a_full_quota_and_a_taken_name() {
     )
     .await;
     let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--replicas", "3"]).await;
-    assert!(seen.out.contains("not looked which quotas there are"), "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("quotas not checked"), "{}{}", seen.out, seen.err);
 
     // A name that is taken.
     world
