@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{
-    apps::v1::StatefulSet,
-    core::v1::{ContainerStatus, PersistentVolumeClaim, Pod},
-};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    Api,
+    api::{Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use windlass_harness::controlplane::{ControlPlane, Options};
@@ -33,75 +30,6 @@ fn set(name: &str, pod_spec: &Value, annotations: &Value, claim: bool) -> Statef
 
 fn image(image: &str) -> Value {
     json!({"containers": [{"name": "main", "image": image}]})
-}
-
-/// The objects of a namespace, with waits.
-struct Scene {
-    sets: Api<StatefulSet>,
-    pods: Api<Pod>,
-    claims: Api<PersistentVolumeClaim>,
-}
-
-impl Scene {
-    fn new(client: &Client, namespace: &str) -> Self {
-        Self {
-            sets: Api::namespaced(client.clone(), namespace),
-            pods: Api::namespaced(client.clone(), namespace),
-            claims: Api::namespaced(client.clone(), namespace),
-        }
-    }
-
-    async fn make(&self, set: &StatefulSet) {
-        self.sets.create(&PostParams::default(), set).await.unwrap();
-    }
-
-    async fn pod(&self, name: &str, is: impl Fn(&Pod) -> bool) -> Pod {
-        let mut last = None;
-        for _ in 0..400 {
-            last = self.pods.get_opt(name).await.unwrap();
-            if let Some(pod) = last.as_ref().filter(|pod| is(pod)) {
-                return pod.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("{name} is not as it should be after 20 s: {}", serde_json::to_string_pretty(&last).unwrap());
-    }
-}
-
-fn condition(pod: &Pod, kind: &str) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
-}
-
-fn ready(pod: &Pod) -> bool {
-    condition(pod, "Ready")
-}
-
-fn container(pod: &Pod) -> Option<&ContainerStatus> {
-    pod.status.as_ref()?.container_statuses.as_ref()?.first()
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_set_with_a_claim_gets_its_pod_ready_and_again_after_a_deletion() {
-    let cp = ControlPlane::shared().await;
-    let ns = cp.namespace("claim").await;
-    let scene = Scene::new(&cp.client().await, &ns);
-    scene.make(&set("db", &image("nginx:1"), &json!({}), true)).await;
-    let pod = scene.pod("db-0", ready).await;
-    let status = container(&pod).unwrap();
-    assert_eq!(status.image, "docker.io/library/nginx:1");
-    assert!(status.image_id.starts_with("docker.io/library/nginx@sha256:"));
-    assert!(pod.status.as_ref().unwrap().pod_ip.as_ref().unwrap().starts_with("10."));
-    let claim = scene.claims.get("data-db-0").await.unwrap();
-    assert_eq!(claim.status.unwrap().phase.as_deref(), Some("Bound"));
-
-    scene.pods.delete("db-0", &DeleteParams::default()).await.unwrap();
-    let next = scene.pod("db-0", |next| next.uid() != pod.uid() && ready(next)).await;
-    assert_ne!(next.uid(), pod.uid());
-    let deletes =
-        cp.audit().await.namespace(&ns).user("windlass-test-kubelet").resource("pods").verb("delete");
-    assert_eq!(deletes.count(), 1, "one delete, with a UID: {deletes:?}");
 }
 
 #[tokio::test]

@@ -12,7 +12,6 @@ mod demo;
 mod e2e;
 mod install;
 mod operator_log;
-mod page_load;
 mod process_kubelet;
 mod rbac;
 mod rendering_controlplane;

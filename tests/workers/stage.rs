@@ -13,7 +13,7 @@ use windlass_temporal::{
     api::Connection,
     port::{
         BuildId, Connections, DeploymentName, DescribedDeployment, Guard, Identity, RoutingWrite, Temporal,
-        TemporalError, VersionStatus,
+        TemporalError,
     },
 };
 use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
@@ -109,22 +109,6 @@ impl Stage {
 
     pub async fn make_current(&self, build: &str) {
         self.route(&RoutingWrite::Current(Some(BuildId::new(build)))).await;
-    }
-
-    /// The status of a version; `None`: Temporal does not know it.
-    pub async fn status(&self, build: &str) -> Option<VersionStatus> {
-        match self.port.describe_version(&self.name, &BuildId::new(build)).await {
-            Ok(described) => Some(described.summary.status),
-            Err(TemporalError::NotFound { .. }) => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    pub async fn until_status(&self, build: &str, wanted: VersionStatus) {
-        self.until(&format!("{build} is {wanted:?}"), async || {
-            (self.status(build).await == Some(wanted)).then_some(())
-        })
-        .await;
     }
 
     /// Polls until there is an answer.

@@ -459,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_that_may_not_be_touched_is_said_in_one_sentence_with_what_to_do() {
+    fn a_lease_that_may_not_be_touched_is_said_with_what_to_do() {
         let refused = |code| {
             let said = "leases \"windlass\" is forbidden";
             sentence(kube::Error::Api(Box::new(Status::failure(said, "").with_code(code))), "shop")

@@ -49,15 +49,14 @@ async fn leads_after(candidate: &Candidate) -> u64 {
 const REQUEST: u64 = REQUEST_TIMEOUT.as_secs();
 
 #[tokio::test(start_paused = true)]
-async fn whoever_makes_the_lease_waits_until_a_leader_before_it_can_have_no_write_under_way() {
+async fn whoever_makes_the_lease_waits_out_the_writes_of_a_leader_before() {
     let stage = Stage::new();
     let waited = leads_after(&stage.candidate("a")).await;
     assert!((LEASE.as_secs() + REQUEST..LEASE.as_secs() + REQUEST + 2).contains(&waited), "{waited} s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_given_up_in_good_order_is_taken_at_once_and_one_whose_name_a_hand_took_off_is_not()
-{
+async fn only_a_lease_that_was_given_up_in_good_order_is_taken_at_once() {
     let stage = Stage::new();
     let first = stage.candidate("a");
     first.lead().await;
@@ -72,7 +71,7 @@ async fn a_lease_that_was_given_up_in_good_order_is_taken_at_once_and_one_whose_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_can_land_no_more() {
+async fn a_lease_with_a_write_in_doubt_is_taken_once_it_can_land_no_more() {
     for (doubt_ms, quiet) in [(500, QUIET.as_secs()), (60_500, 61), (75_000, 75)] {
         let stage = Stage::new();
         let first = stage.candidate("a");
@@ -97,7 +96,7 @@ async fn a_lease_that_was_left_with_a_write_in_doubt_is_taken_once_that_write_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_another_acts() {
+async fn a_leader_whose_lease_is_gone_stops_long_before_another_acts() {
     for (deleted, watched) in [(true, false), (true, true), (false, true)] {
         let stage = Stage::new();
         let leader = stage.candidate("a");
@@ -127,7 +126,7 @@ async fn a_leader_whose_lease_is_gone_or_anothers_stops_at_once_long_before_anot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_under_way_when_another_acts() {
+async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_late() {
     let stage = Stage::new();
     let leader = stage.candidate("a");
     leader.lead().await;
@@ -186,7 +185,7 @@ impl windlass_sim::FaultPlan for Shed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_is_tried_again_soon_and_three_times_where_nobody_answers() {
+async fn a_renewal_that_fails_is_tried_again_soon() {
     use std::sync::atomic::Ordering::SeqCst;
     for (swallow, least) in [(false, 8), (true, 3)] {
         let stage = Stage::new();

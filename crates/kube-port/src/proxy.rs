@@ -98,7 +98,7 @@ mod tests {
         (&'static str, Option<&'static str>, &'static [(&'static str, &'static str)], Option<&'static str>);
 
     #[test]
-    fn a_proxy_of_the_environment_is_passed_by_as_no_proxy_says_and_one_of_the_kubeconfig_never() {
+    fn a_proxy_of_the_environment_is_passed_by_as_no_proxy_says() {
         let far = "https://api.example:6443";
         let table: [Case; 10] = [
             (far, None, &[], None),

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_looked_at_once_at_a_time_and_again_if_it_was_told_of_meanwhile() {
+    async fn an_object_is_looked_at_once_at_a_time_and_again_after_news() {
         let mut queue = Queue::default();
         let now = monotonic();
         queue.add(key("a"), now);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_told_of_an_object_that_is_left_alone_is_looked_at_once_when_that_is_over() {
+    async fn news_of_an_object_that_is_left_alone_is_looked_at_once_afterwards() {
         let (tell, told) = unbounded_channel::<Key>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u128>>> = Arc::default();
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reconcile_that_panics_is_tried_again_later_and_later_and_the_other_objects_go_on() {
+    async fn a_reconcile_that_panics_is_tried_again_and_the_others_go_on() {
         let (tell, told) = unbounded_channel::<Key>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();

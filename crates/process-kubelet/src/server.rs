@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_follows_a_log_gets_its_end_although_the_pod_takes_its_folder_along() {
+    async fn whoever_follows_a_log_gets_its_end_though_its_folder_goes() {
         let path = std::env::temp_dir().join(format!("process-kubelet-followed-{}", std::process::id()));
         let open = Open::default();
         let log = open.create(&path).unwrap();

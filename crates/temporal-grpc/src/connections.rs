@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_ask_for_the_same_share_a_connection_until_the_secret_is_another() {
+    async fn who_asks_for_the_same_shares_a_connection_until_its_secret_changes() {
         let played = Arc::new(Played::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "k")]);

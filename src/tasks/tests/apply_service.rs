@@ -42,7 +42,7 @@ async fn a_service_that_says_what_the_spec_says_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_service_that_differs_is_brought_back_and_what_the_server_answers_is_told_apart() {
+async fn a_service_that_differs_is_brought_back() {
     let mut changed = with_service();
     changed.service.as_mut().unwrap()["spec"]["publishNotReadyAddresses"] = json!(false);
     let table = [

@@ -71,7 +71,7 @@ async fn a_missing_stateful_set_is_created_once_with_the_granted_template() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours_to_change() {
+async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours() {
     const NO_GRANT: &str =
         "waiting for a grant: this version of Windlass renders another template than the granted one";
     const USED: &str = "waiting for a new grant: the pod keeps what it runs until then";
@@ -93,7 +93,7 @@ async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours_to_change
 }
 
 #[tokio::test]
-async fn under_a_spent_grant_the_template_is_restored_where_no_pod_runs_elsewhere() {
+async fn under_a_spent_grant_the_template_is_restored() {
     let edited =
         |n: Node| n.set("/metadata/generation", json!(4)).set("/status/observedGeneration", json!(4));
     let table = [
@@ -123,7 +123,7 @@ async fn what_the_server_answers_to_a_write_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_name_that_belongs_to_something_else_fails_and_one_of_ours_is_waited_for() {
+async fn a_taken_name_fails_and_one_of_ours_is_waited_for() {
     let owned_by = |owner: (&'static str, &'static str, &'static str)| json!({"metadata": meta("db-0", "x", 9, Some(owner))});
     let table = [
         (

@@ -124,7 +124,7 @@ pub(super) fn spec_in(ops: &[PatchOp]) -> Value {
 }
 
 #[tokio::test]
-async fn nodes_are_granted_the_target_as_far_as_the_wave_goes_and_a_second_run_writes_nothing() {
+async fn nodes_are_granted_the_target_once_as_far_as_the_wave_goes() {
     for (max, expected) in [(1, vec!["db-2"]), (2, vec!["db-2", "db-1"])] {
         let nodes: Vec<Value> = (0..3).map(|i| serving(i, "v1")).collect();
         let fleet = fleet(nodes.clone()).at_most(max);
@@ -227,7 +227,7 @@ fn generated_claims() -> Value {
 }
 
 #[tokio::test]
-async fn claims_that_are_only_written_otherwise_can_be_rolled_out_to_nodes_that_keep_theirs() {
+async fn claims_that_are_only_written_otherwise_stop_no_rollout() {
     let table = [
         (claims_of("1Gi"), false),
         (claims_of("1024Mi"), false),
@@ -259,7 +259,7 @@ async fn a_grant_leaves_the_claims_of_its_node_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_grant_that_the_server_refuses_fails_and_one_that_it_cannot_take_now_is_tried_again() {
+async fn a_grant_that_the_server_refuses_fails_or_is_tried_again() {
     let table = [
         (refused(), "failed: the API server refuses x: spec.x: no"),
         (overloaded(), "again Some(7s): x: slow down"),
@@ -276,7 +276,7 @@ async fn a_grant_that_the_server_refuses_fails_and_one_that_it_cannot_take_now_i
 }
 
 #[tokio::test]
-async fn nothing_is_granted_while_paused_while_the_wave_is_full_or_where_everything_was() {
+async fn nothing_is_granted_while_paused_or_while_the_wave_is_full() {
     let v1 = |i| serving(i, "v1");
     let v2 = |i| serving(i, "v2");
     let table = [

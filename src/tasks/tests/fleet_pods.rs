@@ -113,7 +113,7 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
 
 /// A status that was lost, or that is behind, says nothing of a pod that is Ready.
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_status_is_behind_its_ready_pod_does_not_go_as_one_that_is_down() {
+async fn a_node_whose_status_is_behind_its_ready_pod_is_not_down() {
     let nodes = vec![serving(0, "v1"), behind(down(serving(1, "v1")))];
     let listed = vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true)];
     let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
@@ -166,7 +166,7 @@ async fn a_broken_node_does_not_go_while_its_main_container_runs() {
 /// A pod that was not Ready for a moment, which the cache missed, is not available before minReadySeconds have passed
 /// again.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_not_ready_for_a_moment_is_noticed_where_min_ready_seconds_counts() {
+async fn a_pod_that_was_not_ready_for_a_moment_is_noticed() {
     for (min_ready, since, goes) in [(0, 5, true), (10, 5, false), (10, 100, true)] {
         let (view, mut cluster) = (View::shared(), MockCluster::new());
         let mut pod = known("db-1-0", "pod-1", true);

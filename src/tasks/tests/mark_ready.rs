@@ -68,7 +68,7 @@ fn with_sidecar() -> Node {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id_and_asked_again() {
+async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id() {
     let mut bench = bench(&with_sidecar().not_ready());
     let id = plan("NodeUpdate").tasks[0].id.clone();
     let mut told = false;
@@ -167,7 +167,7 @@ async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting()
 }
 
 #[tokio::test]
-async fn a_sidecar_that_cannot_be_reached_or_refuses_is_waited_for_and_noted_and_not_asked_again_at_once() {
+async fn a_sidecar_that_cannot_be_reached_or_refuses_is_waited_for() {
     let refusal = || SidecarError::Refused { status: 401, message: "no token".to_owned() };
     let garbled = || SidecarError::Garbled("not JSON".to_owned());
     for error in [unreachable(), refusal(), garbled()] {

@@ -8,6 +8,7 @@ mod fleet;
 mod fleet_pods;
 mod mark_ready;
 mod observe_image;
+mod old_set;
 mod recipes;
 mod replace_pod;
 mod sets;
@@ -343,7 +344,7 @@ fn overloaded() -> ClusterError {
 }
 
 #[test]
-fn every_recipe_that_comes_with_windlass_can_be_run_by_the_tasks_that_come_with_it() {
+fn every_builtin_recipe_can_be_run_by_the_builtin_tasks() {
     let registry = Registry::builtin_recipes();
     registry.check_all().unwrap();
     let shapes: Vec<(String, Vec<&str>)> = registry
@@ -389,7 +390,7 @@ fn every_recipe_that_comes_with_windlass_can_be_run_by_the_tasks_that_come_with_
 }
 
 #[test]
-fn of_the_tasks_that_come_with_windlass_only_those_that_wait_may_be_skipped_and_none_takes_unknown_params() {
+fn only_builtin_tasks_that_wait_may_be_skipped() {
     let registry = Registry::builtin_recipes();
     let mut plans = registry
         .recipes()

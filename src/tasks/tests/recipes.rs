@@ -72,7 +72,7 @@ fn without(original: &Recipe, at: usize) -> Recipe {
 }
 
 #[test]
-fn a_recipe_that_lacks_a_step_is_refused_with_its_name_and_where_it_belongs() {
+fn a_recipe_that_lacks_a_step_is_refused_with_its_name() {
     for original in builtin().recipes() {
         let tasks = names(original);
         for (at, task) in tasks.iter().enumerate() {
@@ -149,7 +149,7 @@ fn a_step_without_the_params_that_it_has_to_have_is_refused() {
 }
 
 #[test]
-fn every_recipe_that_comes_with_windlass_passes_and_so_does_one_of_another_name() {
+fn every_builtin_recipe_passes_and_so_does_one_of_another_name() {
     assert_eq!(builtin().check_all(), Ok(()));
     assert_eq!(check(recipe(vec![nothing()])), Ok(()));
     assert!(builtin().is_builtin("switch-traffic") && !builtin().is_builtin("test-nothing"));

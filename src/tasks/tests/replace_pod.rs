@@ -18,7 +18,7 @@ async fn without_a_write(node: Node) -> String {
 }
 
 #[tokio::test]
-async fn an_owned_pod_at_another_revision_is_deleted_once_with_its_uid_ready_or_not() {
+async fn an_owned_pod_at_another_revision_is_deleted_once_with_its_uid() {
     for node in [to_v2(), to_v2().not_ready()] {
         let mut bench = bench(&node);
         let view = bench.view.clone();
@@ -42,7 +42,7 @@ fn node_that_leaves() -> Value {
 }
 
 #[tokio::test]
-async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_the_template_is_unseen() {
+async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_anothers() {
     let other_owner = |n: Node| n.pod("/metadata/ownerReferences/0/uid", json!("other"));
     let table = [
         ("at the update revision", to_v2().with_new_pod("v2"), "done"),
@@ -83,7 +83,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_somebody_elses_or_while_t
 }
 
 #[tokio::test]
-async fn a_pod_whose_main_container_does_not_run_is_replaced_even_under_a_spent_grant() {
+async fn a_broken_pod_is_replaced_even_under_a_spent_grant() {
     let used = "waiting for a new grant: the pod keeps what it runs until then";
     assert_eq!(without_a_write(to_v2().spent().not_ready()).await, used, "it may do its work");
     let mut bench = bench(&to_v2().spent().not_running());
@@ -106,7 +106,7 @@ async fn what_the_server_answers_to_a_delete_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_pod_that_was_just_made_stays_although_the_revision_moves_before_a_status_speaks_of_it() {
+async fn a_pod_that_was_just_made_stays_although_the_revision_moves() {
     let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
     let mut came = to_v2().with_new_pod("v2").set("/status/updateRevision", json!("db-0-moved"));
     for object in [&mut came.set, &mut came.pod] {
@@ -124,7 +124,7 @@ async fn a_pod_that_was_just_made_stays_although_the_revision_moves_before_a_sta
 }
 
 #[tokio::test]
-async fn a_pod_stays_whose_revision_was_seen_although_two_others_were_seen_before_it() {
+async fn a_pod_stays_whose_revision_was_seen_after_two_others() {
     let ready = bench(&to_v2().terminating()).scope();
     for (version, revision) in ["db-0-moved", "db-0-v2", "db-0-moved-again"].into_iter().enumerate() {
         let told = to_v2().set("/status/updateRevision", json!(revision));
@@ -166,7 +166,7 @@ async fn a_pod_whose_revision_is_told_of_after_it_came_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_revision_nobody_tells_of_goes_once_the_api_server_was_asked_for_it() {
+async fn a_pod_of_an_unknown_revision_goes_once_the_server_was_asked() {
     for (is_told, expected) in [(true, "done"), (false, OLD_POD_GOES)] {
         let mut bench = bench(&of_an_unknown_revision());
         let asked = bench.cluster.expect_get().times(1);

@@ -1,14 +1,14 @@
 //! Objects are stored as written, plus defaults.
 
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass::api::{NodeDeployment, StatefulNode, StatefulNodeSpec};
 use windlass_core::revision::{pod_template_hash, rollout_hash};
 
 use super::{api_of, control_plane, dynamic, named};
-use windlass_core::api::crd::cases::{claim, fleet, node, rich};
+use windlass_core::api::crd::cases::{fleet, node};
 
 /// A pod template with unknown fields, and values that typed decoding would change.
 fn odd_pod_template() -> Value {
@@ -39,13 +39,6 @@ fn odd_pod_template() -> Value {
     })
 }
 
-fn with_odd_pod_templates() -> [Value; 2] {
-    let [mut of_fleet, mut of_node] = rich();
-    of_fleet["spec"]["template"]["spec"]["podTemplate"] = odd_pod_template();
-    of_node["spec"]["podTemplate"] = odd_pod_template();
-    [of_fleet, of_node]
-}
-
 #[tokio::test]
 async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
     let cp = control_plane().await;
@@ -62,164 +55,6 @@ async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
     assert_eq!(fleets.get("db").await.unwrap().spec.template.spec.pod_template, odd_pod_template());
     let nodes: Api<StatefulNode> = Api::namespaced(client, &ns);
     assert_eq!(nodes.get("db").await.unwrap().spec.pod_template, odd_pod_template());
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn claims_stay_as_written() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("claims").await);
-    let mut odd = claim("data", "1Gi");
-    odd["metadata"]["annotations"] = json!({"a": ""});
-    odd["spec"]["madeUp"] = json!({"empty": {}});
-    let object = node(&[("spec.volumeClaimTemplates", json!([odd]))]);
-    let api = api_of(&client, &ns, &object);
-    api.create(&PostParams::default(), &dynamic(&object)).await.unwrap();
-    assert_eq!(api.get("db").await.unwrap().data["spec"]["volumeClaimTemplates"], json!([odd]));
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn applying_the_same_file_again_changes_nothing() {
-    let cp = control_plane().await;
-    let ns = cp.namespace("again").await;
-    for object in with_odd_pod_templates() {
-        let apply = async || cp.kubectl_with(&["apply", "-n", &ns, "-f", "-"], &object.to_string()).await;
-        assert!(apply().await.ok().ends_with(" created\n"), "{}", object["kind"]);
-        assert!(apply().await.ok().ends_with(" unchanged\n"), "{}", object["kind"]);
-    }
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_server_side_apply_of_the_same_again_changes_nothing() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("apply").await);
-    for object in with_odd_pod_templates() {
-        let api = api_of(&client, &ns, &object);
-        let apply =
-            async || api.patch("db", &PatchParams::apply("test"), &Patch::Apply(&object)).await.unwrap();
-        let first = apply().await;
-        assert_eq!(
-            apply().await.metadata.resource_version,
-            first.metadata.resource_version,
-            "{}",
-            object["kind"]
-        );
-    }
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn what_a_rust_client_writes_is_what_it_reads() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("typed").await);
-    let [of_fleet, of_node] = with_odd_pod_templates();
-    let fleets: Api<NodeDeployment> = Api::namespaced(client.clone(), &ns);
-    let mut written: NodeDeployment = serde_json::from_value(of_fleet).unwrap();
-    fleets.create(&PostParams::default(), &written).await.unwrap();
-    let read = fleets.get("db").await.unwrap();
-    // An optional field whose readers know the default.
-    written.spec.update_strategy.in_place.as_mut().unwrap().partition = 0;
-    assert_eq!(read.spec, written.spec);
-    let nodes: Api<StatefulNode> = Api::namespaced(client, &ns);
-    let written: StatefulNode = serde_json::from_value(of_node).unwrap();
-    nodes.create(&PostParams::default(), &written).await.unwrap();
-    assert_eq!(nodes.get("db").await.unwrap().spec, written.spec);
-}
-
-#[tokio::test]
-async fn the_server_fills_in_the_defaults() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("defaults").await);
-    let object = fleet(&[
-        ("spec.updateStrategy.inPlace", json!({})),
-        ("spec.template.spec.sidecar", json!({"image": "s:1"})),
-    ]);
-    let api = api_of(&client, &ns, &object);
-    let stored = api.create(&PostParams::default(), &dynamic(&object)).await.unwrap().data;
-    let mut expected = object["spec"].clone();
-    for (at, defaults) in [
-        (
-            "",
-            json!({
-                "replicas": 1, "minReadySeconds": 0, "paused": false,
-                "deletionPolicy": "Delete", "revisionHistoryLimit": 10,
-            }),
-        ),
-        ("/updateStrategy", json!({"progressDeadlineSeconds": 600, "onStall": "Hold"})),
-        ("/updateStrategy/inPlace", json!({"maxUnavailable": 1, "partition": 0})),
-        ("/template/spec", json!({"progressDeadlineSeconds": 600, "volumeClaimRetention": "Retain"})),
-        ("/template/spec/sidecar", json!({"port": 7777})),
-    ] {
-        let fields = expected.pointer_mut(at).unwrap().as_object_mut().unwrap();
-        fields.extend(defaults.as_object().unwrap().clone());
-    }
-    assert_eq!(stored["spec"], expected);
-}
-
-/// A status with every field of this version, and an unknown one in every object, as a newer operator may write.
-fn full_status(fields: &Value) -> Value {
-    let now = "2026-01-02T03:04:05Z";
-    let mut status = json!({
-        "observedGeneration": 3,
-        "phase": "NewPhase",
-        "restartedAt": now,
-        "plan": {
-            "id": "0123456789", "recipe": "InPlace", "targetHash": "v1:00", "state": "Active", "startedAt": now,
-            "tasks": [{
-                "id": "0123456789-0", "type": "made-up", "state": "Running", "attempts": 2, "deadline": now,
-                "params": {"wave": {"max": 1, "names": []}, "flags": [{}, null, 0.5], "empty": {}},
-                "message": "waiting", "newer": {"a": {}},
-            }],
-            "newer": [1],
-        },
-        "history": [{
-            "planID": "0", "recipe": "InPlace", "targetHash": "v1:00", "outcome": "NewOutcome", "finishedAt": now,
-            "newer": {},
-        }],
-        "conditions": [{
-            "type": "Ready", "status": "True", "reason": "AllNodesReady", "message": "", "lastTransitionTime": now,
-            "observedGeneration": 3, "newer": "",
-        }],
-        "newer": {"deep": {"er": []}},
-    });
-    status.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    status
-}
-
-#[tokio::test]
-async fn a_status_of_a_newer_operator_is_stored_whole() {
-    let cp = control_plane().await;
-    let (client, ns) = (cp.client().await, cp.namespace("status").await);
-    let now = "2026-01-02T03:04:05Z";
-    let of_fleet = json!({
-        "replicas": 3, "selector": "a=b", "currentRevision": "r1", "scaledToZero": true,
-        "rejected": {"hash": "v1:00", "planID": "0", "outcome": "Aborted", "newer": 1},
-        "rollout": {
-            "strategy": "InPlace", "stage": "NewStage", "nodes": {"total": 3, "newer": 1}, "newer": {},
-            "unconverged": [{"name": "db-0", "reason": "Missing", "since": now, "newer": true}], "startedAt": now,
-        },
-    });
-    let of_node = json!({
-        "currentImage": "app:1", "podUID": "u", "spentGrantID": "1", "firstReadyAt": now,
-        "statefulSet": {"name": "db", "uid": "u", "generation": 2, "newer": {}},
-        "problem": {"reason": "CrashLoopBackOff", "message": "again", "since": now, "newer": {}},
-    });
-    for (object, fields) in [(fleet(&[]), of_fleet), (node(&[]), of_node)] {
-        let api = api_of(&client, &ns, &object);
-        api.create(&PostParams::default(), &dynamic(&object)).await.unwrap();
-        let status = full_status(&fields);
-        let mut whole = api.get("db").await.unwrap();
-        whole.data["status"] = status.clone();
-        api.replace_status("db", &PostParams::default(), &whole).await.unwrap();
-        let stored = api.get("db").await.unwrap();
-        assert_eq!(stored.data["status"], status, "{}", object["kind"]);
-        let touch = json!({"status": {"phase": "Ready"}});
-        let touched = api.patch_status("db", &PatchParams::default(), &Patch::Merge(&touch)).await.unwrap();
-        assert_eq!(touched.data["status"]["newer"], status["newer"], "{}", object["kind"]);
-        assert_eq!(touched.metadata.generation, stored.metadata.generation);
-    }
 }
 
 #[tokio::test]

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use windlass::engine::{Env, Outcome, Policy, Recipe, Task, TaskContext, TaskError};
 use windlass::operator::Operator;
 use windlass::tasks::FleetScope;
 
-use windlass_harness::kit::{World, condition, fleet, with};
+use windlass_harness::kit::{World, condition, fleet};
 
 /// `await-consent`: waits until an outside service agrees to the rollout.
 #[derive(Debug, Deserialize, Serialize)]
@@ -153,10 +153,6 @@ impl Scene {
         };
         super::current_task(&self.world.until_db(&format!("its plan is at {type_}"), at).await)
     }
-
-    async fn skip(&self, task: &Value) {
-        self.world.patch_fleet(json!({"metadata": {"annotations": {"windlass.dev/skip": task["id"]}}})).await;
-    }
 }
 
 impl Drop for Scene {
@@ -208,76 +204,4 @@ async fn no_node_moves_before_the_fleets_own_task_is_done() {
     let types: Vec<_> =
         db["status"]["plan"]["tasks"].as_array().unwrap().iter().map(|t| &t["type"]).collect();
     assert_eq!(types, ["await-consent", "update-node-specs", "await-spec-update", "mark-ready", "tell"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_fleets_own_task_is_skipped_only_where_its_type_says_so() {
-    let scene = Scene::new("ownskip").await;
-    scene.world.settled_fleet(fleet(1, "db:1")).await;
-    scene.world.set_image("db:2").await;
-    scene.until_at("await-consent", "agree").await;
-    // As a person does: the command line does not know custom task types.
-    let windlass = |verb: &'static [&'static str]| {
-        let kubeconfig = scene.world.cp.kubeconfig().to_owned();
-        let ns = scene.world.ns.to_string();
-        async move {
-            let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_windlass"));
-            command.args(verb).args(["--namespace", &ns]).env("KUBECONFIG", kubeconfig);
-            let output = command.output().await.unwrap();
-            let text = [output.stdout, output.stderr].concat();
-            (output.status.code(), String::from_utf8(text).unwrap())
-        }
-    };
-    scene.outside.0.lock().unwrap().deaf = true;
-    let (code, said) = windlass(&["skip", "nd/db"]).await;
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("(await-consent)"), "{said}");
-    let task = scene.until_at("tell", "listen").await;
-    assert_eq!(scene.world.images().await, ["db:2"]);
-    assert_eq!(scene.world.db().await["status"]["plan"]["tasks"][0]["state"], "Skipped");
-
-    let (code, said) = windlass(&["skip", "nd/db"]).await;
-    assert_eq!(code, Some(0), "only the operator knows: {said}");
-    let note = scene.world.until_event("db", "SkipRefused").await;
-    assert!(note.contains("(tell) is not skipped"), "{note}");
-    assert_eq!(scene.until_at("tell", "listen").await["id"], task["id"]);
-    scene.outside.0.lock().unwrap().deaf = false;
-    scene.world.until_applied().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn what_serves_is_not_touched_before_own_tasks_of_blue_green() {
-    let scene = Scene::new("ownblue").await;
-    let strategy = json!({"spec": {"updateStrategy": {"type": "BlueGreen", "blueGreen": {"retireDelaySeconds": 1}},
-        "service": {"ports": [{"port": 5432}]}}});
-    scene.world.settled_fleet(with(fleet(1, "db:1"), &strategy)).await;
-    scene.world.set_image("db:2").await;
-    let task = scene.until_at("await-consent", "agree").await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let db = scene.world.db().await;
-    assert_eq!(db["status"]["rollout"]["stage"], "AwaitingEntrants", "{db:#}");
-    assert_eq!(db["status"]["activeSet"], "first");
-    let mut images = scene.world.images().await;
-    images.sort();
-    assert_eq!(images, ["db:1", "db:2"], "both sets run");
-    scene.skip(&task).await;
-    let done =
-        |db: &Value| windlass_harness::kit::is_applied(db) && db["status"]["plan"]["state"] == "Complete";
-    let db = scene.world.until_db("it is over", done).await;
-    let set = super::text(&db["status"]["activeSet"]);
-    assert_ne!(set, "first");
-    assert_eq!(scene.outside.told(), ["before: first serves".to_owned(), format!("after: {set} serves")]);
-    assert_eq!(scene.world.images().await, ["db:2"]);
-}
-
-#[tokio::test]
-async fn an_operator_whose_recipe_lacks_a_step_does_not_start_and_says_which() {
-    let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
-    let client = kube::Client::try_from(nowhere).unwrap();
-    let blind = IN_PLACE.replace("  - type: await-spec-update\n", "");
-    let operator = Operator::new(client).recipe(Recipe::parse(&blind).unwrap());
-    let error = operator.run(std::future::pending()).await.unwrap_err().to_string();
-    assert!(error.contains("recipe InPlace has no task await-spec-update"), "{error}");
 }

@@ -6,7 +6,6 @@ mod brokers;
 #[path = "../../../examples/drain_broker/main.rs"]
 mod drain_broker;
 mod fleets;
-mod hooks;
 
 use std::time::Duration;
 
@@ -129,22 +128,6 @@ async fn each_broker_is_drained_once_before_its_pod_goes() {
         let at = chrono::DateTime::parse_from_rfc3339(&deletes.entries()[0].request_received_timestamp);
         assert!(at.unwrap() > broker.drained_at.unwrap(), "drained before it is deleted: {broker:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_broker_that_answers_for_another_holds_its_node() {
-    let scene = Scene::new("lying").await;
-    scene.fleet(1).await;
-    let old = scene.world.pod_uids().await;
-    scene.brokers.next(&[Manner::AnswersForAnother]);
-    scene.world.set_image("broker:2").await;
-    let (node, task) = scene.until_draining("another is at").await;
-    assert_eq!(scene.world.pod_uids().await, old);
-    let skip = json!({"metadata": {"annotations": {"windlass.dev/skip": task["id"]}}});
-    scene.world.patch(&scene.world.nodes(), &node, skip).await;
-    scene.world.until_applied().await;
-    assert_eq!(scene.world.images().await, ["broker:2"]);
 }
 
 fn text(value: &Value) -> String {

@@ -27,8 +27,6 @@ pub struct Served {
     demo: Child,
     folder: PathBuf,
     pub kubeconfig: PathBuf,
-    /// The address of its page.
-    pub page: String,
 }
 
 impl Served {
@@ -50,14 +48,12 @@ impl Served {
         }
         let kubeconfig =
             said.lines().find_map(|line| line.trim().strip_prefix("export KUBECONFIG=")).unwrap().into();
-        let page =
-            said.lines().map(str::trim).find(|line| line.starts_with("http://") && line.contains("/?token="));
-        let page = page.unwrap_or_else(|| panic!("it names no page:\n{said}")).to_owned();
+        assert!(said.contains("http://") && said.contains("/?token="), "it names no page:\n{said}");
         let folder = std::env::temp_dir().join(format!("windlass-demo-test-{}", demo.id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::os::unix::fs::symlink(windlass_harness::controlplane::binary().unwrap(), folder.join("kubectl"))
             .unwrap();
-        Self { demo, folder, kubeconfig, page }
+        Self { demo, folder, kubeconfig }
     }
 
     /// A kubectl for this cluster.

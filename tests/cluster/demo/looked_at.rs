@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use windlass::clock::on_the_wall;
 
-use crate::demo::kit::{PATIENCE, Served, shared, text, windlass};
+use crate::demo::kit::{PATIENCE, Served, shared};
 
 #[test]
 fn get_prints_the_columns_of_the_definitions() {
@@ -21,32 +21,6 @@ fn get_prints_the_columns_of_the_definitions() {
     assert!(nodes.starts_with("NAME   PHASE     READY   IMAGE"), "{nodes}");
     assert_eq!(nodes.matches("registry.example/db:1.4").count(), 5, "{nodes}");
     assert!(demo.kubectl("get windlass").contains("nodedeployment.windlass.dev/db"), "by their category");
-}
-
-#[test]
-#[ignore = "nightly"]
-fn get_prints_the_columns_that_built_in_kinds_have() {
-    let demo = shared();
-    for (kind, words) in [
-        ("pods", "NAME READY STATUS RESTARTS AGE"),
-        ("statefulsets", "NAME READY AGE"),
-        ("services", "NAME TYPE CLUSTER-IP EXTERNAL-IP PORT(S) AGE"),
-        ("nodes", "NAME STATUS ROLES AGE VERSION"),
-        ("events", "LAST SEEN TYPE REASON OBJECT MESSAGE"),
-        ("namespaces", "NAME STATUS AGE"),
-        ("controllerrevisions", "NAME CONTROLLER REVISION AGE"),
-        ("crd", "NAME CREATED AT"),
-    ] {
-        let printed = demo.kubectl(&format!("get {kind}"));
-        let head: Vec<&str> = printed.lines().next().unwrap().split_whitespace().collect();
-        assert_eq!(head.join(" "), words, "{printed}");
-        assert!(printed.lines().count() > 1, "{printed}");
-    }
-    let all = demo.kubectl("get all");
-    for name in ["pod/db-0-0", "service/db-0", "statefulset.apps/db-0"] {
-        assert!(all.contains(name), "{all}");
-    }
-    assert!(demo.kubectl("get pods -o wide").contains("node-a"), "wide columns too");
 }
 
 #[test]
@@ -111,39 +85,6 @@ fn what_a_played_node_cannot_do_is_said_so() {
 }
 
 #[test]
-#[ignore = "nightly"]
-fn built_in_objects_are_applied_and_taken_away() {
-    let demo = shared();
-    let service = |port: u16| {
-        format!(
-            "apiVersion: v1\nkind: Service\nmetadata: {{name: extra}}\nspec:\n  selector: {{a: b}}\n  ports:\n  - {{name: web, port: {port}}}\n  - {{name: more, port: 90}}\n"
-        )
-    };
-    let apply = |text: &str| {
-        let (code, out, err) = demo.fed("apply -f -", text);
-        assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        out
-    };
-    assert_eq!(apply(&service(80)), "service/extra created\n");
-    assert_eq!(apply(&service(80)), "service/extra unchanged\n");
-    assert_eq!(apply(&service(81)), "service/extra configured\n");
-    assert_eq!(demo.kubectl("get svc extra -o jsonpath={.spec.ports[*].port}"), "81 90");
-    let (code, _, err) = demo.fed("apply -f -", &service(81).replace("selector", "selektor"));
-    assert!(code != 0 && err.contains("unknown field \"spec.selektor\""), "{err}");
-    let (code, out, err) = demo.fed("diff -f -", &service(82));
-    assert!(code == 1 && out.contains("+  - name: web") || out.contains("port: 82"), "{out}{err}");
-    let (code, out, err) = demo.fed(
-        "apply --server-side -f -",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n",
-    );
-    assert_eq!((code, out.as_str()), (0, "configmap/c serverside-applied\n"), "{err}");
-    assert_eq!(
-        demo.kubectl("delete svc/extra cm/c"),
-        "service \"extra\" deleted from default namespace\nconfigmap \"c\" deleted from default namespace\n"
-    );
-}
-
-#[test]
 fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     let demo = Served::start();
     let mut watch = demo.command("get nd -w").stdout(Stdio::piped()).spawn().unwrap();
@@ -175,32 +116,4 @@ fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
     assert_eq!(demo.interrupt(), Some(0));
     assert!(began.elapsed() < PATIENCE.min(Duration::from_secs(20)));
     assert!(!kubeconfig.exists(), "nothing is left behind");
-}
-
-#[test]
-#[ignore = "nightly"]
-fn its_page_shows_what_status_says() {
-    let served = shared();
-    let output = windlass().args(["status", "nd/db"]).env("KUBECONFIG", &served.kubeconfig).output().unwrap();
-    let (said, complaints) = text(&output);
-    assert_eq!(output.status.code(), Some(0), "{complaints}");
-    let nodes =
-        said.lines().last().unwrap().split_once("● ").unwrap_or_else(|| panic!("{said}")).1.to_owned();
-    assert!(nodes.starts_with("5 nodes serve "), "{said}");
-    let (base, _) = served.page.split_once("/?token=").unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let read = runtime.block_on(async {
-        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-        let http = http.build().unwrap();
-        let fleet = format!("{base}/fleets/default/db");
-        assert_eq!(http.get(&fleet).send().await.unwrap().status(), 401, "without what it printed");
-        let opened = http.get(&served.page).send().await.unwrap();
-        let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-        let answer = http.get(&fleet).header("cookie", cookie).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
-        answer.text().await.unwrap()
-    });
-    for words in [nodes.as_str(), "What happened", "What comes next"] {
-        assert!(read.contains(words), "{words}: {read}");
-    }
 }

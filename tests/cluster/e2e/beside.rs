@@ -8,7 +8,7 @@ use futures::StreamExt;
 use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 
-use crate::e2e::eyes::windlass;
+use crate::e2e::commands::windlass;
 use windlass_harness::kit::tools::outcomes;
 use windlass_harness::kit::{World, fleet, with};
 

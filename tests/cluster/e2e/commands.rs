@@ -23,7 +23,7 @@ pub async fn windlass(world: &World, words: &[&str]) -> Ran {
     windlass_as(world, world.cp.kubeconfig(), words).await
 }
 
-async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
+pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
     windlass_plain(kubeconfig, &[words, &["-n", &world.ns]].concat()).await
 }
 

@@ -1,32 +1,13 @@
 //! The output of the command line, on the real control plane.
 
-use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::e2e::commands::{Ran, account, windlass, windlass_as};
 use windlass_harness::kit::{World, condition, fleet};
-
-/// The result of a command.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-pub async fn windlass(world: &World, words: &[&str]) -> Ran {
-    windlass_as(world, world.cp.kubeconfig(), words).await
-}
-
-pub async fn windlass_as(world: &World, kubeconfig: &Path, words: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", kubeconfig);
-    let Output { status, stdout, stderr } = command.output().await.unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
-}
 
 /// The same with standard input.
 async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
@@ -38,20 +19,6 @@ async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
     let Output { status, stdout, stderr } = child.wait_with_output().await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
-}
-
-/// A kubeconfig of an account with only these rights in the world's namespace.
-pub async fn account(world: &World, name: &str, rules: Value) -> std::path::PathBuf {
-    let meta = || json!({"name": name, "namespace": &*world.ns});
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta(), "rules": rules});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta(),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": &*world.ns}]});
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta()});
-    for object in [account, role, binding] {
-        world.cp.kubectl_with(&["-n", &world.ns, "apply", "-f", "-"], &object.to_string()).await.ok();
-    }
-    world.cp.service_account_kubeconfig(&world.ns, name).await.expect("a kubeconfig")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,9 +43,16 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     let unsaid = windlass(&world, &["wait"]).await;
     assert_eq!((unsaid.code, unsaid.out.as_str()), (2, ""));
     assert_eq!(unsaid.err, "windlass: say for which fleet: nd/NAME, or nd for all of them\n");
+    // For a script, 2 of `plan` means that something would change.
+    let typo = windlass(&world, &["plan", "--nonsense"]).await;
+    assert!(typo.code == 1 && typo.err.contains("unexpected argument '--nonsense' found"), "{}", typo.err);
+    let gone = windlass(&world, &["wait", "nd/none", "--timeout", "1s"]).await;
+    assert_eq!((gone.code, gone.out.as_str()), (1, ""), "{}", gone.err);
 
     world.set_image("db:2-nope").await;
     world.until_db("a node cannot run", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
+    let early = windlass(&world, &["wait", "nd/db", "--timeout", "0"]).await;
+    assert!(early.code == 3 && early.err == "windlass: the time is over\n", "{}{}", early.code, early.err);
     let ill = windlass(&world, &["status", "nd/db"]).await;
     for words in
         ["Updating 0/3", "wave 1 of 3", "1 → 2-nope", "✗ db-2", "ImagePullBackOff", "2 nodes serve 1"]
@@ -290,7 +264,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn plan_names_a_full_quota_a_taken_name_and_what_is_waited_for() {
+async fn plan_names_a_full_quota_and_a_taken_name() {
     let world = World::new("plan-refused").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     for (name, what) in [("few-nodes", "count/statefulnodes.windlass.dev"), ("few-pods", "pods")] {
@@ -320,7 +294,7 @@ async fn plan_names_a_full_quota_a_taken_name_and_what_is_waited_for() {
     )
     .await;
     let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--replicas", "3"]).await;
-    assert!(seen.out.contains("not looked which quotas there are"), "{}{}", seen.out, seen.err);
+    assert!(seen.out.contains("quotas not checked"), "{}{}", seen.out, seen.err);
 
     // A name that is taken.
     world
@@ -335,46 +309,4 @@ async fn plan_names_a_full_quota_a_taken_name_and_what_is_waited_for() {
     assert!(code == 1 && said["refused"].as_str().unwrap().contains("db-2"), "{said:#}");
     world.delete(&world.nodes(), "db-2").await;
     world.until(&world.nodes(), "db-2", "it is gone", Value::is_null).await;
-
-    // What is waited for now: a node that is down, a pause.
-    world.steer("db-0-0", "dead").await;
-    world
-        .until(&world.nodes(), "db-0", "it is down", |node| {
-            windlass_harness::kit::condition(node, "Ready").starts_with("False")
-        })
-        .await;
-    let (_, said) = planned(&world, &["--image", "db:2"]).await;
-    let waits = |said: &Value, words: &str| {
-        said["waits"].as_array().unwrap().iter().any(|wait| wait.as_str().unwrap().contains(words))
-    };
-    assert!(waits(&said, "db-0") && waits(&said, "unavailable now") || order(&said)[0] == "db-0", "{said:#}");
-    world.steer("db-0-0", "default").await;
-    world.patch_fleet(json!({"spec": {"paused": true}})).await;
-    let (_, said) = planned(&world, &["--image", "db:2"]).await;
-    assert!(waits(&said, "spec.paused is true"), "{said:#}");
-    world.patch_fleet(json!({"spec": {"paused": false}})).await;
-    world.until_applied().await;
-
-    // The estimate, from its nodes' last durations.
-    world.set_image("db:2").await;
-    world.until_applied().await;
-    let (_, said) = planned(&world, &["--image", "db:3"]).await;
-    assert!(said["aboutSeconds"].is_i64(), "{said:#}");
-    let text = windlass(&world, &["plan", "nd/db", "--image", "db:3"]).await;
-    assert!(
-        text.out.contains("about ") && text.out.contains("by what its nodes took before"),
-        "{}",
-        text.out
-    );
-
-    // Two revisions compared.
-    let differs = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "2"]).await;
-    assert_eq!(differs.code, 0, "{}", differs.err);
-    assert!(differs.out.contains("image \"db:1\" → \"db:2\""), "{}", differs.out);
-    let back = windlass(&world, &["diff", "nd/db", "--revision", "2", "--revision", "1", "-o", "json"]).await;
-    let back: Value = serde_json::from_str(&back.out).unwrap();
-    assert_eq!(
-        (&back["fields"][0]["from"], &back["fields"][0]["to"]),
-        (&json!("\"db:2\""), &json!("\"db:1\""))
-    );
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::e2e::eyes::windlass;
+use crate::e2e::commands::windlass;
 use windlass_harness::kit::{World, fleet, with};
 
 /// The rows of the page's table of fields.

@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use crate::e2e::hooks::Scene;
 use windlass_harness::debian;
-use windlass_harness::kit::condition;
 use windlass_harness::kit::peers::{Peer, Says};
 
 /// A Prometheus that scrapes a peer every second.
@@ -55,11 +53,6 @@ impl Prometheus {
         self.child = Some(child);
     }
 
-    async fn kill(&mut self) {
-        let mut child = self.child.take().expect("it runs");
-        child.kill().await.expect("it ends");
-    }
-
     fn measures(&self, lines: &str) {
         self.app.answers(Says(200, lines.to_owned()));
     }
@@ -99,49 +92,6 @@ async fn done(scene: &Scene, image: &str) -> Value {
     scene.world.until_pod_runs("db-0-0", image).await;
     let db = scene.world.until_applied().await;
     db["status"]["plan"]["tasks"][0].clone()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_query_is_done_after_so_many_successes_in_a_row() {
-    let Some(mut prometheus) = Prometheus::start().await else { return };
-    let scene = scene("prom-count", &prometheus).await;
-    let hooks = |failure_limit: u32| {
-        let judged = json!({"failure": "scalar > 0.5", "count": 3, "failureLimit": failure_limit});
-        query("app_errors{fleet=\"{{fleet}}\"}", "scalar < 0.05", &judged)
-    };
-    // More than can be queried before the next sample is scraped.
-    scene.hooks(hooks(100)).await;
-    scene.world.set_image("db:2").await;
-    // No data is neither success nor failure.
-    scene.until_task("check-query", "Running", "answered with no data").await;
-    prometheus.measures("app_errors{fleet=\"db\"} 0.2\napp_errors{fleet=\"other\"} 0.9\n");
-    scene
-        .until_task("check-query", "Running", "0.2; 0 of 3 successes in a row, 0 failures of at most 100")
-        .await;
-    prometheus.measures("app_errors{fleet=\"db\"} 0.7\n");
-    scene.until_task("check-query", "Running", " 0.7; 0 of 3 successes in a row, ").await;
-    prometheus.measures("app_errors{fleet=\"db\"} NaN\n");
-    scene.until_task("check-query", "Running", "} NaN; `failure` cannot be told: NaN is").await;
-    // Without an answer the verdict is neither, and the message says so.
-    prometheus.kill().await;
-    scene.until_task("check-query", "Running", "did not answer").await;
-    prometheus.measures("app_errors{fleet=\"db\"} 0.01\n");
-    prometheus.run();
-    let task = done(&scene, "db:2").await;
-    assert_eq!(task["state"], "Complete", "{task}");
-    let time = |field: &str| task[field].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap();
-    assert!((time("finishedAt") - time("startedAt")).num_seconds() >= 2, "three in a row: {task}");
-
-    prometheus.measures("app_errors{fleet=\"db\"} 0.75\n");
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    scene.hooks(hooks(2)).await;
-    scene.world.set_image("db:3").await;
-    let task = scene.until_task("check-query", "Failed", "3 failures of at most 2").await;
-    assert!(task["message"].as_str().unwrap().contains("0.75"), "{task}");
-    let held = |db: &Value| condition(db, "UpToDate") == "False/HookFailed";
-    scene.world.until_db("it holds", held).await;
-    assert_eq!(scene.world.images().await, ["db:2"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

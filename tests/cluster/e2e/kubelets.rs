@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::e2e::eyes::windlass;
+use crate::e2e::commands::windlass;
 use windlass_harness::kit::{World, fleet, with};
 
 /// Waits until the node `db-0` has a problem with all of these words, and `explain` says them as well.

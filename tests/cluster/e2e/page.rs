@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::e2e::eyes::{account, windlass};
-use windlass_harness::kit::{World, condition, fleet};
+use crate::e2e::commands::windlass;
+use windlass_harness::kit::{World, fleet};
 use windlass_harness::page::browser::Browser;
 use windlass_harness::page::dashboard::Dashboard;
 
@@ -103,77 +103,5 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
     }
     browser.go(&page.at(&format!("/fleets/{}/db/nodes", &*world.ns))).await;
     assert!(browser.text("table").await.contains("db-0"));
-    browser.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn what_waits_is_promoted_by_keyboard_and_only_what_was_looked_at() {
-    let Some(mut browser) = Browser::start().await else { return };
-    let world = World::new("page-promote").await;
-    let mut wanted = fleet(2, "db:1");
-    wanted["spec"]["updateStrategy"] =
-        json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 1}});
-    world.settled_fleet(wanted).await;
-    world.set_image("db:2").await;
-    let ready = |db: &Value| condition(db, "UpToDate") == "Unknown/ReadyToPromote";
-    world.until_db("it is ready to promote", ready).await;
-    let page = Dashboard::start(world.cp.kubeconfig(), &["-n", &world.ns]).await;
-    browser.go(&page.url).await;
-    browser.go(&page.at(&format!("/fleets/{}/db", &*world.ns))).await;
-    browser.wait("#why", "ReadyToPromote").await;
-    browser.judge("fleet-to-promote").await;
-    browser.tab_to("button-promote").await;
-    browser.press("Enter").await;
-    browser.wait("main", "asked to promote").await;
-    // The target changes before the form is sent: that was not shown.
-    let looked_at = world.db().await["status"]["requestedRolloutHash"].clone();
-    world.set_image("db:3").await;
-    world
-        .until_db("the new target is ready", |db| {
-            ready(db) && db["status"]["requestedRolloutHash"] != looked_at
-        })
-        .await;
-    browser.tab_to("reason").await;
-    browser.press("Enter").await;
-    browser.wait("main", "It was not done: it changed since you looked").await;
-    assert_eq!(world.db().await["spec"]["forcePromote"].as_str().unwrap_or_default(), "");
-    browser.judge("changed-meanwhile").await;
-    browser.tab_to("reason").await;
-    browser.press("Enter").await;
-    browser.wait("main", "asked to promote").await;
-    let served = world.until_applied().await;
-    assert_eq!(served["status"]["lastCompletedRolloutHash"], served["status"]["requestedRolloutHash"]);
-    browser.tab_to("back").await;
-    browser.press("Enter").await;
-    browser.wait("#nodes", "2 nodes serve 3").await;
-    browser.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn who_may_only_look_sees_the_servers_refusal() {
-    let Some(mut browser) = Browser::start().await else { return };
-    let world = World::new("page-viewer").await;
-    world.settled_fleet(fleet(1, "db:1")).await;
-    let rules =
-        json!([{"apiGroups": ["windlass.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]);
-    let viewer = account(&world, "viewer", rules).await;
-    let page = Dashboard::start(&viewer, &["-n", &world.ns]).await;
-    browser.go(&page.url).await;
-    browser.go(&page.at(&format!("/fleets/{}/db", &*world.ns))).await;
-    let seen = browser.text("main").await;
-    assert!(seen.contains("1 node serves 1"), "{seen}");
-    assert!(seen.contains("left out, because Pods cannot be listed"), "{seen}");
-    browser.click("#button-pause").await;
-    browser.wait("main", "the API server refuses it").await;
-    let refused = browser.text("main").await;
-    for words in ["viewer", "cannot patch resource \"nodedeployments\""] {
-        assert!(refused.contains(words), "{words}: {refused}");
-    }
-    let forms = browser.ask(json!({"do": "evaluate", "code": "document.forms.length"})).await;
-    assert_eq!(forms, 0, "there is nothing to send");
-    browser.judge("refused").await;
-    assert_eq!(world.db().await["spec"]["paused"], false);
     browser.close().await;
 }

@@ -193,22 +193,3 @@ async fn the_operators_page_shows_and_changes_nothing() {
     let wrote = world.cp.audit_since(mark).await.namespace(&world.ns).write_attempts();
     assert!(wrote.entries().is_empty(), "looking writes nothing: {:?}", wrote.entries());
 }
-
-/// The cookie of a user who opened the page.
-pub async fn opened(page: &Dashboard) -> String {
-    let opened = asked(http().get(&page.url)).await;
-    let cookie = opened.headers["set-cookie"].to_str().unwrap();
-    cookie.split(';').next().unwrap().to_owned()
-}
-
-/// Opens and submits a button's form; returns the resulting page, or the one without a form.
-pub async fn form_sent(page: &Dashboard, cookie: &str, path: &str) -> String {
-    let form = asked(http().get(path).header("cookie", cookie)).await.body;
-    if !form.contains("name=\"seal\"") {
-        return form;
-    }
-    let fields = [("form", hidden(&form, "form")), ("seal", hidden(&form, "seal").replace("&quot;", "\""))];
-    let body = reqwest::Url::parse_with_params("http://x/", fields).unwrap().query().unwrap().to_owned();
-    let sent = http().post(path).header("cookie", cookie).header("origin", page.at("")).body(body);
-    asked(sent.header("content-type", "application/x-www-form-urlencoded")).await.body
-}

@@ -21,11 +21,6 @@ async fn writes_nothing(world: &World) {
     assert_eq!(world.operator_writes(mark).await, [""; 0]);
 }
 
-async fn update_revisions(world: &World) -> Vec<Value> {
-    let sets = world.list(&world.sets()).await;
-    sets.iter().map(|set| set["status"]["updateRevision"].clone()).collect()
-}
-
 /// Changes a label of every child object, and waits until everything is at rest.
 async fn relabel(world: &World, team: &str) {
     world.patch_fleet(json!({"spec": {"template": {"metadata": {"labels": {"team": team}}}}})).await;
@@ -38,39 +33,6 @@ async fn relabel(world: &World, team: &str) {
         world.until(&world.sets(), name, "its labels follow", done).await;
     }
     world.until_quiet().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_policy_that_moves_every_sets_revision_takes_no_pod_down() {
-    for paused in [false, true] {
-        let world = World::new("platform").await;
-        world.settled_fleet(fleet(3, "db:1")).await;
-        world.patch_fleet(json!({"spec": {"paused": paused}})).await;
-        let (pods, revisions) = (world.pod_uids().await, update_revisions(&world).await);
-        let wave = Wave::watch(&world, 3).await;
-        let policy = Policy::install(&world, On::StatefulSets, Does::Annotate).await;
-        relabel(&world, "storage").await;
-        let moved = update_revisions(&world).await;
-        assert!(moved.iter().zip(&revisions).all(|(now, before)| now != before), "{moved:?}");
-        writes_nothing(&world).await;
-        // The policy is removed; then the generations change for another reason.
-        policy.remove(&world).await;
-        relabel(&world, "other").await;
-        for set in ["db-0", "db-1", "db-2"] {
-            world.patch(&world.sets(), set, json!({"spec": {"minReadySeconds": 1}})).await;
-        }
-        writes_nothing(&world).await;
-        assert_eq!(update_revisions(&world).await, moved, "what admission added is not put back");
-        assert_eq!(world.pod_uids().await, pods);
-        let seen = wave.at_most(&world, 0).await;
-        assert!(seen.lives.values().all(|lives| lives.len() == 1), "{seen:#?}");
-        let db = world.db().await;
-        assert!(db["status"]["plan"].is_null() && db["status"]["rollout"].is_null(), "{db:#}");
-        if !paused {
-            rolls_in_its_wave(&world, 3).await;
-        }
-    }
 }
 
 /// A new image is rolled out in its wave, each pod is replaced once, and then everything is at rest.

@@ -22,8 +22,6 @@ pub enum Does {
     Pin,
     /// Prepends a container.
     AddFirst,
-    /// Adds an annotation.
-    Annotate,
 }
 
 const DIGEST: &str = "@sha256:0000000000000000000000000000000000000000000000000000000000000001";
@@ -53,11 +51,6 @@ impl Does {
                 "{at}.spec.containers.exists(c, c.name == \"proxy\") ? [] : [JSONPatch{{op: \"add\", path: \
                  \"{path}/spec/containers/0\", value: {containers}{{name: \"proxy\", image: \"proxy:1\"}}}}]"
             ),
-            Self::Annotate => format!(
-                "has({at}.metadata.annotations) ? [JSONPatch{{op: \"add\", path: \"{path}/metadata/annotations/policy\", \
-                 value: \"was-here\"}}] : [JSONPatch{{op: \"add\", path: \"{path}/metadata/annotations\", value: \
-                 {{\"policy\": \"was-here\"}}}}]"
-            ),
         }
     }
 
@@ -72,7 +65,6 @@ impl Does {
         match self {
             Self::Pin => image.contains('@'),
             Self::AddFirst => containers.iter().any(|c| c["name"] == "proxy"),
-            Self::Annotate => pod["metadata"]["annotations"]["policy"] == "was-here",
         }
     }
 }

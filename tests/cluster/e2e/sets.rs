@@ -119,22 +119,3 @@ async fn a_hard_fork_halts_the_old_nodes_before_the_new_ones_take_over() {
     assert_eq!(world.images().await, ["db:2", "db:2"]);
     assert_eq!(sidecars.halts(), [1000, 1000], "each was asked once");
 }
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_fleet_of_the_longest_name_makes_a_set() {
-    let world = World::new("bglong").await;
-    let name = "a".repeat(39);
-    let long = with(blue_green(1, json!({})), &json!({"metadata": {"name": name}}));
-    world.fleet(long).await;
-    world.until(&world.fleets(), &name, "it serves", is_applied).await;
-    world
-        .patch(
-            &world.fleets(),
-            &name,
-            json!({"spec": {"replicas": 1, "template": {"spec": {"image": "db:2"}}}}),
-        )
-        .await;
-    let done = world.until(&world.fleets(), &name, "39 characters are short enough", is_over).await;
-    assert_ne!(done["status"]["activeSet"], "first");
-}

@@ -59,36 +59,6 @@ fn fleet_of_one_at(ip: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_sidecar_that_wants_a_token_is_given_that_of_the_named_secret() {
-    let world = World::new("token").await;
-    let file = std::env::temp_dir().join(format!("windlass-token-{}", std::process::id()));
-    std::fs::write(&file, "s3cret\n").unwrap();
-    let _sidecar = shipped_sidecar("127.65.0.2", &["--token-file", file.to_str().unwrap()]);
-    world.fleet(fleet_of_one_at("127.65.0.2")).await;
-    let node_says = async |sentence: &str| {
-        world
-            .until(&world.nodes(), "db-0", sentence, |n| {
-                let conditions = n["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                conditions.iter().any(|c| {
-                    c["type"] == "SidecarReady" && c["message"].as_str().is_some_and(|m| m.contains(sentence))
-                })
-            })
-            .await
-    };
-    node_says("takes tasks only with").await;
-    world.patch_fleet(json!({"spec": {"template": {"spec": {"sidecar": {"tokenSecret": "tok"}}}}})).await;
-    node_says("which sidecar.tokenSecret names, does not exist").await;
-    let secret = |token: &str| json!({"metadata": {"name": "tok"}, "stringData": {"token": token}});
-    world.create("v1", "Secret", secret("wrong")).await;
-    node_says("the bearer token is not this sidecar's").await;
-    world.patch(&world.api("v1", "Secret"), "tok", secret("s3cret")).await;
-    world.until_applied().await;
-    sidecar_says(&world, "db-0", "True/Ready").await;
-    std::fs::remove_file(file).unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_sidecar_is_found_by_the_pods_address_and_forgets() {
     let world = World::new("real").await;
     let start = || shipped_sidecar("127.65.0.1", &[]);

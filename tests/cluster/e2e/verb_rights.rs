@@ -1,4 +1,4 @@
-//! Each verb of the command line, and each button of the page, with an account that has exactly the rights of its row
+//! Each verb of the command line with an account that has exactly the rights of its row
 //! in docs/operations.md; and without each of these rights.
 
 use std::collections::BTreeSet;
@@ -10,11 +10,8 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::e2e::commands;
-use crate::e2e::eyes::Ran;
-use crate::e2e::page_guarded::{form_sent, opened};
+use crate::e2e::commands::{self, Ran};
 use windlass_harness::kit::{PATIENCE, World, condition, fleet, is_applied, with};
-use windlass_harness::page::dashboard::Dashboard;
 
 /// A right, as in `kubectl auth can-i`: a verb, and a resource with its group.
 type Right = (String, String);
@@ -188,7 +185,7 @@ fn called(of: &str, lacks: Option<&Right>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn each_verb_and_button_takes_the_documented_rights() {
+async fn each_verb_takes_the_documented_rights() {
     let mut world = World::without_operator("verb-rights").await;
     still(&mut world).await;
     for (verb, line, on) in VERBS {
@@ -228,42 +225,6 @@ async fn each_verb_and_button_takes_the_documented_rights() {
     let ran = paused(&account(&world, "all", &rights).await).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     world.patch(&world.fleets(), "db", json!({"spec": {"paused": false}})).await;
-
-    buttons(&world).await;
-}
-
-/// The page's buttons, with an account that may read everything, and one that also has the rights of the button's
-/// verb.
-async fn buttons(world: &World) {
-    let sees: BTreeSet<Right> = [FLEETS, NODES, "pods"]
-        .into_iter()
-        .flat_map(|of| [("list".to_owned(), of.to_owned()), ("watch".to_owned(), of.to_owned())])
-        .collect();
-    for (verb, _, on) in VERBS {
-        world.patch(&world.fleets(), on, json!({"spec": {"paused": verb == "resume"}})).await;
-        looked_at(world, on).await;
-        let before = world.get(&world.fleets(), on).await;
-        let rights: BTreeSet<Right> = documented(verb, FLEETS).union(&sees).cloned().collect();
-        for missing in documented(verb, FLEETS).iter().map(Some).chain([None]) {
-            let mut has = rights.clone();
-            if let Some(missing) = missing {
-                // The page needs it to start.
-                has.remove(missing);
-            }
-            let who = account(world, &called(&format!("page-{verb}"), missing), &has).await;
-            let page = Dashboard::start(&who, &["-n", &world.ns]).await;
-            let cookie = opened(&page).await;
-            let path = page.at(&format!("/fleets/{}/{on}/{verb}", &*world.ns));
-            let answer = form_sent(&page, &cookie, &path).await;
-            let done = missing.is_none_or(|(_, of)| of == EVENTS);
-            assert_eq!(is_touched(world, &before).await, done, "{verb} without {missing:?}: {answer}");
-            if let Some(missing) = missing.filter(|_| !done) {
-                let said = answer.replace("&quot;", "\"");
-                assert!(said.contains(&named(missing)), "{verb} without {missing:?}: {said}");
-            }
-            put_back(world, &before).await;
-        }
-    }
 }
 
 /// The rows of commands that only read, their arguments, and the kind of their object.

@@ -223,7 +223,7 @@ fn what_is_optional_is_there_when_it_is_asked_for() {
 }
 
 #[test]
-fn metrics_behind_tokens_and_traces_are_arguments_with_the_rights_that_they_take() {
+fn metrics_behind_tokens_and_traces_are_arguments_with_their_rights() {
     if !is_there() {
         return;
     }
@@ -261,7 +261,7 @@ fn metrics_behind_tokens_and_traces_are_arguments_with_the_rights_that_they_take
 }
 
 #[test]
-fn workers_of_temporal_are_an_argument_with_the_rights_and_the_definition_that_they_take() {
+fn workers_of_temporal_are_an_argument_with_rights_and_a_definition() {
     if !is_there() {
         return;
     }

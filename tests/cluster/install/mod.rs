@@ -3,7 +3,6 @@
 
 mod chart;
 mod documented;
-mod granted;
 mod helm;
 mod image;
 mod installed;

@@ -45,7 +45,7 @@ fn nothing_is_compiled_into_a_crate_from_outside_of_it() {
 }
 
 #[test]
-fn each_published_crate_says_what_a_registry_asks_for_and_rests_on_published_ones() {
+fn each_published_crate_is_fit_for_a_registry() {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()

@@ -159,7 +159,7 @@ fn the_reference_of_the_fields_is_what_the_definitions_say() {
 /// Before Kubernetes 1.36, an int-or-string counts as long as a whole request in cost estimates, whatever its
 /// maxLength. In a list, a rule that reads all of it exceeds the limit, and the definition is refused (`.ci/oldest`).
 #[test]
-fn rules_of_what_may_be_a_number_or_a_text_look_at_single_letters_in_lists() {
+fn rules_of_numbers_or_texts_look_at_single_letters_in_lists() {
     fn walk(schema: &Value, in_list: bool, seen: &mut usize) {
         if in_list && schema["x-kubernetes-int-or-string"] == true {
             for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {

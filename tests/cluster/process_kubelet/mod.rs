@@ -1,11 +1,9 @@
 //! The kubelet that runs processes, on the real control plane, beside the played kubelets.
 
 mod environment;
-mod failing;
 mod kit;
 mod logs;
 mod order;
 mod owners;
 mod probes;
-mod restarted;
 mod stopping;

@@ -45,39 +45,3 @@ async fn containers_begin_in_order_and_sidecars_end_last_in_reverse() {
     assert_eq!(told().lines().skip(5).collect::<Vec<_>>(), ["main ends", "agent ends", "proxy ends"]);
     fs::remove_file(&file).unwrap();
 }
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_pod_waits_for_its_init_container_and_fails_with_it() {
-    let world = World::new("init").await;
-    let slow =
-        json!({"initContainers": [shell("init", "sleep 600")], "containers": [shell("main", "exit 0")]});
-    world.pod("slow", slow).await;
-    let pod =
-        world.until("slow", "init runs", |p| container(p, "init")["state"]["running"].is_object()).await;
-    assert_eq!(pod["status"]["phase"], "Pending");
-    assert_eq!(condition(&pod, "Initialized"), "False");
-    assert_eq!(container(&pod, "main")["state"]["waiting"]["reason"], "PodInitializing");
-    let broken = json!({
-        "restartPolicy": "Never", "initContainers": [shell("init", "exit 4")], "containers": [shell("main", "exit 0")],
-    });
-    world.pod("broken", broken).await;
-    let pod = world.until_phase("broken", "Failed").await;
-    assert_eq!(container(&pod, "init")["state"]["terminated"]["exitCode"], 4);
-    assert!(container(&pod, "main")["state"]["waiting"].is_object());
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_pod_is_over_when_its_containers_are_and_its_sidecars_go_with_it() {
-    let world = World::new("over").await;
-    let sidecar = with(shell("proxy", "exec sleep 600"), json!({"restartPolicy": "Always"}));
-    let spec = json!({
-        "restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "initContainers": [sidecar],
-        "containers": [shell("main", "exit 0")],
-    });
-    world.pod("p", spec).await;
-    let pod = world.until_phase("p", "Succeeded").await;
-    assert_eq!(container(&pod, "proxy")["state"]["terminated"]["signal"], 15);
-    assert_eq!(condition(&pod, "Ready"), "False");
-}

@@ -1,15 +1,11 @@
 //! Probes. The tests answer them: every address of loopback is this machine's, the pods' too.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, Ordering},
 };
 
 use axum::{Router, http::StatusCode, routing::get};
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -77,37 +73,6 @@ async fn liveness_restarts_a_container_that_does_not_answer() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn nothing_else_is_probed_before_the_startup_probe_succeeds() {
-    let world = World::new("startup").await;
-    let said = answers(&world, "p", 503).await;
-    let liveness = json!({"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1});
-    let startup = http(json!({"failureThreshold": 30}));
-    let main = with(probed("startupProbe", startup), json!({"livenessProbe": liveness}));
-    world.pod("p", json!({"containers": [main], "terminationGracePeriodSeconds": 1})).await;
-    world.until_event("p", "Unhealthy", "Startup probe failed").await;
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    let pod = world.until("p", "it runs", |p| container(p, "main")["state"]["running"].is_object()).await;
-    assert_eq!(
-        (&container(&pod, "main")["started"], &container(&pod, "main")["restartCount"]),
-        (&json!(false), &json!(0))
-    );
-    said.store(200, Ordering::Relaxed);
-    world.until("p", "liveness restarts it", |p| container(p, "main")["restartCount"] == 1).await;
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_startup_probe_that_fails_too_often_restarts_the_container() {
-    let world = World::new("never-started").await;
-    let probe = json!({"tcpSocket": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 2});
-    let spec = json!({"containers": [probed("startupProbe", probe)], "terminationGracePeriodSeconds": 1});
-    world.pod("p", spec).await;
-    world.until("p", "it restarts", |p| container(p, "main")["restartCount"] == 1).await;
-    world.until_event("p", "Killing", "failed startup probe").await;
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
 async fn tcp_and_exec_probes_see_what_is_there() {
     let world = World::new("tcp-exec").await;
     let tcp = json!({"tcpSocket": {"port": PORT}, "periodSeconds": 1});
@@ -120,28 +85,4 @@ async fn tcp_and_exec_probes_see_what_is_there() {
     world.until_ready("tcp").await;
     world.until_event("exec", "Unhealthy", "Readiness probe failed").await;
     world.until_ready("exec").await;
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_probe_that_takes_too_long_has_failed() {
-    let world = World::new("slow-probe").await;
-    let exec = json!({"exec": {"command": ["sleep", "30"]}, "periodSeconds": 1, "timeoutSeconds": 1});
-    let main = with(shell("main", "exec sleep 600"), json!({"readinessProbe": exec}));
-    world.pod("p", json!({"containers": [main]})).await;
-    world.until_event("p", "Unhealthy", "timed out").await;
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_readiness_gate_is_somebody_elses_to_open() {
-    let world = World::new("gates").await;
-    let gates = json!([{"conditionType": "example.com/open"}]);
-    world.pod("p", json!({"readinessGates": gates, "containers": [shell("main", "exec sleep 600")]})).await;
-    let pod = world.until("p", "its container is ready", |p| condition(p, "ContainersReady") == "True").await;
-    assert_eq!(condition(&pod, "Ready"), "False");
-    let open = json!({"status": {"conditions": [{"type": "example.com/open", "status": "True"}]}});
-    world.pods().patch_status("p", &PatchParams::default(), &Patch::Strategic(open)).await.unwrap();
-    let pod = world.until_ready("p").await;
-    assert_eq!(condition(&pod, "example.com/open"), "True");
 }

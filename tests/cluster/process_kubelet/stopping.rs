@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
 
-use crate::process_kubelet::kit::{World, container, shell, with};
+use crate::process_kubelet::kit::{World, shell, with};
 
 /// Holds out against SIGTERM, and says so.
 const STUBBORN: &str = "trap 'echo told >> told' TERM; touch up; while :; do sleep 0.1; done";
@@ -42,32 +42,6 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn a_second_delete_shortens_the_grace_period_and_force_ends_it() {
-    let world = World::new("force").await;
-    let main = |mark: &str| until_up(shell("main", &format!("{mark} {STUBBORN}")));
-    let marks = ["a", "b"].map(|name| format!(": {}-{name};", &*world.ns));
-    for (name, mark) in ["a", "b"].iter().zip(&marks) {
-        world.pod(name, json!({"terminationGracePeriodSeconds": 600, "containers": [main(mark)]})).await;
-        world.until_ready(name).await;
-        world.delete(name, None).await;
-    }
-    world.delete("a", Some(1)).await;
-    world.until_gone("a").await;
-    assert!(!runs(&marks[0]));
-    world.delete("b", Some(0)).await;
-    world.until_gone("b").await;
-    // The object is gone before the processes are.
-    for _ in 0..500 {
-        if !runs(&marks[1]) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("a pod that was deleted by force runs on");
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
 async fn hooks_run_after_the_start_and_before_the_stop() {
     let world = World::new("hooks").await;
     let file = world.folder.with_extension("hooks");
@@ -85,28 +59,4 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
     world.until_gone("p").await;
     assert_eq!(fs::read_to_string(&file).unwrap(), "started\nleaving\nstopped\n");
     fs::remove_file(file).unwrap();
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_sleep_before_the_stop_is_slept() {
-    let world = World::new("sleep").await;
-    let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 3}}}});
-    world.pod("p", json!({"containers": [with(shell("main", "exec sleep 600"), hook)]})).await;
-    world.until_ready("p").await;
-    let began = monotonic();
-    world.delete("p", None).await;
-    world.until_gone("p").await;
-    assert!(began.elapsed() > Duration::from_millis(2900), "{:?}", began.elapsed());
-}
-
-#[tokio::test]
-#[ignore = "nightly"]
-async fn a_start_hook_that_fails_ends_the_container() {
-    let world = World::new("bad-hook").await;
-    let hook = json!({"lifecycle": {"postStart": {"exec": {"command": ["false"]}}}});
-    let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [with(shell("main", "exec sleep 600"), hook)]});
-    world.pod("p", spec).await;
-    world.until_event("p", "FailedPostStartHook", "PostStartHook failed").await;
-    world.until("p", "it restarts", |p| container(p, "main")["restartCount"].as_i64() >= Some(1)).await;
 }

@@ -4,16 +4,53 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::systems::{
-    killing::{kill, kill_one},
-    nats_alone::{self, in_sync, judge, made},
-    rolled::{ALONE, CALM, Fleet},
-};
+use crate::systems::rolled::{ALONE, Fleet};
 use windlass_harness::controlplane::Error;
-use windlass_harness::systems::cluster::{applied, updated};
 use windlass_harness::systems::nats::Nats;
 use windlass_harness::systems::programs::add_nats;
-use windlass_harness::systems::writer::Writer;
+use windlass_harness::systems::writer::{Tally, Writer, judge_tally};
+
+/// Elections of a stream and of JetStream itself take seconds.
+const BEARABLE: Duration = Duration::from_secs(30);
+
+/// Retries until it succeeds: JetStream elects its leader after the servers are up.
+async fn made(nats: &mut Nats) -> Result<(), Error> {
+    let mut last = Ok(());
+    for _ in 0..150 {
+        last = nats.make_stream().await;
+        if last.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(last?)
+}
+
+/// Waits until a stream has a leader and all its replicas are current.
+async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
+    let mut last = Value::Null;
+    for _ in 0..300 {
+        last = nats.stream("INFO", &json!({})).await.unwrap_or_default()["cluster"].clone();
+        let replicas = last["replicas"].as_array().cloned().unwrap_or_default();
+        if last["leader"].is_string() && replicas.len() == 2 && replicas.iter().all(|r| r["current"] == true)
+        {
+            return Ok(last);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(format!("the stream is not in sync: {last}").into())
+}
+
+/// Fails unless all acknowledged writes exist and no gap was too long.
+async fn judge(what: &str, mut tally: Tally, nats: &mut Nats) -> Result<(), Error> {
+    let lost = nats.lost(&tally.acknowledged).await?;
+    judge_tally(what, &tally, &lost, BEARABLE);
+    // An unwritten message counts as missing, and so does one with another value.
+    let first = tally.acknowledged.values().next().cloned().unwrap_or_default();
+    tally.acknowledged = [(u64::MAX, first), (u64::MAX - 1, u64::MAX.to_string())].into();
+    assert_eq!(nats.lost(&tally.acknowledged).await?.len(), 2);
+    Ok(())
+}
 
 /// Three servers of the sample fleet with a stream in sync, and a client.
 async fn fleet(namespace: &str) -> Result<(Fleet, Nats), Error> {
@@ -57,72 +94,4 @@ async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error>
     }
     assert!(!logs(&fleet, "nats-2-0").await?.contains("lame duck"));
     judge("NATS, rolled by Windlass with hooks", writer.stop().await, &mut nats).await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn killing_the_operator_a_server_and_a_hooks_peer_loses_no_message() -> Result<(), Error> {
-    let _alone = ALONE.lock().await;
-    let (mut fleet, mut nats) = fleet("nats-killed").await?;
-    let writer = Writer::start(Nats::new(fleet.addresses()));
-    tokio::time::sleep(CALM).await;
-    fleet.want(&template(1)).await?;
-    // The first server is killed during its shutdown.
-    let servers = fleet.addresses();
-    let peers: Vec<String> = servers.iter().map(|server| format!("--listen={server}:8223")).collect();
-    let first = draining(&servers).await;
-    kill_one(&[&peers[first]]).await;
-    fleet.until(|seen| updated(seen) >= 1).await?;
-    fleet.restart_operator().await?;
-    fleet.until(|seen| updated(seen) >= 2).await?;
-    assert_eq!(kill(&[&peers[first]]), 1);
-    fleet.restart_operator().await?;
-    fleet.until(applied).await?;
-    in_sync(&mut nats).await?;
-    tokio::time::sleep(CALM).await;
-    judge("NATS, killed in between", writer.stop().await, &mut nats).await
-}
-
-/// The first server that is shutting down.
-async fn draining(servers: &[String]) -> usize {
-    let client = reqwest::Client::new();
-    for _ in 0..3000 {
-        for (number, server) in servers.iter().enumerate() {
-            let asked = client.get(format!("http://{server}:8223/lame-duck")).send().await;
-            if let Ok(answer) = asked
-                && answer.text().await.is_ok_and(|state| !state.contains("serving"))
-            {
-                return number;
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("no server goes");
-}
-
-/// Takes minutes: `cargo test --test cluster systems:: -- --ignored --nocapture ten_rollouts_of_nats`.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes; docs/nats.md has what was measured"]
-async fn ten_rollouts_of_nats_by_windlass_and_ten_by_a_stateful_set_lose_no_message() -> Result<(), Error> {
-    let _alone = ALONE.lock().await;
-    let (fleet, mut nats) = fleet("nats-ten").await?;
-    let writer = Writer::start(Nats::new(fleet.addresses()));
-    let mut gaps = Vec::new();
-    for round in 1..=10 {
-        gaps.push(rolled(&fleet, &mut nats, round, &writer).await?.as_millis());
-    }
-    eprintln!("NATS by Windlass, InPlace with hooks: {gaps:?} ms");
-    judge("ten rollouts by Windlass", writer.stop().await, &mut nats).await?;
-    drop(fleet);
-    let (place, servers) = nats_alone::three("nats-set-ten").await?;
-    let mut nats = Nats::new(servers.clone());
-    made(&mut nats).await?;
-    in_sync(&mut nats).await?;
-    let writer = Writer::start(Nats::new(servers));
-    let mut gaps = Vec::new();
-    for round in 1..=10 {
-        gaps.push(nats_alone::rolled(&place, &mut nats, round, &writer).await?.as_millis());
-    }
-    eprintln!("NATS by a StatefulSet, RollingUpdate: {gaps:?} ms");
-    judge("ten rollouts by a StatefulSet", writer.stop().await, &mut nats).await
 }

@@ -21,7 +21,7 @@ pub const CALM: Duration = Duration::from_secs(2);
 pub struct Fleet {
     pub place: Place<'static>,
     name: &'static str,
-    operator: Child,
+    _operator: Child,
 }
 
 impl Fleet {
@@ -39,7 +39,7 @@ impl Fleet {
         let place = cluster.namespace(namespace).await;
         let operator = place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
         place.apply(&format!("{name}/fleet.yaml")).await?;
-        let fleet = Self { place, name, operator };
+        let fleet = Self { place, name, _operator: operator };
         fleet.until(applied).await?;
         Ok(fleet)
     }
@@ -78,13 +78,5 @@ impl Fleet {
         after().await?;
         tokio::time::sleep(CALM).await;
         Ok(writer.tally().longest_gap)
-    }
-
-    /// Kills the operator, and starts another one after a while.
-    pub async fn restart_operator(&mut self) -> Result<(), Error> {
-        self.operator.kill().await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        self.operator = self.place.operator(env!("CARGO_BIN_EXE_windlass")).await?;
-        Ok(())
     }
 }

@@ -167,21 +167,6 @@ pub fn follows(said: &[Vec<String>], seen: &[String], whole: bool) -> bool {
     seen.is_empty()
 }
 
-/// The same where some go beside others: those of one kind, as all waves of the set that serves are, keep their order.
-pub fn follows_beside(said: &Value, actions: &[&str], seen: &[String], whole: bool) -> bool {
-    let kind = |when: &str| when.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
-    let mut kinds: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
-    for (when, names) in turns(said, actions) {
-        kinds.entry(kind(&when)).or_default().push(names);
-    }
-    let is_of = |waves: &[Vec<String>], name: &String| waves.iter().flatten().any(|said| said == name);
-    let of_kind = |waves: &Vec<Vec<String>>| {
-        let seen: Vec<String> = seen.iter().filter(|name| is_of(waves, name)).cloned().collect();
-        follows(waves, &seen, whole)
-    };
-    kinds.values().all(of_kind) && seen.iter().all(|name| kinds.values().any(|waves| is_of(waves, name)))
-}
-
 /// Whether a condition's message is this sentence, alone or followed by what is to be said about the spec's strategy.
 pub fn is_said(message: &str, sentence: &str, spec: &Value) -> bool {
     let spec = serde_json::from_value(spec.clone()).expect("a spec");
@@ -229,36 +214,4 @@ pub fn differing(before: &Value, after: &Value) -> BTreeSet<(String, Option<Stri
     let text = |value: Value| (!value.is_null()).then(|| value.to_string());
     let differ = pairs.into_iter().filter(|(_, before, after)| before != after);
     differ.map(|(path, before, after)| (path, text(before), text(after))).collect()
-}
-
-/// The fields that were said to change, of those that [`differing`] knows. What is added or taken away as a whole is told
-/// leaf by leaf.
-pub fn said_to_differ(said: &Value) -> BTreeSet<(String, Option<String>, Option<String>)> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let both = ["target", "atOnce"].into_iter().flat_map(|list| said[list].as_array().unwrap());
-    let mut fields = BTreeSet::new();
-    for field in both {
-        let (path, from, to) = (text(&field["path"]).unwrap(), text(&field["from"]), text(&field["to"]));
-        let whole = from.as_ref().xor(to.as_ref()).and_then(|text| serde_json::from_str::<Value>(text).ok());
-        match whole.filter(Value::is_object) {
-            Some(object) => {
-                for (leaf, value) in leaves(&path, &object) {
-                    let value = Some(value.to_string());
-                    fields.insert(if from.is_some() { (leaf, value, None) } else { (leaf, None, value) });
-                }
-            }
-            None => drop(fields.insert((path, from, to))),
-        }
-    }
-    fields.retain(|(path, _, _)| !path.contains("olume"));
-    fields
-}
-
-fn leaves(path: &str, value: &Value) -> Vec<(String, Value)> {
-    match value.as_object() {
-        Some(object) => {
-            object.iter().flat_map(|(key, value)| leaves(&format!("{path}.{key}"), value)).collect()
-        }
-        None => vec![(path.to_owned(), value.clone())],
-    }
 }

@@ -60,7 +60,7 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
 }
 
 #[test]
-fn an_operator_that_starts_over_many_nodes_writes_nothing_and_its_statuses_stay_small() {
+fn an_operator_that_starts_over_many_nodes_writes_nothing() {
     many::start_over(number("WINDLASS_MANY", 500) as i64);
 }
 

@@ -355,7 +355,7 @@ fn tolerate<T>(result: kube::Result<T>, name: &str) {
 }
 
 #[test]
-fn a_list_that_names_no_version_and_a_watch_that_names_one_are_not_answered_from_the_past() {
+fn no_list_without_a_version_is_answered_from_the_past() {
     let stale = |uri: &str| may_be_stale(&Request::get(uri).body(Body::empty()).unwrap());
     assert!(!stale("/api/v1/pods?limit=500&labelSelector=a"));
     assert!(!stale("/api/v1/pods?watch=true&resourceVersion=17"));

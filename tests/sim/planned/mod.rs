@@ -1,5 +1,5 @@
 //! Compares `windlass plan` with what happens: generated changes of fleets in every stage, on the simulated cluster
-//! with the unmodified operator. `tests/cluster/e2e/planned.rs` does the same on the real control plane.
+//! with the unmodified operator.
 
 mod standing;
 

@@ -1,6 +1,5 @@
 //! What is said of a fleet that stands: whom it waits for, and what comes once they have come.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -53,7 +52,7 @@ fn removed(foreseen: &Foreseen) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_promotion_says_what_moves_when_the_old_nodes_leave_and_who_is_waited_for() {
+fn a_promotion_says_what_moves_who_leaves_and_who_is_waited_for() {
     paused(async {
         let strategy =
             json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
@@ -87,50 +86,6 @@ fn a_promotion_says_what_moves_when_the_old_nodes_leave_and_who_is_waited_for() 
 }
 
 #[test]
-fn a_smaller_fleet_amid_a_promotion_says_that_the_new_nodes_beyond_it_leave_and_later_the_old_ones() {
-    paused(async {
-        let strategy =
-            json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
-        let world = World::standing(&strategy, "db:2").await;
-        let db = world.db().await;
-        let set = db["status"]["rollout"]["entrantSet"].as_str().unwrap().to_owned();
-        let smaller = json!({"spec": {"replicas": 1}});
-        let foreseen = world.then(smaller.clone()).await;
-        assert_eq!(
-            removed(&foreseen),
-            [vec![format!("db-{set}-1")], vec!["db-1".into()], vec!["db-0".into()]]
-        );
-        assert_eq!(foreseen.waves[0].when, "more than are wanted, at once");
-        world.take();
-        world.wish(smaller).await;
-        let gone: Vec<String> = world
-            .take()
-            .iter()
-            .filter(|seen| matches!(seen, Seen::Gone(_)))
-            .map(|seen| seen.name().clone())
-            .collect();
-        assert_eq!(
-            gone.iter().collect::<BTreeSet<_>>(),
-            BTreeSet::from([&format!("db-{set}-1"), &"db-1".to_owned()])
-        );
-
-        // Once traffic has moved, it is said when the old ones leave, also of one that is not wanted any more.
-        let wanted = db["status"]["requestedRolloutHash"].clone();
-        world
-            .fleets
-            .patch("db", &PatchParams::default(), &Patch::Merge(json!({"spec": {"forcePromote": wanted}})))
-            .await
-            .unwrap();
-        world.until(|db| db["status"]["activeSet"] == json!(set)).await;
-        let foreseen = world.then(json!({})).await;
-        assert_eq!(removed(&foreseen), [["db-0"]]);
-        assert!(foreseen.waves[0].when.starts_with("replaced, at "), "{foreseen:#?}");
-        world.until(|db| db["status"]["rollout"].is_null()).await;
-        assert!(world.then(json!({})).await.waves.is_empty());
-    });
-}
-
-#[test]
 fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
     paused(async {
         let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
@@ -147,7 +102,7 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
 }
 
 #[test]
-fn a_hook_before_a_rollout_is_named_before_it_begins_and_says_what_it_waits_for_once_it_has() {
+fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
     paused(async {
         let hooks = json!([
             {"name": "freeze", "at": "BeforeRollout", "wait": {"seconds": 3600}},
@@ -166,42 +121,42 @@ fn a_hook_before_a_rollout_is_named_before_it_begins_and_says_what_it_waits_for_
 }
 
 #[test]
-fn a_rollout_that_its_partition_holds_says_so_for_as_long_as_it_does() {
+fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
+    let image = |image: &str| json!({"spec": {"template": {"spec": {"image": image}}}});
+    let partition = |from: i64| json!({"type": "InPlace", "inPlace": {"partition": from}});
     paused(async {
-        let strategy = |partition: i64| json!({"type": "InPlace", "inPlace": {"partition": partition}});
-        let world = World::standing(&strategy(1), "db:2").await;
+        let world = World::standing(&partition(1), "db:2").await;
         let foreseen = world.then(json!({})).await;
         assert_eq!(foreseen.waits, ["the partition: ordinals below 1 keep what they run"], "{foreseen:#?}");
-        let foreseen = world.then(json!({"spec": {"updateStrategy": strategy(0)}})).await;
+        let foreseen = world.then(json!({"spec": {"updateStrategy": partition(0)}})).await;
         assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
         assert_eq!(of(&foreseen, &["Update"]), [["db-0"]]);
-    });
-}
-
-#[test]
-fn a_new_node_starts_at_the_target_unless_the_partition_holds_it() {
-    paused(async {
-        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
-        let change = json!({"spec": {"replicas": 3, "template": {"spec": {"image": "db:3"}}}});
-        let foreseen = world.then(change.clone()).await;
-        assert_eq!(foreseen.made_as_they_were(), None, "it waits for the node that is down: {foreseen:#?}");
-        let healthy = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
-        assert_eq!(healthy.then(change.clone()).await.made_as_they_were(), None);
-        let mut held = change;
-        held["spec"]["updateStrategy"] = json!({"type": "InPlace", "inPlace": {"partition": 3}});
-        let foreseen = healthy.then(held).await;
+        let mut held = image("db:3");
+        held["spec"]["replicas"] = json!(3);
+        held["spec"]["updateStrategy"] = partition(3);
+        let foreseen = world.then(held).await;
         let says = "db-2: created at the current revision, and updated once the rollout goes on";
         assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
     });
-}
-
-#[test]
-fn a_rollout_that_stands_lists_who_goes_once_what_is_waited_for_serves() {
     paused(async {
-        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
+        let world = World::standing(&partition(0), "db:2-nope").await;
         let foreseen = world.then(json!({})).await;
+        assert_eq!(foreseen.waits, ["db-1: unavailable now, of at most 1"], "{foreseen:#?}");
         assert_eq!(of(&foreseen, &["Update"]), [["db-0"]], "{foreseen:#?}");
         assert_eq!(foreseen.waves[0].when, "wave 1 (once db-1 serves)");
+        // The way back does not wait for the node that it heals.
+        let foreseen = world.then(image("db:1")).await;
+        assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
+        assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
+        let paused = world.then(json!({"spec": {"paused": true}})).await;
+        assert!(paused.waits[0].starts_with("spec.paused is true"), "{paused:#?}");
+        // No wave is left, and the last node is named all the same.
+        world.wish(json!({"spec": {"replicas": 0, "template": {"spec": {"image": "db:1"}}}})).await;
+        world.wish(json!({"spec": {"replicas": 1}})).await;
+        world.wish(image("db:2-nope")).await;
+        let foreseen = world.then(json!({})).await;
+        let waits = foreseen.waits.join("; ");
+        assert_eq!((waits.as_str(), foreseen.waves.len()), ("db-0: unavailable now, of at most 1", 0));
     });
 }
 
@@ -239,7 +194,7 @@ fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
 }
 
 #[test]
-fn what_applies_at_once_beside_a_template_that_is_refused_is_said_and_happens() {
+fn what_applies_at_once_beside_a_refused_template_is_said() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
@@ -289,36 +244,6 @@ fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
         let operator = "the operator, which has not seen what it asks for now (generation 2, seen: 1)";
         assert!(foreseen.waits[0].starts_with(operator), "{foreseen:#?}");
         assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
-    });
-}
-
-#[test]
-fn the_way_back_does_not_wait_for_the_node_that_it_heals() {
-    paused(async {
-        let world = World::standing(&json!({"type": "InPlace"}), "db:2-nope").await;
-        let foreseen = world.then(json!({})).await;
-        let held = "db-1: unavailable now, of at most 1";
-        assert_eq!(foreseen.waits, [held], "{foreseen:#?}");
-        let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:1"}}}})).await;
-        assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
-        assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
-    });
-}
-
-#[test]
-fn the_last_node_that_holds_a_rollout_is_named_though_no_wave_is_left() {
-    paused(async {
-        let mut fleet = fleet(&json!({"type": "InPlace"}), "db:1");
-        fleet["spec"]["replicas"] = json!(1);
-        let world = World::new(7, fleet).await;
-        world.wish(json!({"spec": {"template": {"spec": {"image": "db:2-nope"}}}})).await;
-        let foreseen = world.then(json!({})).await;
-        let held = "db-0: unavailable now, of at most 1";
-        assert_eq!(
-            (foreseen.waits.as_slice(), foreseen.waves.len()),
-            ([held.to_owned()].as_slice(), 0),
-            "{foreseen:#?}"
-        );
     });
 }
 

@@ -3,9 +3,8 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::sets::world::{World, fleet, is_up_to_date, play, with_sidecar};
+use super::sets::world::{SET, World, fleet, is_up_to_date, play, with_sidecar};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 const STAMP: &str = "windlass.dev/pod-template-hash";
 
 fn in_place(replicas: i32) -> Value {
@@ -17,7 +16,7 @@ fn uids(w: &World) -> Vec<Value> {
 }
 
 #[test]
-fn a_stateful_set_whose_recorded_hash_is_gone_is_recorded_again_without_a_restart() {
+fn a_lost_record_of_a_hash_is_written_again_without_a_restart() {
     // By a person while the operator runs, and while it does not.
     for away in [false, true] {
         play(|w| async move {

@@ -2,27 +2,15 @@
 //! stay, none is deleted, and what waits for the policy to go says so.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Pace, Policy, Target};
 
-use super::sets::world::{CLAIM, NODE, World, fleet, is_up_to_date, play, text};
+use super::sets::world::{CLAIM, NODE, SET, World, fleet, play, text};
 
-const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 /// How soon all is well once the policy is gone: Windlass tries again once a minute.
 const SOON_SECONDS: u64 = 180;
-
-/// When the policy is installed.
-#[derive(Clone, Copy)]
-enum When {
-    /// Before the fleet's creation.
-    Before,
-    /// Over a fleet at rest. A person's write brings it into the StatefulSets.
-    AtRest,
-}
 
 fn claims_go() -> Policy {
     let deletes = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
@@ -31,28 +19,6 @@ fn claims_go() -> Policy {
 
 fn three() -> Value {
     fleet(3, json!({"type": "InPlace"}))
-}
-
-/// Runs a test with a fleet of three whose StatefulSets own their claims.
-fn under_the_policy<F: Future<Output = ()>>(test: impl Fn(World) -> F) {
-    for when in [When::Before, When::AtRest] {
-        play(|w| async {
-            match when {
-                When::Before => {
-                    w.cluster.admit(claims_go());
-                    w.serve(three()).await;
-                }
-                When::AtRest => {
-                    serve_safely(&w).await;
-                    let_it_in(&w).await;
-                }
-            }
-            w.until("the claims are no longer safe", says("Delete")).await;
-            w.rest(1).await;
-            assert_eq!(owners(&w), ["StatefulSet"; 3]);
-            test(w).await;
-        });
-    }
 }
 
 /// Makes a fleet of three whose claims stay.
@@ -87,20 +53,6 @@ fn owners(w: &World) -> Vec<String> {
     references.map(|owner| text(&owner, "kind").to_owned()).collect()
 }
 
-/// The message of a condition.
-fn message(status: &Value, type_: &str) -> String {
-    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let found = conditions.iter().find(|c| c["type"] == type_);
-    found.map(|c| text(c, "message").to_owned()).unwrap_or_default()
-}
-
-/// What keeps a node from what was asked of it.
-fn stalled(w: &World, node: &str) -> String {
-    let conditions = w.get(NODE, node)["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let found = conditions.iter().find(|c| c["type"] == "Stalled" && c["status"] == "True");
-    found.map(|c| text(c, "message").to_owned()).unwrap_or_default()
-}
-
 /// Withdraws the policy, and waits until `holds` is true.
 async fn withdrawn(w: &World, what: &str, holds: impl Fn() -> bool) {
     w.cluster.withdraw("claims-go");
@@ -113,71 +65,6 @@ async fn withdrawn(w: &World, what: &str, holds: impl Fn() -> bool) {
     panic!("{what} did not happen within {SOON_SECONDS} s; owners: {:?}", owners(w));
 }
 
-#[test]
-fn a_node_that_is_scaled_away_stays_and_says_why_and_its_claim_outlives_it() {
-    under_the_policy(|w| async move {
-        let before = claims(&w);
-        w.change(json!({"replicas": 2})).await;
-        w.rest(1800).await;
-        assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
-        let why = stalled(&w, "db-2");
-        assert!(
-            why.contains("StatefulSet db-2") && why.contains("persistentVolumeClaimRetentionPolicy"),
-            "{why}"
-        );
-        let of_fleet = message(&w.status(), "Reconciling");
-        assert!(
-            of_fleet.contains("node db-2 is not removed")
-                && of_fleet.contains("persistentVolumeClaimRetentionPolicy"),
-            "{of_fleet}"
-        );
-        assert_eq!(claims(&w), before);
-        withdrawn(&w, "the scale-in", || w.names(NODE) == ["db-0", "db-1"] && w.names(SET).len() == 2).await;
-        w.rest(1800).await;
-        assert_eq!(claims(&w), before);
-        assert_eq!(owners(&w), [""; 0]);
-        assert!(is_up_to_date(&w.status()), "{}", w.status());
-    });
-}
-
-#[test]
-fn a_node_that_is_to_be_suspended_runs_on_and_says_why_and_its_claim_outlives_the_pod() {
-    under_the_policy(|w| async move {
-        let before = claims(&w);
-        w.merge(NODE, "db-1", &json!({"spec": {"suspend": true}})).await;
-        w.rest(1800).await;
-        assert_eq!(w.get(SET, "db-1")["spec"]["replicas"], 1);
-        let why = stalled(&w, "db-1");
-        assert!(
-            why.contains("StatefulSet db-1") && why.contains("persistentVolumeClaimRetentionPolicy"),
-            "{why}"
-        );
-        assert_eq!(claims(&w), before);
-        withdrawn(&w, "the suspension", || w.get(NODE, "db-1")["status"]["phase"] == "Suspended").await;
-        w.rest(1800).await;
-        assert!(w.get(("v1", "Pod"), "db-1-0").is_null());
-        w.merge(NODE, "db-1", &json!({"spec": {"suspend": false}})).await;
-        w.until("it serves again", |s| s["readyReplicas"] == 3).await;
-        assert_eq!(claims(&w), before);
-    });
-}
-
-#[test]
-fn a_fleet_does_not_say_that_its_claims_stay_before_it_is_so() {
-    under_the_policy(|w| async move {
-        let before = claims(&w);
-        for _ in 0..1800 {
-            assert!(!says("Retain")(&w.status()), "{}", w.status());
-            w.rest(1).await;
-        }
-        withdrawn(&w, "the release", || says("Retain")(&w.status())).await;
-        w.delete(FLEET, "db").await;
-        w.rest(1800).await;
-        assert!(w.status().is_null() && w.names(NODE).is_empty() && w.names(SET).is_empty());
-        assert_eq!(claims(&w), before);
-    });
-}
-
 /// True if no StatefulSet says that its claims are deleted.
 fn is_put_back(w: &World) -> bool {
     let retention = |set: &String| w.get(SET, set)["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
@@ -185,7 +72,7 @@ fn is_put_back(w: &World) -> bool {
 }
 
 #[test]
-fn claims_are_safe_neither_too_soon_nor_too_late_where_the_stateful_set_controller_is_slow() {
+fn claims_are_safe_in_time_where_the_set_controller_is_slow() {
     play(|w| async move {
         serve_safely(&w).await;
         let before = claims(&w);
@@ -223,7 +110,7 @@ async fn scaled_in_meanwhile(w: &World, mut change: Value, after_write_ms: Optio
 }
 
 #[test]
-fn a_policy_that_comes_in_right_before_the_scale_in_or_with_it_deletes_no_claim() {
+fn a_policy_that_comes_with_the_scale_in_deletes_no_claim() {
     let labels = || json!({"template": {"metadata": {"labels": {"team": "one"}}}});
     play(|w| async move { scaled_in_meanwhile(&w, labels(), None).await });
     for ms in [0, 1, 2, 5, 10] {

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass::engine::{Outcome, Recipe, Task, TaskContext, TaskError};
 use windlass::operator::Operator;
-use windlass_sim::Options;
 
-use windlass_harness::stage::{furnished, paused};
+use super::sets::world::{fleet, play};
 
 /// The current and the greatest number of reconciles.
 #[derive(Clone, Default)]
@@ -49,34 +48,19 @@ tasks:
 
 /// The most nodes of a fleet of twelve that were reconciled at the same time.
 fn most_at_once(concurrency: u16) -> usize {
-    paused(async {
-        let cluster = furnished(Options::seeded(9));
-        for crd in windlass::api::crd::crds() {
-            cluster.install(serde_json::to_value(crd).unwrap()).unwrap();
-        }
-        let room = Room::default();
-        let operator = Operator::new(cluster.client("windlass", "test"))
-            .clock(cluster.clock())
+    let room = Room::default();
+    let provided = room.clone();
+    play(|w| async move {
+        w.kill_operator();
+        let operator = Operator::new(w.cluster.client("windlass", "test"))
+            .clock(w.cluster.clock())
             .concurrency(concurrency)
             .recipe(Recipe::parse(NODE_UPDATE).unwrap())
-            .provide(room.clone());
+            .provide(provided);
         tokio::spawn(operator.run(std::future::pending::<()>()));
-        let fleet: Value = json!({
-            "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment",
-            "metadata": {"name": "db", "namespace": "test"},
-            "spec": {"replicas": 12, "updateStrategy": {"type": "InPlace"},
-                "template": {"spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "db:1"}]}}}}},
-        });
-        cluster.install(fleet).unwrap();
-        for _ in 0..600 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let db = cluster.get("windlass.dev/v1alpha1", "NodeDeployment", "test", "db").unwrap();
-            if db["status"]["phase"] == "Ready" {
-                return room.0.lock().unwrap().1;
-            }
-        }
-        panic!("the fleet never served");
-    })
+        w.serve(fleet(12, json!({"type": "InPlace"}))).await;
+    });
+    room.0.lock().unwrap().1
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! What is to go and is kept by somebody's finalizer: the fleet names such nodes, and may itself still be retained.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::sets::world::{CLAIM, NODE, World, condition, fleet, is_up_to_date, play, text};
+use super::sets::world::{CLAIM, FLEET, NODE, World, condition, fleet, is_up_to_date, message, play, text};
 
-const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
 const HELD: &str = "waiting for db-2, which is being deleted, to be gone";
 
 /// Scales a fleet of three in while somebody's finalizer keeps db-2.
@@ -22,17 +21,11 @@ async fn let_go(w: &World) {
     assert_eq!(w.names(NODE), ["db-0", "db-1"]);
 }
 
-fn reconciling(status: &Value) -> String {
-    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let found = conditions.iter().find(|c| c["type"] == "Reconciling");
-    found.map(|c| text(c, "message").to_owned()).unwrap_or_default()
-}
-
 #[test]
 fn a_node_that_a_finalizer_keeps_from_leaving_is_named() {
     play(|w| async move {
         scaled_in(&w).await;
-        assert_eq!(reconciling(&w.status()), HELD);
+        assert_eq!(message(&w.status(), "Reconciling"), HELD);
         let_go(&w).await;
     });
 }
@@ -49,7 +42,7 @@ fn a_rollout_does_not_wait_for_a_node_that_leaves_to_be_ready() {
 }
 
 #[test]
-fn a_fleet_that_is_being_deleted_and_held_by_a_finalizer_can_still_be_retained() {
+fn a_fleet_that_a_finalizer_keeps_can_still_be_retained() {
     for retention in ["Retain", "Delete"] {
         play(|w| async move {
             let mut fleet = fleet(3, json!({"type": "InPlace"}));

@@ -5,10 +5,8 @@ use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::{Value, json};
 use windlass_sim::{EventInfo, FaultPlan, NoFaults, Pace, RequestInfo, WatchFate};
 
-use super::sets::world::{CLAIM, NODE, World, fleet, play, text};
+use super::sets::world::{CLAIM, NODE, POD, SET, World, fleet, play, text};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const POD: (&str, &str) = ("v1", "Pod");
 const OF_DB_1: &str = "data-db-1-0";
 
 /// A fleet of three whose claims are deleted with their nodes.
@@ -38,7 +36,7 @@ async fn served(w: &World) -> (String, String) {
 }
 
 #[test]
-fn the_claim_of_a_deleted_node_goes_with_it_although_the_node_is_made_again_before() {
+fn the_claim_of_a_deleted_node_goes_though_the_node_is_made_again() {
     // Which of the objects the collector comes to first is drawn for each pace anew.
     for slowest in [5_000, 8_000, 11_000, 14_000, 17_000, 20_000] {
         play(|w| async move {
@@ -57,7 +55,7 @@ fn the_claim_of_a_deleted_node_goes_with_it_although_the_node_is_made_again_befo
 }
 
 #[test]
-fn a_claim_that_is_to_stay_is_taken_from_the_collector_or_nobody_is_told_that_it_stays() {
+fn nobody_is_told_that_a_claim_stays_before_it_is_so() {
     for ms in [0, 20, 200, 2_000] {
         play(|w| async move {
             let (node, claim) = served(&w).await;
@@ -136,7 +134,7 @@ impl FaultPlan for OnlyOfClaims {
 }
 
 #[test]
-fn a_claim_that_a_deleted_node_leaves_behind_stays_though_the_deletion_is_not_heard_of() {
+fn a_claim_stays_though_its_nodes_deletion_is_not_heard_of() {
     play(|w| async move {
         let (_, claim) = served(&w).await;
         w.cluster.set_faults(Box::new(OnlyOfClaims));

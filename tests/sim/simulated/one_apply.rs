@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 use serde_json::{Value, json};
 
-use super::sets::world::{CLAIM, NODE, World, condition, fleet, is_up_to_date, play, with_sidecar};
+use super::sets::world::{
+    CLAIM, NODE, SERVICE, SET, World, condition, fleet, is_up_to_date, play, with_sidecar,
+};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const SERVICE: (&str, &str) = ("v1", "Service");
 /// How long everything that applies at once needs at most, in seconds.
 const SOON: u64 = 40;
 

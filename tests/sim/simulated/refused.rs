@@ -58,23 +58,6 @@ fn every_node_says_why_its_pod_is_refused_and_events_are_listed_once() {
 }
 
 #[test]
-fn an_operator_that_starts_over_refused_nodes_writes_nothing() {
-    play(|w| async move {
-        of_a_ghost(&w).await;
-        w.rest(900).await;
-        w.kill_operator();
-        let entries = w.cluster.audit().len();
-        w.start_operator();
-        w.rest(60).await;
-        let audit = w.cluster.audit();
-        let of_nodes =
-            |e: &&AuditEntry| e.is_write() && e.user_agent == "windlass" && e.resource.contains("nodes");
-        let writes: Vec<_> = audit[entries..].iter().filter(of_nodes).collect();
-        assert!(writes.is_empty(), "{writes:#?}");
-    });
-}
-
-#[test]
 fn an_operator_that_may_not_watch_events_works_and_learns_why_once_it_may() {
     play(|w| async move {
         w.kill_operator();

@@ -3,11 +3,8 @@
 use serde_json::{Value, json};
 use windlass_sim::{Mutation, Policy, Target};
 
-use super::sets::world::{NODE, World, blue_green, fleet, is_up_to_date, play, text};
+use super::sets::world::{NODE, SERVICE, SET, World, fleet, is_up_to_date, play, text};
 
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const SERVICE: (&str, &str) = ("v1", "Service");
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const NODES: usize = 4;
 
 /// The patches of these resources since the audit was cleared that changed nothing.
@@ -38,7 +35,7 @@ fn wish(team: &str, tier: &str) -> Value {
 }
 
 #[test]
-fn a_label_that_a_policy_overwrites_is_sent_once_to_each_object_and_once_more_when_another_is_wanted() {
+fn a_label_that_a_policy_overwrites_is_sent_once_for_each_wish() {
     for (kind, resource) in
         [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps"), (SERVICE, "services")]
     {
@@ -86,7 +83,7 @@ fn stands_still(status: &Value) -> String {
 }
 
 #[test]
-fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute_until_the_policy_is_gone() {
+fn a_field_that_a_policy_changes_is_said_and_set_once_a_minute() {
     let cases = [
         (
             Mutation::UpdateStrategy("RollingUpdate".to_owned()),
@@ -128,80 +125,6 @@ fn a_field_of_a_stateful_set_that_a_policy_changes_is_said_and_set_once_a_minute
             assert_eq!((&spec["replicas"], &spec["updateStrategy"]["type"]), (&json!(1), &json!("OnDelete")));
             assert_eq!(stalled(&w, "db-1"), "");
             w.until("all is well", is_up_to_date).await;
-            w.is_at_rest().await;
-        });
-    }
-}
-
-/// True if all nodes serve and nothing is under way, whatever stands in the conditions.
-fn is_settled(status: &Value) -> bool {
-    status["rollout"].is_null() && status["retiring"].is_null() && status["phase"] == "Ready"
-}
-
-#[test]
-fn objects_that_a_policy_gives_to_another_manager_come_and_go_as_any_and_the_nodes_say_so() {
-    for (kind, resource) in
-        [(SET, "statefulsets.apps"), (SERVICE, "services"), (NODE, "statefulnodes.windlass.dev")]
-    {
-        play(|w| async move {
-            // No watch shows such a StatefulSet or Service, nor that it is gone.
-            let label = Mutation::Label(MANAGED_BY.to_owned(), "platform".to_owned());
-            w.cluster.admit(Policy::new("managers", Target::MetadataOf(kind.1), label));
-            // Of its own Service the fleet says it.
-            let is_done = move |s: &Value| if kind == SERVICE { is_settled(s) } else { is_up_to_date(s) };
-            w.create(blue_green(3, json!({"promotion": "WhenReady", "retireDelaySeconds": 5}))).await;
-            w.until("it is made", is_done).await;
-            w.change(json!({"replicas": 2})).await;
-            w.until("one has left", |s| s["readyReplicas"] == 2 && w.names(SET).len() == 2).await;
-            w.rest(60).await;
-            w.change(json!({"replicas": 3})).await;
-            w.until("it is there again", |s| s["readyReplicas"] == 3 && is_done(s)).await;
-            w.image("db:2").await;
-            let is_rolled = |s: &Value| {
-                let images = w.images();
-                images.len() == 3 && images.iter().all(|image| image.ends_with("db:2")) && is_done(s)
-            };
-            w.until("another set has taken over", is_rolled).await;
-            assert_eq!(w.names(SET).len(), 3, "{:?}", w.names(SET));
-
-            // At rest nothing is written but what changes nothing, once a minute at most.
-            w.rest(120).await;
-            w.cluster.clear_audit();
-            let version = w.cluster.version();
-            w.rest(900).await;
-            assert_eq!(w.cluster.version(), version, "{resource}");
-            let (tried, objects) = (futile(&w, resource), w.names(kind).len());
-            assert!((1..=16 * objects).contains(&tried), "{tried} in 15 minutes, {objects} {resource}");
-            let said_of = |name: &str| {
-                format!(
-                    "InvalidSpec: {0} {name}: label {MANAGED_BY} is platform instead of windlass, and setting it back has no \
-                     effect: exempt the {0}s of Windlass from the admission policy that changes it",
-                    kind.1
-                )
-            };
-            for node in w.names(NODE) {
-                assert_eq!(stalled(&w, &node), said_of(&node));
-            }
-            // The fleet's own Service stays as it is, and is looked for as often as a node's.
-            let audit = w.cluster.audit();
-            let looks =
-                audit.iter().filter(|e| e.verb == "get" && e.resource == "services" && e.name == "db");
-            let (looks, of_fleet) = (looks.count(), stands_still(&w.status()));
-            if kind == SERVICE {
-                assert!((25..=35).contains(&looks), "{looks} in 15 minutes");
-                assert_eq!(of_fleet, said_of("db"));
-            } else {
-                assert_eq!((looks, of_fleet.as_str()), (0, ""));
-            }
-
-            // Once the policy is gone, the labels are put back.
-            w.cluster.withdraw("managers");
-            w.rest(900).await;
-            for name in w.names(kind) {
-                assert_eq!(w.get(kind, &name)["metadata"]["labels"][MANAGED_BY], "windlass", "{name}");
-            }
-            assert!(w.names(NODE).iter().all(|node| stalled(&w, node).is_empty()));
-            assert!(is_up_to_date(&w.status()), "{:?}", w.status());
             w.is_at_rest().await;
         });
     }

@@ -1,143 +1,74 @@
 //! Unreachable sidecars: requests to them are lost.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kube::Client;
-use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
-};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass::clock::monotonic;
 use windlass::operator::Operator;
 use windlass::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
-use windlass_sim::Options;
 
-use windlass_harness::stage::{furnished, paused};
-
-/// The polling interval. Reading a thousand nodes takes a while.
-const OFTEN: Duration = Duration::from_millis(100);
-const SELDOM: Duration = Duration::from_secs(5);
+use super::sets::world::{NODE, fleet, is_up_to_date, play, with_sidecar};
 
 /// Every exchange ends with the client's time-out.
-#[derive(Default)]
-struct Dropped {
-    asked: AtomicUsize,
-}
+struct Dropped;
 
-impl Dropped {
-    async fn nothing(&self) -> SidecarError {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        SidecarError::Unreachable("the sidecar did not answer within 2 s".to_owned())
-    }
+async fn nothing() -> SidecarError {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    SidecarError::Unreachable("the sidecar did not answer within 2 s".to_owned())
 }
 
 #[async_trait]
 impl SidecarClient for Dropped {
     async fn status(&self, _: &str) -> Result<Status, SidecarError> {
-        Err(self.nothing().await)
+        Err(nothing().await)
     }
 
     async fn submit<'a>(&self, _: &str, _: &TaskRequest, _: Option<&'a str>) -> Result<(), SidecarError> {
-        Err(self.nothing().await)
+        Err(nothing().await)
     }
 
     async fn task(&self, _: &str, _: &str) -> Result<Option<TaskAnswer>, SidecarError> {
-        Err(self.nothing().await)
+        Err(nothing().await)
     }
-}
-
-fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("windlass.dev", "v1alpha1", kind);
-    Api::namespaced_with(client.clone(), "test", &ApiResource::from_gvk(&kind))
-}
-
-fn fleet(name: &str, replicas: usize) -> Value {
-    json!({
-        "apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas, "updateStrategy": {"type": "InPlace"},
-            "template": {"spec": {"image": "db:1", "podTemplate": {"spec": {
-                "terminationGracePeriodSeconds": 1, "containers": [{"name": "main"}]}}}},
-        },
-    })
-}
-
-async fn until(what: &str, pace: Duration, holds: impl AsyncFn() -> bool) {
-    for _ in 0..3_000 {
-        if holds().await {
-            return;
-        }
-        tokio::time::sleep(pace).await;
-    }
-    panic!("waited in vain until {what}");
 }
 
 /// How long the rollout of a fleet of three takes next to this many nodes with unreachable sidecars.
-fn rolled_beside(cut_off: usize) -> Duration {
-    paused(async {
-        let cluster = furnished(Options::seeded(11));
-        for crd in windlass::api::crd::crds() {
-            cluster.install(serde_json::to_value(crd).unwrap()).unwrap();
-        }
-        let sidecars = Arc::new(Dropped::default());
-        let operator = Operator::new(cluster.client("windlass", "test"))
-            .clock(cluster.clock())
-            .sidecars(sidecars.clone());
+fn rolled_beside(cut_off: i32) -> Duration {
+    let took = Cell::new(Duration::ZERO);
+    let into = &took;
+    play(|w| async move {
+        w.kill_operator();
+        let operator = Operator::new(w.cluster.client("windlass", "test"))
+            .clock(w.cluster.clock())
+            .sidecars(Arc::new(Dropped));
         tokio::spawn(operator.run(std::future::pending::<()>()));
-        let client = cluster.client("test", "test");
-        let (fleets, nodes) = (api(&client, "NodeDeployment"), api(&client, "StatefulNode"));
-        let create = async |object: Value| {
-            let object: DynamicObject = serde_json::from_value(object).unwrap();
-            fleets.create(&PostParams::default(), &object).await.unwrap();
-        };
-        let applied = async || {
-            let db = fleets.get("db").await.unwrap().data;
-            let status = &db["status"];
-            status["phase"] == "Ready"
-                && status["rollout"].is_null()
-                && status["lastCompletedRolloutHash"] == status["requestedRolloutHash"]
-                && status["observedGeneration"] == json!(fleets.get("db").await.unwrap().metadata.generation)
-        };
-        create(fleet("db", 3)).await;
-        until("it serves", OFTEN, applied).await;
+        let hash = w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         if cut_off > 0 {
-            let mut cut = fleet("cut", cut_off);
-            cut["spec"]["template"]["spec"]["sidecar"] = json!({"image": "windlass:1"});
-            create(cut).await;
-            until("each of them was asked", SELDOM, async || {
-                let all = nodes.list(&ListParams::default()).await.unwrap();
-                let unreachable =
-                    all.iter().filter(|node| node.data["status"].to_string().contains("\"Unreachable\""));
-                unreachable.count() == cut_off
+            let mut cut = with_sidecar(fleet(cut_off, json!({"type": "InPlace"})));
+            cut["metadata"]["name"] = json!("cut");
+            w.create(cut).await;
+            let is_asked =
+                |node: &String| w.get(NODE, node)["status"].to_string().contains("\"Unreachable\"");
+            w.until("each of them was asked", |_| {
+                let nodes = w.names(NODE);
+                nodes.iter().filter(|node| node.starts_with("cut-") && is_asked(node)).count()
+                    == usize::try_from(cut_off).unwrap()
             })
             .await;
         }
         let began = monotonic();
-        let image = Patch::Merge(json!({"spec": {"template": {"spec": {"image": "db:2"}}}}));
-        fleets.patch("db", &PatchParams::default(), &image).await.unwrap();
-        until("it is rolled", OFTEN, applied).await;
-        let took = monotonic().duration_since(began);
-        println!("beside {cut_off}: {took:?}, {} exchanges so far", sidecars.asked.load(Ordering::Relaxed));
-        took
-    })
-}
-
-fn held_up_by(cut_off: usize) {
-    let (alone, beside) = (rolled_beside(0), rolled_beside(cut_off));
-    assert!(beside <= alone + Duration::from_secs(1), "{beside:?} beside them, {alone:?} alone");
+        w.image("db:2").await;
+        w.until("it is rolled", |s| is_up_to_date(s) && s["lastCompletedRolloutHash"] != hash.as_str()).await;
+        into.set(monotonic().duration_since(began));
+    });
+    took.get()
 }
 
 #[test]
 fn many_sidecars_that_are_cut_off_hold_up_no_other_fleet() {
-    held_up_by(150);
-}
-
-#[test]
-#[ignore = "a measurement: cargo test --release --test sim thousand_sidecars -- --ignored --nocapture"]
-fn a_thousand_sidecars_that_are_cut_off_hold_up_no_other_fleet() {
-    held_up_by(1000);
+    let (alone, beside) = (rolled_beside(0), rolled_beside(150));
+    assert!(beside <= alone + Duration::from_secs(1), "{beside:?} beside them, {alone:?} alone");
 }

@@ -3,10 +3,9 @@
 use serde_json::json;
 use windlass_sim::{After, EventInfo, Failure, FaultPlan, NoFaults, RequestInfo, WatchFate};
 
-use super::sets::world::{NODE, World, condition, fleet, is_up_to_date, play};
+use super::sets::world::{NODE, SET, World, condition, fleet, is_up_to_date, play};
 
 const NODES: &str = "statefulnodes.windlass.dev";
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
 
 /// The answer to the operator's next patch of a node is lost, and the operator hears nothing of nodes any more.
 #[derive(Default)]
@@ -38,7 +37,7 @@ fn unapplied(w: &World) -> usize {
 }
 
 #[test]
-fn a_label_that_is_removed_once_more_because_the_first_answer_was_lost_is_no_fault_of_the_spec() {
+fn a_label_that_is_removed_twice_is_no_fault_of_the_spec() {
     play(|w| async move {
         let mut fleet = fleet(1, json!({"type": "InPlace"}));
         fleet["spec"]["template"]["metadata"] = json!({"labels": {"team": "one"}});

@@ -3,11 +3,8 @@
 use serde_json::{Value, json};
 
 use super::sets::world::{
-    NODE, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar,
+    NODE, POD, SET, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar,
 };
-
-const SET: (&str, &str) = ("apps/v1", "StatefulSet");
-const POD: (&str, &str) = ("v1", "Pod");
 
 /// The pods, each with its UID.
 fn pods(w: &World) -> Vec<(String, Value)> {
@@ -162,38 +159,6 @@ fn a_rejected_target_written_otherwise_stays_rejected() {
             (&w.status()["rejected"], condition(&w.status(), "UpToDate")),
             (&rejected, "False/Aborted".to_owned())
         );
-    });
-}
-
-#[test]
-fn under_a_build_id_defaults_change_nothing_and_another_id_is_another_set() {
-    play(|w| async move {
-        let mut one = blue_green(2, json!({"retireDelaySeconds": 5}));
-        one["spec"]["unsafeCustomBuildID"] = json!("one");
-        let hash = w.serve(one).await;
-        let before = pods(&w);
-        w.change(by_hand("db:1")).await;
-        nothing_happened(&w, &before, &hash).await;
-        w.change(json!({"unsafeCustomBuildID": "two"})).await;
-        let is_new = |s: &Value| is_up_to_date(s) && s["lastCompletedRolloutHash"] != hash.as_str();
-        w.until("another set serves", is_new).await;
-        w.until("the old one is gone", |s| s["retiring"].is_null() && s["rollout"].is_null()).await;
-        assert!(pods(&w).iter().all(|pod| !before.contains(pod)));
-    });
-}
-
-#[test]
-fn a_claim_that_really_changes_is_refused_with_what_to_do() {
-    play(|w| async move {
-        let hash = w.serve(fleet(2, json!({"type": "InPlace"}))).await;
-        let before = pods(&w);
-        let mut spec = by_hand("db:1");
-        spec["template"]["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = json!("fast");
-        w.change(spec).await;
-        let status = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
-        let said = status["conditions"].to_string();
-        assert!(said.contains("was made with other volume claims"), "{said}");
-        assert_eq!((&status["lastCompletedRolloutHash"], pods(&w)), (&json!(hash), before));
     });
 }
 

@@ -5,7 +5,6 @@ mod damage;
 mod ends;
 mod hand;
 mod last;
-mod real;
 mod schema;
 mod shrink;
 mod steps;
@@ -113,16 +112,6 @@ fn nightly() {
     let (walked, failed) = walks(first..u64::MAX, within);
     println!("{walked} walks from seed {first}, {} failed", failed.len());
     assert_none(walked, &failed);
-}
-
-/// Walks on the real control plane.
-#[tokio::test(flavor = "multi_thread")]
-async fn real() {
-    let most = number("WINDLASS_REAL_WALKS", 1);
-    let first = number("WINDLASS_WALK_SEED", 1);
-    let watched = Duration::from_secs(number("WINDLASS_REAL_WATCHED", if most == 1 { 10 } else { 60 }));
-    let failed = real::walks(first..first + most, watched).await;
-    assert!(failed.is_empty(), "{} of {most} walks failed\n{}", failed.len(), failed.join("\n\n"));
 }
 
 #[test]

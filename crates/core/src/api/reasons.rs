@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_for_operators_explains_every_reason_of_every_condition_once_and_no_other() {
+    fn the_page_explains_every_reason_of_every_condition_once() {
         for (heading, reasons) in [("Conditions of a fleet", OF_FLEETS), ("Conditions of a node", OF_NODES)] {
             let on_page = conditions_on_page(heading);
             let unique: BTreeSet<_> = on_page.iter().cloned().collect();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_for_operators_explains_every_word_of_windlass_in_unconverged_and_no_other() {
+    fn the_page_explains_every_word_of_windlass_in_unconverged() {
         let on_page: BTreeSet<String> =
             table("Reasons in `unconverged`").into_iter().map(|row| row[0].clone()).collect();
         assert_eq!(on_page, UNCONVERGED.iter().map(Reason::to_string).collect());

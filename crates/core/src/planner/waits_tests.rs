@@ -40,7 +40,7 @@ fn with(mut status: Value, field: &str, value: impl Into<Value>) -> Value {
 type Row<'a> = (&'a str, Vec<(Value, Value)>, Option<(i64, i64)>);
 
 #[test]
-fn a_container_is_given_what_its_probes_say_until_it_has_started_or_crashed() {
+fn a_container_is_given_what_its_probes_say_until_it_started_or_crashed() {
     let startup =
         || json!({"startupProbe": {"failureThreshold": 180, "periodSeconds": 10, "initialDelaySeconds": 5}});
     let delayed = || json!({"readinessProbe": {"initialDelaySeconds": 900}});

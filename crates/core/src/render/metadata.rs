@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_copy_of_another_object_is_not_written_to_a_child_and_makes_no_difference() {
+    fn kubectls_copy_of_another_object_is_not_written_to_a_child() {
         let wanted = meta(&[("a", "b")], &[(LAST_APPLIED, "{}"), ("c", "d")]);
         let child = new_child_metadata(&wanted, &own());
         assert_eq!(child, new_child_metadata(&meta(&[("a", "b")], &[("c", "d")]), &own()));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_tampered_with_removes_nothing_of_windlass_and_nothing_of_a_strangers() {
+    fn a_record_that_was_tampered_with_removes_nothing_else() {
         for record in
             [r#"{"labels":["windlass.dev/set"],"annotations":["windlass.dev/owner-uid"]}"#, "nonsense", "[]"]
         {

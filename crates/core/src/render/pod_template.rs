@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sidecars_arguments_follow_windlass_own_and_its_environment_and_mounts_pass_through() {
+    fn the_sidecars_arguments_follow_and_its_environment_passes_through() {
         let env = json!([{"name": "A", "value": ""}, {"name": "B", "futureField": {"x": null}}]);
         let mounts = json!([{"name": "token", "mountPath": "/t", "futureField": 1}]);
         let rendered = render(json!({

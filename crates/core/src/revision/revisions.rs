@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_version_stored_of_a_sidecar_is_read_and_stored_again_as_it_was() {
+    fn what_an_older_version_stored_of_a_sidecar_is_stored_as_it_was() {
         let older = json!({"podTemplate": {}, "sidecar": {"image": "w:1", "port": 7777}});
         let data = RevisionData::from_value(&older).unwrap();
         assert_eq!(data.to_value(), older);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_that_is_no_container_of_the_pod_is_in_no_revision_and_applies_at_once() {
+    fn a_sidecar_that_is_no_container_of_the_pod_is_in_no_revision() {
         let by_url = json!({"url": "http://{name}:9", "port": 9, "tokenSecret": "t"});
         let at_once: StatefulNodeSpec = read(json!({"podTemplate": {}, "sidecar": by_url}));
         let without = RevisionData::from_value(&json!({"podTemplate": {}})).unwrap();

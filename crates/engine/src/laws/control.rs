@@ -118,7 +118,7 @@ fn skippable(waits: u32) -> Put {
 }
 
 #[tokio::test]
-async fn a_skipped_task_is_passed_over_and_a_plan_whose_last_task_was_skipped_completes() {
+async fn a_skipped_task_is_passed_over_and_the_last_one_completes_its_plan() {
     let (world, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![nothing(), put(&skippable(9)), put_key("b"), put(&skippable(9))]);
@@ -177,7 +177,7 @@ async fn a_skip_that_is_refused_says_why() {
 }
 
 #[test]
-fn a_plan_that_is_ended_from_outside_says_how_and_when_and_only_the_first_end_counts() {
+fn of_the_ends_of_a_plan_from_outside_only_the_first_counts() {
     for (end, state) in
         [(supersede as fn(&mut Plan, _) -> bool, PlanState::Superseded), (abort, PlanState::Aborted)]
     {

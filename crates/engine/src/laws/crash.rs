@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn an_uninterrupted_run_acts_in_order_and_is_persisted_once_for_each_task_that_must_not_be_repeated(
+    fn an_uninterrupted_run_acts_in_order_with_one_write_for_each_checkpoint(
         puts in prop::collection::vec(any_put(), 1..7),
     ) {
         let (world, env) = world();

@@ -19,7 +19,7 @@ async fn advance_at(plan: &mut Plan, seconds: i64) -> Advance {
 }
 
 #[tokio::test]
-async fn a_task_that_must_not_be_repeated_is_followed_by_a_checkpoint_and_the_last_ends_the_plan() {
+async fn a_task_that_must_not_be_repeated_is_followed_by_a_checkpoint() {
     let mut plan = plan_of(vec![put_key("a"), put_key("b")]);
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Checkpoint);
     assert_eq!(states(&plan), [TaskState::Complete, TaskState::Pending]);
@@ -72,7 +72,7 @@ async fn a_task_that_finds_an_earlier_result_gone_ends_the_plan_as_superseded() 
 }
 
 #[tokio::test]
-async fn a_failure_in_passing_is_counted_in_a_row_and_a_run_that_gets_through_ends_the_row() {
+async fn failures_in_passing_are_counted_in_a_row() {
     let mut plan = plan_of(vec![say(Answer::Retry, "the API server is away")]);
     let mut seconds = 0;
     for attempts in 1..20 {
@@ -137,7 +137,7 @@ fn events_do_not_shorten_a_backoff() {
 }
 
 #[tokio::test]
-async fn a_task_whose_progress_changed_rests_for_two_seconds_at_most_whatever_events_arrive() {
+async fn a_task_whose_progress_changed_rests_for_two_seconds_at_most() {
     for (recheck, any_event, rest) in
         [(1, false, 1_000), (30, false, 2_000), (-1, false, 2_000), (0, false, 0), (30, true, 0)]
     {
@@ -175,7 +175,7 @@ async fn a_task_whose_progress_stays_as_it_is_does_not_rest() {
 }
 
 #[tokio::test]
-async fn the_other_side_may_lengthen_a_backoff_up_to_ten_minutes_and_never_shorten_it() {
+async fn the_other_side_may_lengthen_a_backoff_and_never_shorten_it() {
     for (attempts, asked, least, most) in
         [(0, 0, 500, 999), (0, 30, 30_000, 30_000), (0, 86_400, 600_000, 600_000), (9, 1, 30_000, 59_999)]
     {
@@ -223,7 +223,7 @@ async fn a_plan_whose_tasks_are_out_of_turn_fails_and_none_of_them_acts() {
 }
 
 #[tokio::test]
-async fn a_deadline_is_the_tasks_own_or_the_default_and_counts_from_its_first_run() {
+async fn a_deadline_is_the_tasks_own_or_the_default_from_its_first_run() {
     let (_, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![say(Answer::Wait, "waiting")]);

@@ -92,7 +92,7 @@ impl Wrong {
 
 proptest! {
     #[test]
-    fn a_plan_that_cannot_be_carried_out_fails_with_a_sentence_and_touches_no_other(
+    fn a_plan_that_cannot_be_carried_out_fails_alone_with_a_sentence(
         cases in prop::collection::vec(
             (prop::collection::vec(any_put(), 1..5), Wrong::any(), 0_usize..4),
             1..12,
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_with_anything_in_any_of_its_fields_neither_panics_nor_goes_on_for_ever(
+    fn a_plan_with_anything_in_any_field_neither_panics_nor_goes_on(
         puts in prop::collection::vec(any_put(), 1..4),
         progress in 0_i64..6,
         edits in prop::collection::vec((prop::collection::vec(0_usize..9, 0..4), any_json()), 1..4),

@@ -20,7 +20,7 @@ fn run(plan: &mut Plan, seconds: i64) -> Advance {
 }
 
 #[test]
-fn a_failure_that_holds_leaves_its_plan_active_and_runs_nothing_until_somebody_decides() {
+fn a_failure_that_holds_runs_nothing_until_somebody_decides() {
     let mut plan = plan_of(vec![tried(json!(["Failed"]), true), nothing()]);
     assert_eq!(run(&mut plan, 0), Advance::Held);
     assert_eq!((plan.state, plan.tasks[0].state), (PlanState::Active, TaskState::Failed));
@@ -34,7 +34,7 @@ fn a_failure_that_holds_leaves_its_plan_active_and_runs_nothing_until_somebody_d
 }
 
 #[test]
-fn what_failed_is_tried_again_in_the_same_plan_as_a_new_attempt_with_a_clock_of_its_own() {
+fn what_failed_is_tried_again_in_the_same_plan_with_a_new_clock() {
     let mut plan = plan_of(vec![tried(json!(["Failed", "Failed", "Done"]), true), nothing()]);
     assert!(!try_again(&mut plan), "nothing has failed yet");
     let _ = run(&mut plan, 0);

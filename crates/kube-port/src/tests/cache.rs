@@ -57,7 +57,7 @@ fn the_newer_version_wins_whatever_comes_first() {
 }
 
 #[test]
-fn what_is_known_by_now_is_not_read_and_what_is_newer_or_another_of_its_name_is() {
+fn only_what_is_newer_or_another_of_its_name_is_read() {
     let sent = serde_json::Value::Null;
     let read = |thing: Thing| {
         let cache = Cache::default();
@@ -93,7 +93,7 @@ fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
 }
 
 #[test]
-fn a_late_answer_to_our_own_write_does_not_bring_back_what_the_watch_saw_go() {
+fn a_late_answer_to_our_own_write_does_not_bring_back_what_went() {
     let cache = Cache::default();
     cache.observe(db(5, "there"));
     cache.forget(db(8, "deleted").meta());
@@ -105,7 +105,7 @@ fn a_late_answer_to_our_own_write_does_not_bring_back_what_the_watch_saw_go() {
 }
 
 #[test]
-fn a_new_object_of_a_name_takes_the_place_of_the_old_one_and_not_the_other_way_round() {
+fn a_new_object_of_a_name_takes_the_place_of_the_old_one() {
     let cache = Cache::default();
     cache.observe(db(5, "old"));
     assert!(cache.observe(thing("db", "uid-2", 8, "new")), "its deletion was not seen");
@@ -164,7 +164,7 @@ fn a_list_has_the_objects_of_one_namespace_in_the_order_of_their_names() {
 
 /// The label that a watch selects by goes, which the watch reports as a deletion, and comes back.
 #[test]
-fn what_a_response_shows_without_its_label_is_not_kept_and_an_older_response_removes_nothing() {
+fn what_a_response_shows_without_its_label_is_not_kept() {
     let cache = Cache::default();
     cache.observe(db(5, "labelled"));
     assert!(!cache.left(&thing("db", "uid-0", 9, "").meta), "another object");

@@ -50,8 +50,7 @@ fn persistent(codes: &'static [u16]) -> (Client, Requests) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_at_the_server_and_conflicts_when_sent_again_is_not_sent_again_and_stays_in_doubt()
- {
+async fn a_write_that_timed_out_at_the_server_stays_in_doubt() {
     let (client, requests) = persistent(&[504, 409]);
     let view = View::shared();
     let port = KubeCluster::new(GuardedClient::new(&client).client(), view.clone());
@@ -85,7 +84,7 @@ async fn every_method_that_writes_goes_out_once_and_a_dry_run_is_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_not_be_made_any_more_does_not_go_out_wherever_it_waited() {
+async fn a_write_that_may_not_be_made_any_more_does_not_go_out() {
     // The server reads the body once the connection is established, which takes this long.
     for (connects_after, open, is_sent) in [(0, true, true), (0, false, false), (11, true, false)] {
         let sent = Arc::new(AtomicUsize::new(0));

@@ -77,7 +77,7 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
 }
 
 #[test]
-fn a_patch_that_does_not_fit_the_stored_object_is_a_conflict_unless_the_answer_names_a_field() {
+fn a_patch_that_does_not_fit_is_a_conflict_unless_a_field_is_named() {
     let answered = |code: u16, details: serde_json::Value| {
         let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": DOES_NOT_APPLY, "details": details});
         let status = serde_json::from_value(status).unwrap();

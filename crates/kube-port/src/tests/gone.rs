@@ -98,7 +98,7 @@ async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_gone_a_moment_after_it_was_made_is_made_again_only_if_its_owner_is_there() {
+async fn what_goes_right_after_it_was_made_is_made_again_if_its_owner_lives() {
     let soon = Duration::from_secs(1);
     assert_eq!(made_for(Some("u"), soon).await, (2, 1));
     assert_eq!(made_for(None, soon).await, (1, 0), "the owner is gone");
@@ -108,7 +108,7 @@ async fn what_is_gone_a_moment_after_it_was_made_is_made_again_only_if_its_owner
 
 /// No watch would report that it is gone, and a fleet would wait for it for good.
 #[test]
-fn a_pod_or_claim_that_lost_its_label_is_known_by_no_response_and_one_without_is_news_once() {
+fn a_pod_or_claim_that_lost_its_label_is_known_by_no_response() {
     for (kind, keeps) in [
         (Kind::Pod, false),
         (Kind::PersistentVolumeClaim, false),

@@ -24,7 +24,7 @@ fn names<T: Observed>(cache: &Cache<T>, group: &str) -> Vec<String> {
 }
 
 #[test]
-fn nodes_are_found_by_who_controls_them_or_else_by_whom_their_annotation_names() {
+fn nodes_are_found_by_their_owner_or_else_by_their_annotation() {
     let cache = Cache::<ObservedNode>::default();
     cache.observe(ObservedNode::read(&object("a", 1, &[("red", true)], None)));
     cache.observe(ObservedNode::read(&object("b", 2, &[], Some("red"))));

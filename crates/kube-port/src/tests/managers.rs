@@ -34,7 +34,7 @@ async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_who_wrote_what_is_taken_away_with_each_change_of_nodes_and_their_sets() {
+async fn who_wrote_what_is_taken_away_with_each_change() {
     let reset = json!({"op": "add", "path": "/metadata/managedFields", "value": [{}]});
     for kind in [Kind::StatefulNode, Kind::StatefulSet] {
         assert_eq!(sent(kind, Part::Main, false).await.last(), Some(&reset), "{kind:?}");

@@ -222,7 +222,7 @@ fn line(kind: &str, object: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up_and_is_given_up() {
+async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up() {
     let (client, asked) = scripted(|ask, _| match ask {
         Ask::List => (200, 0, list("7", "more", &[event("a", "first", "2030-01-01T00:00:00Z", 6)])),
         Ask::Page => no(500),
@@ -239,7 +239,7 @@ async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up_and_is_given_up
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_takes_for_ever_holds_nobody_up_for_longer_than_half_a_minute() {
+async fn a_list_that_takes_for_ever_holds_nobody_up_for_long() {
     let (client, _) = scripted(|ask, _| match ask {
         Ask::List | Ask::Page => (200, 7, list("7", "more", &[])),
         Ask::Newest | Ask::Watch => no(500),
@@ -252,7 +252,7 @@ async fn a_list_that_takes_for_ever_holds_nobody_up_for_longer_than_half_a_minut
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_has_lost_its_place_goes_on_from_now_and_what_was_said_is_listed_once() {
+async fn a_watch_that_has_lost_its_place_goes_on_from_now() {
     let (client, asked) = scripted(|ask, before| match ask {
         Ask::List | Ask::Page => (200, 0, list("7", "", &[])),
         Ask::Newest => (200, 0, list("1000", "", &[])),

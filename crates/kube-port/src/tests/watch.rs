@@ -75,7 +75,7 @@ async fn watched_for(seconds: u64, lists_unanswered: usize) -> (Vec<(u64, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_begun_anew_within_half_a_minute_from_where_it_was_and_never_waits_for_more() {
+async fn a_silent_watch_is_begun_anew_within_half_a_minute() {
     let (asked, _) = watched_for(200, 0).await;
     let watches: Vec<&(u64, String)> =
         asked.iter().filter(|(_, query)| query.contains("watch=true")).collect();
@@ -91,7 +91,7 @@ async fn a_silent_watch_is_begun_anew_within_half_a_minute_from_where_it_was_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_answered_is_asked_for_again_and_nothing_is_heard_meanwhile() {
+async fn a_list_that_is_not_answered_is_asked_for_again() {
     let (asked, view) = watched_for(9, 1).await;
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert!(!view.pods.is_ready());
@@ -171,7 +171,7 @@ fn second_page_lost() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_at_its_second_page_again_and_again_makes_no_cache_current() {
+async fn a_list_that_fails_at_its_second_page_makes_no_cache_current() {
     let view = watched(&second_page_lost(), Duration::from_mins(10)).await;
     assert!(view.pods.is_ready(), "the first list was complete");
     let longest = |times: Vec<(Kind, Duration)>| times[0].1;
@@ -204,7 +204,7 @@ async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waits_are_short_again_once_something_went_well_or_nothing_failed_for_long() {
+async fn the_waits_are_short_again_once_something_went_well() {
     let mut attempts = Attempts::of("x".to_owned());
     let first = attempts.failed();
     assert!((500..1_000).contains(&first.as_millis()), "{first:?}");
@@ -244,7 +244,7 @@ fn only_the_version_moves() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt_and_nowhere_else() {
+async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt() {
     for in_doubt in [false, true] {
         let view = View::shared();
         let api = Namespaces::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_for_metadata_is_for_its_kind_alone_and_overwrites_what_was_asked_for() {
+    fn a_policy_for_metadata_is_for_its_kind_alone() {
         let label = Mutation::Label("team".into(), "platform".into());
         let policies = [Policy::new("p", Target::MetadataOf("ConfigMap"), label)];
         let before =

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_s_pattern_says_the_same_whether_it_was_seen_before_and_a_broken_one_is_blamed() {
+    fn a_rules_pattern_says_the_same_again_and_a_broken_one_is_blamed() {
         let breaks = |rule: &str, text: &str| {
             let rules =
                 Rules::compile(&json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]}));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn with_news_it_is_asked_at_the_same_times_but_for_those_at_which_the_answer_is_known() {
+    async fn with_news_it_is_asked_unless_the_answer_is_known() {
         assert_eq!(seconds_asked(false).await, (0..=3602).collect::<Vec<u64>>());
         assert_eq!(seconds_asked(true).await, [0, 3602]);
     }

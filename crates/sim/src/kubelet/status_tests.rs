@@ -70,7 +70,7 @@ fn a_crashing_container_is_restarted_ever_more_seldom() {
 }
 
 #[test]
-fn reasons_alternate_as_real_kubelets_do_and_end_with_what_they_were_about() {
+fn reasons_alternate_as_those_of_real_kubelets() {
     let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:pull-loop"}]}));
     let mut reasons = Vec::new();
     for at in [0, 5, 12, 22, 34] {

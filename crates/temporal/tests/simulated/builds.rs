@@ -12,83 +12,7 @@ async fn with_id(tag: &str, id: &str) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_one_it_is_made_of_tag_and_hash_and_any_change_is_another_version() {
-    let s = Stage::new();
-    s.create(spec("v1")).await;
-    let v1 = s.target().await;
-    assert!(v1.as_str().starts_with("v1-"), "{v1}");
-    s.until_current(&v1).await;
-    let mut other = template("v1");
-    other["spec"]["containers"][0]["args"] = json!(["--quick"]);
-    s.patch(json!({"spec": {"template": other}})).await;
-    let next = s.target().await;
-    assert_ne!(next, v1);
-    s.until_current(&next).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn under_the_same_one_another_template_updates_the_workers_where_they_are() {
-    let s = with_id("v1", "Blue_1").await;
-    let before = s.names();
-    assert_eq!(before.len(), 1);
-    assert_eq!(s.status()["currentBuildID"], "Blue_1");
-    s.set_image("v2").await;
-    s.until("it is updated", |s| {
-        s.deployments()[0]["spec"]["template"]["spec"]["containers"][0]["image"] == "orders:v2"
-    })
-    .await;
-    s.until_current(&s.target().await).await;
-    assert_eq!(s.names(), before);
-    assert_eq!(s.ramps(), [100], "it is the current version all the while");
-}
-
-#[tokio::test(start_paused = true)]
-async fn under_the_same_one_the_same_template_changes_nothing_and_replicas_only_scale() {
-    let s = with_id("v1", "blue").await;
-    let plan = s.status()["plan"]["id"].clone();
-    s.patch(json!({"spec": {"replicas": 5, "unsafeCustomBuildID": "blue"}})).await;
-    s.until("it is scaled", |s| s.deployments()[0]["spec"]["replicas"] == 5).await;
-    s.seconds(30).await;
-    assert_eq!(s.status()["plan"]["id"], plan);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_new_one_is_a_new_version_even_with_an_equal_template() {
-    let s = with_id("v1", "blue").await;
-    s.patch(json!({"spec": {"unsafeCustomBuildID": "green"}})).await;
-    s.until_current(&s.target().await).await;
-    assert_eq!(s.status()["currentBuildID"], "green");
-    assert_eq!(s.names().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_earlier_one_that_lives_takes_over_and_one_that_is_gone_is_made_anew() {
-    let s = with_id("v1", "blue").await;
-    s.patch(json!({"spec": {"unsafeCustomBuildID": "green"}})).await;
-    s.until_current(&s.target().await).await;
-    s.patch(json!({"spec": {"unsafeCustomBuildID": "blue"}})).await;
-    s.until_current(&s.target().await).await;
-    assert_eq!(s.ramps(), [100, 5, 50, 100, 100]);
-    s.until("green is gone", |s| {
-        s.names().len() == 1 && s.record(&windlass_temporal::port::BuildId::new("green")).is_null()
-    })
-    .await;
-    s.patch(json!({"spec": {"unsafeCustomBuildID": "green"}})).await;
-    s.until_current(&s.target().await).await;
-    assert_eq!(s.ramps(), [100, 5, 50, 100, 100, 5, 50, 100]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_is_removed_is_followed_by_the_generated_one() {
-    let s = with_id("v1", "blue").await;
-    s.patch(json!({"spec": {"unsafeCustomBuildID": Value::Null}})).await;
-    let generated = s.target().await;
-    assert!(generated.as_str().starts_with("v1-"), "{generated}");
-    s.until_current(&generated).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted() {
+async fn workers_without_a_recorded_hash_are_not_restarted() {
     let s = with_id("v1", "blue").await;
     let name = s.names().remove(0);
     let strip = json!({"metadata": {"annotations": {"windlass.dev/template-hash": Value::Null}}});
@@ -166,7 +90,7 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
         ),
         case("removed", blue, vec![id(Value::Null)], 2, "v1-*", 2),
         // The ninth case is about objects:
-        // workers_whose_hash_nobody_wrote_down_are_taken_for_what_they_are_and_not_restarted.
+        // workers_without_a_recorded_hash_are_not_restarted.
         case("nothing recorded", blue, vec![json!({"metadata": {"labels": {"seen": "yes"}}})], 1, "blue", 1),
     ];
     for Case { what, from, patches, current, ends_on, deployments } in cases {
@@ -195,7 +119,7 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it_was_gated() {
+async fn another_template_under_the_ramping_id_takes_no_tasks_ungated() {
     let mut own = spec("v1");
     own["rollout"]["steps"] =
         json!([{"percent": 5, "pauseSeconds": 5}, {"percent": 50, "pauseSeconds": 3000}]);
@@ -207,7 +131,7 @@ async fn another_template_under_the_build_id_that_ramps_takes_no_tasks_before_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_of_the_current_one_come_back_while_another_template_of_its_id_is_held_up() {
+async fn current_workers_come_back_while_another_template_is_held_up() {
     let mut own = spec("v1");
     own["unsafeCustomBuildID"] = json!("blue");
     let (s, blue) = Stage::running(own).await;

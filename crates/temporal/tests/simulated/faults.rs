@@ -154,7 +154,7 @@ async fn a_step_is_held_for_its_pause_also_where_the_write_of_it_takes_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_api_server_answers_to_any_write_the_rollout_ends_as_without_it() {
+async fn whatever_the_api_server_answers_the_rollout_ends_as_without_it() {
     let clean = Stage::new();
     let end = story(&clean).await;
     let of_operator = |entry: &&AuditEntry| entry.user_agent == "operator" && entry.is_write();

@@ -128,7 +128,7 @@ async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_can_never_start_fails_with_what_temporal_says_after_its_time() {
+async fn a_gate_that_can_never_start_fails_after_its_time() {
     for (on_failure, condition) in [("Hold", "False/GateFailed"), ("Rollback", "False/RolledBack")] {
         let s = Stage::new();
         s.create(gated("v1", on_failure)).await;

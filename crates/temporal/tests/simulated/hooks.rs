@@ -92,7 +92,7 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_holds_and_is_tried_again_as_often_as_that_is_asked_for() {
+async fn a_hook_that_fails_holds_and_is_tried_again_when_asked() {
     let (s, v1) = second(&json!([http("look", "AfterStep")])).await;
     s.hooks.set_result("look", HookResult::Fails("answered 500".into()));
     let v2 = s.roll_to("v2").await;
@@ -259,7 +259,7 @@ async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_that_cannot_be_stopped_keep_their_rollout_and_nothing_else_and_it_is_said() {
+async fn hooks_that_cannot_be_stopped_keep_their_rollout_alone() {
     let hooks = json!([http("first", "BeforeRollout")]);
     let (s, v1) = second(&hooks).await;
     s.hooks.done(&["first"]);
@@ -283,8 +283,7 @@ async fn hooks_that_cannot_be_stopped_keep_their_rollout_and_nothing_else_and_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped_and_goes_at_once_where_that_is_asked_for()
-{
+async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped() {
     let hooks = json!([http("first", "BeforeRollout")]);
     let (s, _) = second(&hooks).await;
     s.set_image("v2").await;

@@ -24,7 +24,7 @@ async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_temporal_never_lists_because_of_its_limit_is_said_to_be_so() {
+async fn a_version_beyond_temporals_limit_is_said_to_be_so() {
     let s = Stage::with(Settings { versions: 1, ..Settings::default() });
     s.create(spec("v1")).await;
     s.until_current(&s.target().await).await;
@@ -42,7 +42,7 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_ask_nobody_and_workers_that_do_not_run_are_waited_for_and_then_stalled() {
+async fn workers_that_ask_nobody_or_do_not_run_stall_after_a_while() {
     for (tag, before, after) in [
         ("mute", "Unknown/WaitingForPollers", "False/VersionLimitReached"),
         ("broken", "Unknown/Applying", "False/Stalled"),

@@ -19,7 +19,7 @@ async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pinned_workflow_runs_on_while_the_next_version_ramps_and_its_own_goes_when_it_has_ended() {
+async fn a_version_ramps_and_the_one_before_goes_after_its_last_workflow() {
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.temporal.start(&deployment(), "long", None, 99.0), Some(v1.clone()));
     let v2 = s.roll_to("v2").await;
@@ -173,7 +173,7 @@ async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_was_decided_before_a_hand_changed_the_routing_is_refused_and_decided_anew() {
+async fn a_write_decided_before_a_hand_changed_the_routing_is_decided_anew() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;

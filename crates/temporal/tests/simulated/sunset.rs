@@ -23,7 +23,7 @@ async fn a_drained_version_that_is_pinned_anew_gets_its_workers_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_never_took_tasks_is_kept_while_a_workflow_is_pinned_to_it() {
+async fn an_unused_version_is_kept_while_a_workflow_is_pinned_to_it() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("v2 is listed", |s| s.record(&v2)["state"] == "Inactive").await;
@@ -54,7 +54,7 @@ async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_an_autoscaler_scales_up_again_is_not_fought_over_and_goes_when_it_is_due() {
+async fn a_version_that_is_scaled_up_again_is_not_fought_over() {
     let mut scaled = spec("v1");
     scaled.as_object_mut().unwrap().remove("replicas");
     scaled["sunset"] = serde_json::json!({"scaleDownDelaySeconds": 5, "deleteDelaySeconds": 1800});
@@ -91,7 +91,7 @@ async fn a_deployment_that_somebody_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_somebody_deleted_with_its_revision_is_made_again_from_the_spec() {
+async fn a_deployment_deleted_with_its_revision_is_made_from_the_spec() {
     for is_paused in [false, true] {
         let (s, v1) = Stage::running(spec("v1")).await;
         s.patch(serde_json::json!({"spec": {"paused": is_paused}})).await;
@@ -111,7 +111,7 @@ async fn a_deployment_that_somebody_deleted_with_its_revision_is_made_again_from
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_of_a_version_whose_record_somebody_deleted_stay_while_a_workflow_is_pinned_to_it() {
+async fn workers_without_a_record_stay_while_a_workflow_is_pinned_to_them() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
     let v2 = s.roll_to("v2").await;
@@ -148,7 +148,7 @@ async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_somebody_elses_workers_are_left_to_them_while_nobody_manages_the_deployment() {
+async fn records_of_somebody_elses_workers_are_left_to_them() {
     let s = Stage::new();
     // The other client's workers have stopped for the night, and one version was never promoted.
     let theirs = ["drained", "never"].map(windlass_temporal::port::BuildId::new);
@@ -174,7 +174,7 @@ async fn records_of_somebody_elses_workers_are_left_to_them_while_nobody_manages
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_temporal_keeps_because_of_somebody_elses_pollers_costs_little() {
+async fn a_record_that_somebody_elses_pollers_keep_costs_little() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -191,7 +191,7 @@ async fn a_record_that_temporal_keeps_because_of_somebody_elses_pollers_costs_li
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_not_asked_for_again_and_again_while_another_manages_the_deployment() {
+async fn records_are_seldom_asked_for_while_another_manages_the_deployment() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -205,7 +205,7 @@ async fn records_are_not_asked_for_again_and_again_while_another_manages_the_dep
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_kept_because_its_workflows_cannot_be_counted_is_said_to_be() {
+async fn a_version_whose_workflows_cannot_be_counted_is_said_to_be_kept() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.roll_to("v2").await;

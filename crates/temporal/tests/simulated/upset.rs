@@ -111,7 +111,7 @@ async fn whatever_befalls_an_event_of_a_watch_the_rollout_ends_as_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_overtaken_in_the_middle_of_a_write_makes_nothing_twice_and_takes_nothing_back() {
+async fn a_leader_that_is_overtaken_in_a_write_makes_nothing_twice() {
     let (end, writes) = clean().await;
     for write in some(writes, 0) {
         let s = Stage::new();

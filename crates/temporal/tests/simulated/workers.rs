@@ -13,7 +13,7 @@ fn rolling(s: &Stage) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_workers_are_updated_is_as_the_spec_says_and_a_quarter_unless_it_does() {
+async fn workers_are_updated_as_the_spec_says_or_a_quarter_at_a_time() {
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(rolling(&s), json!({"maxSurge": "25%", "maxUnavailable": "25%"}));
     s.patch(json!({"spec": {"maxSurge": 3, "maxUnavailable": "10%"}})).await;
@@ -23,7 +23,7 @@ async fn how_workers_are_updated_is_as_the_spec_says_and_a_quarter_unless_it_doe
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_get_where_temporal_is_and_their_own_secret_and_nothing_that_the_operator_shows() {
+async fn workers_get_their_own_secret_and_none_of_the_operators() {
     let mut given = spec("v1");
     given["connection"] = json!({
         "address": "temporal:7233", "namespace": "orders",
@@ -76,8 +76,7 @@ async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_deletes_of_the_wanted_version_in_mid_ramp_comes_back_and_what_the_spec_says_reaches_it()
- {
+async fn what_is_deleted_of_the_wanted_version_in_mid_ramp_comes_back() {
     let mut slow = spec("v1");
     slow["rollout"]["steps"] = json!([{"percent": 50, "pauseSeconds": 3000}]);
     let (s, _) = Stage::running(slow).await;
@@ -99,7 +98,7 @@ async fn what_somebody_deletes_of_the_wanted_version_in_mid_ramp_comes_back_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_with_one_versions_workers_is_said_and_keeps_no_rollout_waiting() {
+async fn what_is_wrong_with_one_versions_workers_keeps_no_rollout_waiting() {
     let mut slow = spec("v1");
     slow["sunset"]["scaleDownDelaySeconds"] = 3600.into();
     let (s, v1) = Stage::running(slow).await;

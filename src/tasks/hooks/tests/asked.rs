@@ -67,7 +67,7 @@ async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
 
 /// Otherwise a hook whose peer was done in the meantime fails, and the rollout is taken back.
 #[tokio::test(start_paused = true)]
-async fn a_peer_is_asked_once_more_when_time_ran_out_while_no_operator_was_there() {
+async fn a_peer_is_asked_once_more_when_time_ran_out_unattended() {
     let late = "no success within 60 s; POST http://10.0.0.7:80/drain?node=db-0&task=";
     for (answer, ends, said, words) in [
         (Some((200, "{\"state\":\"drained\"}")), TaskState::Complete, "", ""),
@@ -93,7 +93,7 @@ async fn a_peer_is_asked_once_more_when_time_ran_out_while_no_operator_was_there
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_waited_for_who_cannot_be_asked_when_time_ran_out_while_no_operator_was_there() {
+async fn nobody_who_cannot_be_asked_is_waited_for_after_the_time() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     let _ = stage.turn().await;
     stage.restart();
@@ -118,7 +118,7 @@ async fn no_request_may_take_longer_than_its_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_is_restarted_asks_under_the_same_id_and_says_what_was_heard_before() {
+async fn a_restarted_operator_asks_under_the_same_id() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.answers(200, "{\"state\":\"draining\"}");
     let _ = stage.turn().await;
@@ -148,7 +148,7 @@ async fn nothing_is_begun_while_it_is_held_and_what_was_answered_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_an_address_is_waited_for_and_a_host_that_is_not_allowed_is_not_asked() {
+async fn a_pod_without_an_address_is_waited_for() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.scope.values.pod_ip = None;
     let _ = stage.turn().await;
@@ -265,7 +265,7 @@ async fn a_silent_prometheus_is_a_failure_only_when_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_is_asked_once_more_when_time_ran_out_and_it_was_due_while_no_operator_was_there() {
+async fn a_query_is_asked_once_more_when_time_ran_out_unattended() {
     for (value, ends) in
         [(Some("0.01"), TaskState::Complete), (Some("0.1"), TaskState::Failed), (None, TaskState::Failed)]
     {

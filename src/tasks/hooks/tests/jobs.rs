@@ -85,7 +85,7 @@ async fn a_task_makes_one_job_whatever_is_killed_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_fails_is_a_failure_in_its_own_words_and_the_next_attempt_has_another() {
+async fn a_job_that_fails_is_a_failure_in_its_own_words() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -202,7 +202,7 @@ async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_an_earlier_leader_may_still_make_keeps_its_name_until_it_cannot() {
+async fn one_that_an_earlier_leader_may_still_make_keeps_its_name() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     pass(1).await;
@@ -225,7 +225,7 @@ async fn one_that_an_earlier_leader_may_still_make_keeps_its_name_until_it_canno
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_seen_to_be_made_goes_at_once_though_another_leader_follows() {
+async fn one_that_was_seen_to_be_made_goes_at_once() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -245,7 +245,7 @@ fn begun(store: &Store) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_it_from_getting_on_is_said_while_it_waits_and_when_time_is_up() {
+async fn what_keeps_it_is_said_while_it_waits_and_when_time_is_up() {
     let (mut cluster, store, _) = keeping_jobs();
     let back_off = Arc::new(Mutex::new(10));
     let (seconds, jobs) = (back_off.clone(), store.clone());
@@ -390,7 +390,7 @@ async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
 
 /// Otherwise a policy that protects Jobs would keep a plan from being aborted, rolled back or superseded, for ever.
 #[tokio::test(start_paused = true)]
-async fn a_plan_ends_though_the_delete_of_a_job_is_refused_and_its_other_jobs_go() {
+async fn a_plan_ends_though_the_delete_of_one_job_is_refused() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;

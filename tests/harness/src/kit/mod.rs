@@ -76,11 +76,6 @@ impl World {
         self.operator.take().expect("an operator runs")
     }
 
-    /// The running operator, to be swapped with another.
-    pub fn operator_mut(&mut self) -> &mut Child {
-        self.operator.as_mut().expect("an operator runs")
-    }
-
     fn start(&mut self, arguments: &[&str]) {
         assert!(self.operator.is_none(), "the operator runs already");
         let child = Command::new(crate::windlass_bin())
@@ -332,12 +327,6 @@ impl World {
             format!("{} {}/{} {}", e.verb, object.resource, object.name, object.subresource)
         };
         writes.entries().iter().map(line).collect()
-    }
-
-    /// The UID of one pod; empty when it does not exist.
-    pub async fn uid_of(&self, pod: &str) -> String {
-        let pod = self.get(&self.pods(), pod).await;
-        pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Waits until a pod serves, and is another than the one with this UID; answers with it.

@@ -91,14 +91,6 @@ fn are_nodes_well<'a>(mut nodes: impl Iterator<Item = &'a Value>, replicas: i64)
     }) && count == replicas
 }
 
-/// True if a fleet is up to date and these nodes, all that exist, agree.
-#[allow(dead_code, reason = "of walks on the real control plane")]
-pub fn is_fleet_well(fleet: &Value, nodes: &[Value]) -> bool {
-    let replicas = fleet["spec"]["replicas"].as_i64().unwrap_or_default();
-    let applied = replicas == 0 || condition(fleet, "UpToDate").1 == "Applied";
-    is_settled(fleet, false) && applied && are_nodes_well(nodes.iter(), replicas)
-}
-
 /// True if the last requested restart was obeyed.
 fn is_restarted(object: &Value) -> bool {
     let asked = &object["metadata"]["annotations"]["windlass.dev/restartedAt"];

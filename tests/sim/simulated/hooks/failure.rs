@@ -1,12 +1,10 @@
 //! The effects of a failed hook, and what a person can do.
 
 use super::*;
-
-const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
-const POD: (&str, &str) = ("v1", "Pod");
+use crate::simulated::sets::world::{FLEET, POD};
 
 #[test]
-fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
+fn a_failure_of_the_fleets_own_hook_holds_until_a_retry() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Hold")]))).await;
         w.image("db:2").await;
@@ -50,7 +48,7 @@ fn a_failure_of_the_fleets_own_hook_holds_until_a_person_has_it_tried_again() {
 }
 
 #[test]
-fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_tries_it_again() {
+fn a_failure_of_a_nodes_hook_holds_the_fleet_until_a_retry() {
     play(|w| async move {
         let hooks = json!([fails("drain", "BeforeNode", "Hold")]);
         w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
@@ -88,74 +86,6 @@ fn a_failure_of_a_nodes_hook_holds_the_fleet_and_a_retry_of_the_fleets_plan_trie
 }
 
 #[test]
-fn nothing_more_is_granted_after_a_failure_although_the_wave_has_room() {
-    play(|w| async move {
-        let hooks = json!([fails("drain", "BeforeNode", "Hold"), person("look", "AfterNode")]);
-        w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
-        w.image("db:2").await;
-        let plan = w.until_node_at("db-3", "drain", "Running").await;
-        w.approve(text(task(&plan, "drain"), "id")).await;
-        let plan = w.until_node_at("db-3", "look", "Running").await;
-        w.until_node_at("db-2", "drain", "Failed").await;
-        w.approve(text(task(&plan, "look"), "id")).await;
-        w.until("one is done", |s| s["rollout"]["nodes"]["updated"] == 1).await;
-        w.rest(300).await;
-        assert_eq!(w.status()["rollout"]["nodes"]["disrupted"], 1, "{}", w.status()["rollout"]);
-        assert_eq!(condition(&w.status(), "UpToDate"), "False/HookFailed");
-    });
-}
-
-#[test]
-fn what_failed_is_got_out_of_by_a_new_target_and_by_an_abort() {
-    play(|w| async move {
-        w.serve(in_place(2, json!({}), json!([fails("drain", "BeforeNode", "Hold")]))).await;
-        w.image("db:2").await;
-        w.until_node_at("db-1", "drain", "Failed").await;
-        w.change(json!({"template": {"spec": {"image": "db:3"}}, "updateStrategy": {"hooks": []}})).await;
-        w.until("it is complete", is_up_to_date).await;
-        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3"]);
-
-        w.change(json!({"updateStrategy": {"hooks": [fails("drain", "BeforeNode", "Hold")]}})).await;
-        w.image("db:4").await;
-        w.until_node_at("db-1", "drain", "Failed").await;
-        let id = text(&w.status()["plan"], "id").to_owned();
-        w.annotate("windlass.dev/abort", &id).await;
-        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
-        w.rest(60).await;
-        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3"]);
-        assert_ne!(w.node_plan("db-1")["state"], "Active");
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn a_failure_that_is_to_be_passed_over_is_a_task_that_was_skipped() {
-    play(|w| async move {
-        let hooks =
-            json!([fails("backup", "BeforeRollout", "Continue"), fails("drain", "BeforeNode", "Continue")]);
-        w.serve(in_place(2, json!({}), hooks)).await;
-        w.image("db:2").await;
-        let done = w.until("it is complete", |s| s["plan"]["state"] == "Complete" && is_up_to_date(s)).await;
-        let backup = task(&done["plan"], "backup");
-        assert_eq!(backup["state"], "Skipped");
-        assert!(text(backup, "message").contains("no success within 3 s"), "{backup}");
-        let plan = w.node_plan("db-0");
-        assert_eq!(task(&plan, "drain")["state"], "Skipped");
-        w.is_at_rest().await;
-        let mut told = w.events("HookFailed");
-        told.sort();
-        let who = ["hook backup failed", "hook drain of node db-0 failed", "hook drain of node db-1 failed"];
-        assert_eq!(told.len(), who.len(), "{told:#?}");
-        for (note, who) in told.iter().zip(who) {
-            assert!(
-                note.starts_with(who) && note.contains("it goes on without it: no success within 3 s"),
-                "{note}"
-            );
-        }
-    });
-}
-
-#[test]
 fn a_failure_that_rolls_back_does_as_a_stall_would() {
     play(|w| async move {
         let first = w.serve(in_place(3, json!({}), json!([]))).await;
@@ -179,29 +109,6 @@ fn a_failure_that_rolls_back_does_as_a_stall_would() {
         assert!(w.images().iter().all(|image| image.ends_with("db:1")), "{:?}", w.images());
         assert_eq!(w.events("RolledBack").len(), 1);
         w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn an_operator_that_dies_in_a_hook_goes_on_in_it_with_the_same_clock() {
-    play(|w| async move {
-        let mut hook = fails("drain", "BeforeNode", "Hold");
-        hook["timeoutSeconds"] = json!(60);
-        w.serve(in_place(1, json!({}), json!([hook]))).await;
-        w.image("db:2").await;
-        w.until_node_at("db-0", "drain", "Running").await;
-        w.rest(30).await;
-        let before = w.node_plan("db-0");
-        let deadline = task(&before, "drain")["deadline"].clone();
-        assert!(deadline.is_string());
-        w.kill_operator();
-        w.rest(10).await;
-        w.start_operator();
-        w.rest(10).await;
-        assert_eq!(task(&w.node_plan("db-0"), "drain"), task(&before, "drain"));
-        let began = w.cluster.clock().now();
-        w.until_node_at("db-0", "drain", "Failed").await;
-        assert!((w.cluster.clock().now() - began).num_seconds() <= 12);
     });
 }
 
@@ -231,7 +138,7 @@ fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
 }
 
 #[test]
-fn a_hook_and_the_target_that_are_taken_back_at_once_take_no_pod_to_that_target() {
+fn a_hook_and_a_target_that_are_taken_back_at_once_move_no_pod() {
     for (hook, state) in
         [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
     {

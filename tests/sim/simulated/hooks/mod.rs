@@ -4,7 +4,6 @@
 mod back;
 mod failure;
 mod owed;
-pub mod peers;
 mod points;
 mod promotion;
 mod standing;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_comes_before_and_after_a_rollout_is_done_once_for_it_and_nothing_moves_meanwhile() {
+fn what_comes_before_and_after_a_rollout_is_done_once_for_it() {
     play(|w| async move {
         let hooks = json!([person("before", "BeforeRollout"), person("after", "AfterRollout")]);
         let first = w.serve(in_place(2, json!({}), hooks)).await;
@@ -35,30 +35,6 @@ fn what_comes_before_and_after_a_rollout_is_done_once_for_it_and_nothing_moves_m
         assert_ne!(text(&done, "lastCompletedRolloutHash"), first);
         assert_eq!(w.events("ApprovalRequested").len(), 2);
         w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn a_restart_has_its_hooks_and_a_repair_has_none() {
-    play(|w| async move {
-        let hooks = json!([rest("before", "BeforeRollout", 5), rest("after", "AfterRollout", 5)]);
-        w.serve(in_place(2, json!({}), hooks)).await;
-        w.rest(2).await;
-        let at = w.cluster.clock().now().to_rfc3339();
-        w.annotate("windlass.dev/restartedAt", &at).await;
-        let done = |s: &Value| is_up_to_date(s) && s["plan"]["state"] == "Complete";
-        let restarted = w.until("it is restarted", done).await;
-        assert_eq!(tasks(&restarted["plan"])[0], "before=Complete");
-        let plan = text(&restarted["plan"], "id").to_owned();
-        // A person changes a node's spec.
-        let patch = kube::api::Patch::Merge(json!({"spec": {"image": "db:9"}}));
-        w.api(NODE).patch("db-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
-        let repaired = w.until("it is repaired", |s| done(s) && text(&s["plan"], "id") != plan).await;
-        assert_eq!(
-            tasks(&repaired["plan"]),
-            ["update-node-specs=Complete", "await-spec-update=Complete", "mark-ready=Complete"]
-        );
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
     });
 }
 
@@ -116,28 +92,6 @@ fn before_and_after_a_node_its_pod_and_the_wave_wait() {
 }
 
 #[test]
-fn a_broken_nodes_fix_gets_through() {
-    play(|w| async move {
-        w.serve(in_place(2, json!({}), json!([person("drain", "BeforeNode")]))).await;
-        w.image("db:crash").await;
-        w.until_node_at("db-1", "drain", "Running").await;
-        let id = text(task(&w.node_plan("db-1"), "drain"), "id").to_owned();
-        w.approve(&id).await;
-        w.until("it does not run", |s| s["rollout"]["nodes"]["failed"] == 1).await;
-        w.image("db:3").await;
-        let mut fixed = Value::Null;
-        w.until("its fix is on its way", |_| {
-            fixed = w.node_plan("db-1");
-            w.images().contains(&"db-1-0 db:3".to_owned())
-        })
-        .await;
-        let skipped = task(&fixed, "drain");
-        assert_eq!(skipped["state"], "Skipped", "{}", to_text(&fixed));
-        assert!(text(skipped, "message").contains("does not run"), "{skipped}");
-    });
-}
-
-#[test]
 fn a_node_leaves_once_what_comes_before_is_done() {
     play(|w| async move {
         w.serve(in_place(3, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
@@ -161,7 +115,7 @@ fn a_node_leaves_once_what_comes_before_is_done() {
 }
 
 #[test]
-fn a_node_whose_stateful_set_was_deleted_serves_again_until_what_comes_before_is_done() {
+fn a_leaving_node_serves_until_its_hook_is_done() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
         w.change(json!({"replicas": 1})).await;
@@ -175,30 +129,5 @@ fn a_node_whose_stateful_set_was_deleted_serves_again_until_what_comes_before_is
         w.until("it is gone", |s| w.names(NODE) == ["db-0"] && is_up_to_date(s)).await;
         w.rest(60).await;
         assert_eq!(w.names(("apps/v1", "StatefulSet")), ["db-0"]);
-    });
-}
-
-#[test]
-fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
-    play(|w| async move {
-        w.serve(in_place(2, json!({}), json!([person("a", "BeforeNode"), person("z", "AfterRollout")])))
-            .await;
-        w.image("db:2").await;
-        w.until_node_at("db-1", "a", "Running").await;
-        w.change(
-            json!({"updateStrategy": {"hooks": [rest("b", "BeforeNode", 2), rest("c", "AfterNode", 2)]}}),
-        )
-        .await;
-        let done = w.until("it is complete", is_up_to_date).await;
-        assert_eq!(tasks(&done["plan"]).len(), 3, "{:?}", tasks(&done["plan"]));
-        let plan = w.node_plan("db-1");
-        assert_eq!(task(&plan, "a")["state"], "Skipped", "it is not in the list any more");
-        assert_eq!(
-            (task(&plan, "b")["state"].as_str(), task(&plan, "c")["state"].as_str()),
-            (Some("Complete"), Some("Complete"))
-        );
-        let plan = w.node_plan("db-0");
-        assert_eq!(tasks(&plan)[2], "b=Complete");
-        w.is_at_rest().await;
     });
 }

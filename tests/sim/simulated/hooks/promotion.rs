@@ -18,7 +18,7 @@ fn is_at(hook: &str, state: &str) -> impl Fn(&Value) -> bool {
 }
 
 #[test]
-fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() {
+fn a_promotion_is_complete_after_the_hooks_that_follow() {
     play(|w| async move {
         let hooks = json!([
             person("first", "BeforeRollout"),
@@ -61,7 +61,7 @@ fn a_promotion_waits_for_what_comes_before_and_is_complete_after_what_follows() 
 }
 
 #[test]
-fn after_a_promotion_that_failed_traffic_goes_back_in_one_write_and_the_target_is_rejected() {
+fn after_a_failed_promotion_traffic_goes_back_in_one_write() {
     play(|w| async move {
         let old =
             w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
@@ -113,7 +113,7 @@ fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
 }
 
 #[test]
-fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_can_be_given_up() {
+fn where_old_nodes_go_first_none_goes_before_the_hooks_are_done() {
     play(|w| async move {
         w.serve(blue_green("Immediately", json!([person("backup", "BeforeRollout")]))).await;
         w.image("db:2").await;
@@ -132,7 +132,7 @@ fn where_the_old_nodes_go_first_nothing_goes_before_the_hooks_are_done_and_it_ca
 }
 
 #[test]
-fn a_new_template_takes_the_place_of_a_promotion_that_holds_and_traffic_goes_back_first() {
+fn a_new_template_takes_the_place_of_a_promotion_that_holds() {
     play(|w| async move {
         let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -163,71 +163,6 @@ fn a_new_template_takes_the_place_of_a_promotion_that_holds_and_traffic_goes_bac
 }
 
 #[test]
-fn what_last_completed_is_taken_up_again_from_a_promotion_that_holds() {
-    play(|w| async move {
-        let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
-        w.image("db:2").await;
-        w.until("it has failed", |s| condition(s, "UpToDate") == "False/HookFailed").await;
-        w.image("db:1").await;
-        let back = w.until("it is over", is_up_to_date).await;
-        assert_eq!(
-            (w.selected(), text(&back, "lastCompletedRolloutHash")),
-            ("first".to_owned(), old.as_str())
-        );
-        w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn traffic_that_has_moved_stays_where_it_is_though_a_hand_turns_the_service_or_deletes_it() {
-    const SERVICE: (&str, &str) = ("v1", "Service");
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([person("look", "AfterPromotion")]))).await;
-        w.image("db:2").await;
-        let status = w.until("it is asked", is_at("look", "Running")).await;
-        let set = set_of(text(&status["rollout"], "targetHash"));
-        assert_eq!(w.selected(), set);
-        for by_hand in ["delete", "turn", "delete"] {
-            if by_hand == "delete" {
-                w.delete(SERVICE, "db").await;
-            } else {
-                let first = json!({"spec": {"selector": {"windlass.dev/set": "first"}},
-                    "metadata": {"annotations": {"windlass.dev/switched-to": null}}});
-                w.merge(SERVICE, "db", &first).await;
-            }
-            w.rest(5).await;
-            assert_eq!(w.selected(), set, "after {by_hand}, before the hook is done");
-        }
-        let status = w.status();
-        w.approve(text(task(&status["plan"], "look"), "id")).await;
-        w.until("it is complete", is_up_to_date).await;
-        assert_eq!(w.selected(), set);
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn a_promotion_whose_hook_has_not_failed_is_finished_before_the_next_begins() {
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([person("look", "AfterPromotion")]))).await;
-        w.image("db:2").await;
-        let status = w.until("it is asked", is_at("look", "Running")).await;
-        let second = text(&status["rollout"], "targetHash").to_owned();
-        w.image("db:3").await;
-        w.rest(60).await;
-        assert_eq!(
-            (w.selected(), text(&w.status()["rollout"], "targetHash")),
-            (set_of(&second), second.as_str())
-        );
-        w.approve(text(task(&status["plan"], "look"), "id")).await;
-        let next = w.until("the next begins", |s| s["rollout"]["targetHash"] != json!(second)).await;
-        assert_eq!(text(&next, "lastCompletedRolloutHash"), second);
-        assert_eq!(w.events("RolloutSuperseded").len(), 0);
-    });
-}
-
-#[test]
 fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
@@ -245,42 +180,8 @@ fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
 }
 
 #[test]
-fn the_new_set_follows_replicas_and_losses_while_a_hook_stands() {
-    for at in ["BeforePromotion", "AfterPromotion"] {
-        for (state, hook) in [("Running", person("ask", at)), ("Failed", fails("ask", at, "Hold"))] {
-            play(|w| async move {
-                w.serve(blue_green("WhenReady", json!([hook]))).await;
-                w.image("db:2").await;
-                let status = w.until("it stands at the hook", is_at("ask", state)).await;
-                let set = text(&status["rollout"], "entrantSet").to_owned();
-                let nodes_of = |set: &str| {
-                    let of_set = format!("db-{set}-");
-                    w.names(NODE).into_iter().filter(|name| name.starts_with(&of_set)).count()
-                };
-                w.delete(NODE, &format!("db-{set}-1")).await;
-                w.rest(60).await;
-                assert_eq!(nodes_of(&set), 2, "{at}, {state}: what is lost is made again");
-                w.change(json!({"replicas": 4})).await;
-                w.rest(60).await;
-                assert_eq!(nodes_of(&set), 4, "{at}, {state}: replicas count for it");
-                assert!(
-                    w.images().iter().filter(|image| image.ends_with("db:2")).count() == 4,
-                    "{:?}",
-                    w.images()
-                );
-            });
-        }
-    }
-}
-
-#[test]
-fn nodes_that_took_traffic_over_leave_in_waves_before_the_promotion_is_complete() {
+fn nodes_that_took_over_leave_in_waves_before_they_are_promoted() {
     nodes_that_took_over_leave_in_waves("Active");
-}
-
-#[test]
-fn nodes_that_took_traffic_over_leave_in_waves_though_the_plan_has_failed() {
-    nodes_that_took_over_leave_in_waves("Failed");
 }
 
 fn nodes_that_took_over_leave_in_waves(state: &'static str) {
@@ -309,7 +210,7 @@ fn nodes_that_took_over_leave_in_waves(state: &'static str) {
 }
 
 #[test]
-fn a_pod_of_who_took_traffic_over_that_shuts_down_still_takes_room_in_the_wave() {
+fn a_pod_that_shuts_down_after_taking_over_takes_room_in_the_wave() {
     play(|w| async move {
         let mut fleet = blue_green("WhenReady", json!([person("ask", "AfterPromotion")]));
         fleet["spec"]["replicas"] = json!(4);
@@ -330,27 +231,6 @@ fn a_pod_of_who_took_traffic_over_that_shuts_down_still_takes_room_in_the_wave()
         for old in ["db-1", "db-2", "db-3"] {
             assert!(w.get(NODE, old).is_null(), "those that serve no more left together");
         }
-    });
-}
-
-#[test]
-fn a_hook_that_cannot_be_carried_out_any_more_is_said_after_traffic_has_moved() {
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([person("ask", "AfterPromotion")]))).await;
-        w.image("db:2").await;
-        let status = w.until("it is asked", is_at("ask", "Running")).await;
-        let set = text(&status["rollout"], "entrantSet").to_owned();
-        let hooks = |list: Value| json!({"updateStrategy": {"hooks": list}});
-        let away = json!([{"name": "ask", "at": "AfterPromotion", "http": {"url": "http://10.1.1.1/"}}]);
-        w.change(hooks(away)).await;
-        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
-        assert!(message(&refused, "UpToDate").contains("hook ask"), "{}", message(&refused, "UpToDate"));
-        assert_eq!((w.names(NODE).len(), w.selected()), (4, set.clone()), "nothing is moved for that");
-        w.change(hooks(json!([person("ask", "AfterPromotion")]))).await;
-        let status = w.until("it is asked again", is_at("ask", "Running")).await;
-        w.approve(text(task(&status["plan"], "ask"), "id")).await;
-        w.until("it is complete", is_up_to_date).await;
-        assert_eq!(w.selected(), set);
     });
 }
 
@@ -395,7 +275,7 @@ fn traffic_goes_back_only_to_a_set_that_serves() {
 }
 
 #[test]
-fn traffic_that_cannot_go_back_keeps_nothing_else_waiting_and_goes_back_once_the_services_name_is_free() {
+fn traffic_goes_back_once_the_services_name_is_free() {
     const SERVICE: (&str, &str) = ("v1", "Service");
     for (hook, outcome) in [
         (person("look", "AfterPromotion"), "False/Aborted"),
@@ -434,80 +314,4 @@ fn traffic_that_cannot_go_back_keeps_nothing_else_waiting_and_goes_back_once_the
             assert_eq!(w.events("Promoted").len(), 1, "{outcome}");
         });
     }
-}
-
-#[test]
-fn an_old_set_has_its_delay_though_the_hook_before_it_was_skipped() {
-    play(|w| async move {
-        let settings = json!({"promotion": "WhenReady", "retireDelaySeconds": 600});
-        let hooks = json!([person("look", "AfterPromotion")]);
-        w.serve(fleet(2, json!({"type": "BlueGreen", "blueGreen": settings, "hooks": hooks}))).await;
-        w.image("db:2").await;
-        let status = w.until("it is asked", is_at("look", "Running")).await;
-        w.annotate("windlass.dev/skip", text(task(&status["plan"], "look"), "id")).await;
-        w.rest(30).await;
-        for name in ["db-0", "db-1"] {
-            let node = w.get(NODE, name);
-            assert!(node["metadata"]["uid"].is_string(), "{name} is gone");
-            assert!(node["spec"]["removalID"].is_null(), "{name} is asked to leave: {node:#}");
-            assert_ne!(node["status"]["plan"]["recipe"], "RemoveNode", "{name} leaves");
-        }
-        assert_eq!(text(&w.status()["rollout"], "stage"), "Retiring");
-        let done = w.until("it is complete", is_up_to_date).await;
-        assert_eq!((w.names(NODE).len(), w.selected()), (2, text(&done, "activeSet").to_owned()));
-    });
-}
-
-#[test]
-fn a_restart_waits_for_what_follows_a_promotion() {
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([person("last", "AfterRollout")]))).await;
-        w.image("db:2").await;
-        let status = w.until("it is asked last", is_at("last", "Running")).await;
-        let asked = (w.cluster.clock().now() + chrono::TimeDelta::seconds(1)).to_rfc3339();
-        w.annotate("windlass.dev/restartedAt", &asked).await;
-        w.rest(60).await;
-        assert_eq!(w.status()["plan"]["id"], status["plan"]["id"]);
-        w.approve(text(task(&status["plan"], "last"), "id")).await;
-        let restarted = |s: &Value| text(s, "restartedAt") == asked && is_up_to_date(s);
-        let asks = is_at("last", "Running");
-        let next = w
-            .until("it asks after the restart", |s| s["plan"]["id"] != status["plan"]["id"] && asks(s))
-            .await;
-        w.approve(text(task(&next["plan"], "last"), "id")).await;
-        w.until("it is restarted", restarted).await;
-    });
-}
-
-#[test]
-fn a_set_that_is_made_because_the_status_was_lost_has_its_hooks() {
-    play(|w| async move {
-        w.serve(blue_green("WhenReady", json!([person("before", "BeforePromotion")]))).await;
-        w.kill_operator();
-        w.patch_status(&json!({"status": {"requestedRolloutHash": null}})).await;
-        w.image("db:2").await;
-        w.start_operator();
-        let status = w.until("it is asked before", is_at("before", "Running")).await;
-        assert_eq!(w.selected(), "first");
-        w.approve(text(task(&status["plan"], "before"), "id")).await;
-        w.until("it is complete", is_up_to_date).await;
-    });
-}
-
-#[test]
-fn the_old_nodes_go_first_though_the_status_lost_both_sets() {
-    play(|w| async move {
-        w.serve(blue_green("Immediately", json!([person("drain", "BeforeRemove")]))).await;
-        w.image("db:2").await;
-        w.until_node_at("db-0", "drain", "Running").await;
-        w.patch_status(&json!({"status": {"activeSet": null, "rollout": {"incumbentSet": null}}})).await;
-        w.rest(30).await;
-        assert_eq!(w.names(NODE), ["db-0", "db-1"]);
-        for node in ["db-0", "db-1"] {
-            let plan = w.until_node_at(node, "drain", "Running").await;
-            w.approve(text(task(&plan, "drain"), "id")).await;
-        }
-        w.until("it is over", is_up_to_date).await;
-        assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{:?}", w.images());
-    });
 }

@@ -43,7 +43,7 @@ fn no_hook_runs_for_a_node_that_an_abort_leaves_at_what_it_runs() {
 }
 
 #[test]
-fn a_hook_that_failed_on_the_way_to_an_old_target_is_no_failure_of_the_new() {
+fn a_hook_that_failed_for_an_old_target_is_no_failure_of_the_new() {
     play(|w| async move {
         let hooks = json!([rest("before", "BeforeRollout", 60), fails("drain", "BeforeNode", "Hold")]);
         w.serve(in_place(3, json!({}), hooks)).await;

@@ -39,18 +39,3 @@ fn a_rollout_stops_after_each_step_but_the_last() {
         w.is_at_rest().await;
     });
 }
-
-#[test]
-fn steps_that_do_not_ascend_are_refused_and_nothing_moves() {
-    play(|w| async move {
-        w.serve(in_place(2, json!({}), json!([]))).await;
-        w.change(json!({"updateStrategy": {"inPlace": {"steps": [2, 1]}}})).await;
-        w.image("db:2").await;
-        let refused = w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
-        assert!(to_text(&refused).contains("inPlace.steps has to ascend"), "{}", to_text(&refused));
-        w.rest(60).await;
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
-        w.change(json!({"updateStrategy": {"inPlace": {"steps": [1, 2]}}})).await;
-        w.until("it is complete", is_up_to_date).await;
-    });
-}

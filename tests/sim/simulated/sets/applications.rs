@@ -77,10 +77,6 @@ impl Applications {
         self.with(|played| played.halts.values().flat_map(BTreeMap::values).copied().collect())
     }
 
-    pub fn effects(&self) -> usize {
-        self.with(|played| played.effects)
-    }
-
     /// The number of the operator's requests.
     pub fn requests(&self) -> usize {
         self.with(|played| played.requests)

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, set_of, stage_is, text};
+use super::world::{NODE, World, blue_green, condition, is_up_to_date, play, text};
 
 /// The set of a build ID: the first five digits of its SHA-256.
 fn set_of_id(id: &str) -> &'static str {
@@ -26,90 +26,6 @@ fn uids(w: &World) -> Vec<String> {
 }
 
 #[test]
-fn unset_the_id_is_made_from_the_tag_and_the_hash_and_any_change_makes_a_new_set() {
-    play(|w| async move {
-        let first = w.serve(blue_green(1, json!({"retireDelaySeconds": 1}))).await;
-        assert_eq!(w.status()["buildID"], format!("1-{}", set_of(&first)).as_str());
-        w.change(json!({"template": {"spec": {"podTemplate": {"metadata": {"labels": {"a": "b"}}}}}})).await;
-        let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
-        let hash = text(&done, "lastCompletedRolloutHash");
-        assert_eq!(done["activeSet"], set_of(hash).as_str());
-        assert_eq!(done["buildID"], format!("1-{}", set_of(hash)).as_str());
-    });
-}
-
-#[test]
-fn set_for_the_first_time_it_makes_a_new_set() {
-    play(|w| async move {
-        w.serve(blue_green(2, json!({"retireDelaySeconds": 1}))).await;
-        w.change(json!({"unsafeCustomBuildID": "v1"})).await;
-        let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
-        assert_eq!(done["activeSet"], set_of_id("v1"));
-        assert_eq!(done["buildID"], "v1");
-        assert_eq!(done["activeBuildID"], "v1");
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn the_same_id_with_another_template_updates_the_active_set_in_place_in_waves() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        assert_eq!(w.status()["activeSet"], "first", "a new fleet begins with its first set");
-        w.image("db:2").await;
-        let rolling = w.until("it rolls", |s| !s["rollout"].is_null()).await;
-        assert_eq!(rolling["plan"]["recipe"], "InPlace");
-        w.until("it is over", is_up_to_date).await;
-        assert_eq!(w.names(NODE), ["db-0", "db-1"]);
-        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn the_same_id_with_the_same_template_does_nothing_and_replicas_only_scale() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        let before = uids(&w);
-        w.change(json!({"unsafeCustomBuildID": "v1", "replicas": 3})).await;
-        w.until("it has grown", |s| s["readyReplicas"] == 3 && is_up_to_date(s)).await;
-        assert_eq!(uids(&w)[..2], before[..]);
-        assert_eq!(w.status()["plan"], Value::Null, "{:?}", w.events("RolloutStarted"));
-        assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
-    });
-}
-
-#[test]
-fn a_new_id_makes_a_new_set_even_with_an_equal_template() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        w.change(json!({"unsafeCustomBuildID": "v2"})).await;
-        let moved = w.until("traffic moved", stage_is("Retiring")).await;
-        assert_eq!(moved["activeSet"], set_of_id("v2"));
-        assert_eq!(w.images().len(), 4);
-        assert!(w.images().iter().all(|i| i.ends_with("db:1")));
-        w.until("it is over", is_up_to_date).await;
-        assert_eq!(w.names(NODE).len(), 2);
-    });
-}
-
-#[test]
-fn an_earlier_id_whose_set_still_lives_becomes_the_entrant_at_the_template_now_asked_for() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        w.change(json!({"unsafeCustomBuildID": "v2"})).await;
-        w.until("traffic moved", stage_is("Retiring")).await;
-        let made = w.events("NodeCreated").len();
-        w.change(json!({"unsafeCustomBuildID": "v1", "template": {"spec": {"image": "db:3"}}})).await;
-        let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] == "first").await;
-        assert_eq!(w.events("NodeCreated").len(), made, "no node was made");
-        assert_eq!(w.images(), ["db-0-0 db:3", "db-1-0 db:3"]);
-        assert_eq!(done["activeBuildID"], "v1");
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
 fn an_earlier_id_whose_set_is_gone_makes_a_new_set_on_claims_of_its_own() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
@@ -125,19 +41,6 @@ fn an_earlier_id_whose_set_is_gone_makes_a_new_set_on_claims_of_its_own() {
     });
 }
 
-#[test]
-fn removed_the_generated_id_makes_a_new_set() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        w.change(json!({"unsafeCustomBuildID": ""})).await;
-        let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
-        let hash = text(&done, "lastCompletedRolloutHash");
-        assert_eq!(done["activeSet"], set_of(hash).as_str());
-        assert_eq!(done["buildID"], format!("1-{}", set_of(hash)).as_str());
-        assert!(done["activeBuildID"].is_null());
-    });
-}
-
 /// Removes the whole status while no operator runs.
 async fn forget_status(w: &World) {
     let status = serde_json::json!([{"op": "replace", "path": "/status", "value": {}}]);
@@ -147,7 +50,7 @@ async fn forget_status(w: &World) {
 }
 
 #[test]
-fn objects_without_a_recorded_hash_are_recorded_from_what_runs_and_nothing_restarts() {
+fn objects_without_a_hash_are_recorded_and_nothing_restarts() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(json!({"unsafeCustomBuildID": "v2"})).await;
@@ -166,7 +69,7 @@ fn objects_without_a_recorded_hash_are_recorded_from_what_runs_and_nothing_resta
 }
 
 #[test]
-fn objects_without_a_recorded_hash_that_run_something_else_are_rolled_as_a_drift_of_theirs() {
+fn objects_without_a_hash_that_run_something_else_have_drifted() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.kill_operator();
@@ -186,7 +89,7 @@ fn in_place(image: &str, strategy: &Value) -> Value {
 }
 
 #[test]
-fn in_place_and_without_its_id_a_fleet_still_knows_what_last_completed_below_the_partition() {
+fn in_place_without_its_id_a_fleet_knows_what_last_completed() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(in_place("db:2", &json!({"type": "InPlace", "inPlace": {"partition": 1}}))).await;
@@ -204,27 +107,6 @@ fn in_place_and_without_its_id_a_fleet_still_knows_what_last_completed_below_the
         let done = w.until("it is over", is_up_to_date).await;
         assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
         assert!(done["activeBuildID"].is_null());
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn in_place_and_without_its_id_a_fleet_that_stalls_is_rolled_back() {
-    play(|w| async move {
-        w.serve(with_id("v1")).await;
-        w.change(in_place("db:2-nope", &json!({"type": "InPlace", "onStall": "Rollback"}))).await;
-        let back = w
-            .until("it is back", |s| {
-                condition(s, "UpToDate") == "False/RolledBack" && s["readyReplicas"] == 2
-            })
-            .await;
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
-        assert!(!back["conditions"].to_string().contains("is gone"), "{}", back["conditions"]);
-        w.delete(NODE, "db-0").await;
-        w.until("it is there again", |s| s["readyReplicas"] == 2 && w.images().len() == 2).await;
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
-        w.image("db:1").await;
-        w.until("it is up to date", is_up_to_date).await;
         w.is_at_rest().await;
     });
 }

@@ -1,12 +1,8 @@
 //! Entrants of an aborted rollout are removed, and their claims stay, whatever their state.
 
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 
-use super::world::{CLAIM, NODE, World, blue_green, condition, play, stage_is, text};
-
-const POD: (&str, &str) = ("v1", "Pod");
+use super::world::{CLAIM, NODE, POD, World, blue_green, condition, play, stage_is, text};
 
 /// Entrants whose nodes own their claims.
 async fn entrants(w: &World) -> (String, Value) {
@@ -22,12 +18,8 @@ async fn entrants(w: &World) -> (String, Value) {
     (set, status["plan"]["id"].clone())
 }
 
-async fn merge(w: &World, kind: (&str, &str), name: &str, patch: &Value) {
-    w.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
-}
-
 async fn suspend(w: &World, set: &str, is: bool) {
-    merge(w, NODE, &format!("db-{set}-0"), &json!({"spec": {"suspend": is}})).await;
+    w.merge(NODE, &format!("db-{set}-0"), &json!({"spec": {"suspend": is}})).await;
 }
 
 async fn without_pod(w: &World, set: &str) {
@@ -65,52 +57,5 @@ fn one_whose_pods_name_was_taken_meanwhile_lets_its_claims_go() {
         w.until("it is refused", refused).await;
         go_without_claims(&w, &plan).await;
         assert!(w.get(POD, &name).is_object(), "what is not ours stays");
-    });
-}
-
-#[test]
-fn one_without_a_pod_whose_claim_lost_its_label_lets_it_go() {
-    play(|w| async move {
-        let (set, plan) = entrants(&w).await;
-        without_pod(&w, &set).await;
-        let stripped = json!({"metadata": {"labels": {"windlass.dev/node": null}}});
-        merge(&w, CLAIM, &format!("data-db-{set}-0-0"), &stripped).await;
-        go_without_claims(&w, &plan).await;
-    });
-}
-
-/// Forbids changes of claims.
-struct Fixed;
-
-impl FaultPlan for Fixed {
-    fn before(&mut self, request: &RequestInfo) -> Before {
-        let is_it = request.verb == "patch" && request.resource == "persistentvolumeclaims";
-        if is_it && request.user_agent == "windlass" {
-            Before::Fail(Failure::Unavailable)
-        } else {
-            Before::Pass
-        }
-    }
-}
-
-#[test]
-fn what_keeps_them_is_said_where_it_lasts() {
-    play(|w| async move {
-        let (set, plan) = entrants(&w).await;
-        w.cluster.set_faults(Box::new(Fixed));
-        w.annotate("windlass.dev/abort", plan.as_str().unwrap()).await;
-        let told = |s: &Value| {
-            let list = s["conditions"].as_array().cloned().unwrap_or_default();
-            let said = list.iter().find(|c| c["type"] == "Reconciling").cloned().unwrap_or_default();
-            let said = text(&said, "message").to_owned();
-            said.contains(&format!("db-{set}-")) && said.contains("data-db-")
-        };
-        w.until("it is said", told).await;
-        assert_eq!(w.names(NODE).len(), 4);
-        w.cluster.set_faults(Box::new(NoFaults));
-        let done = w.until("they are gone", |_| w.names(NODE).len() == 2).await;
-        assert_eq!(w.names(CLAIM).len(), 4, "{done:#}");
-        w.rest(60).await;
-        assert!(!told(&w.status()), "{:#}", w.status());
     });
 }

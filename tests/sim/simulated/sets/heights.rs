@@ -19,10 +19,6 @@ async fn one_is_mute(w: &World) -> Value {
     w.until("it waits for a height", |s| text(&s["rollout"], "message").contains("to say a height")).await
 }
 
-fn watched(w: &World) -> Vec<bool> {
-    ["db-0", "db-1"].map(|node| w.get(NODE, node)["spec"]["watchSidecar"] == true).into()
-}
-
 #[test]
 fn nothing_is_halted_before_every_old_node_has_said_a_height() {
     play(|w| async move {
@@ -46,70 +42,5 @@ fn nothing_is_halted_before_every_old_node_has_said_a_height() {
         w.until("it is over", is_up_to_date).await;
         assert_eq!(w.applications.halts(), [1000, 1000], "each was asked once");
         w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn until_then_it_can_be_aborted_and_the_old_nodes_are_not_asked_any_more() {
-    play(|w| async move {
-        let status = one_is_mute(&w).await;
-        assert_eq!(watched(&w), [true, true]);
-        w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
-        w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
-        w.until("its nodes go", |_| w.names(NODE).len() == 2).await;
-        w.rest(10).await;
-        assert_eq!(watched(&w), [false, false]);
-        assert!(w.get(NODE, "db-0")["status"]["sidecar"].is_null());
-        assert_eq!(w.applications.halts(), [0_i64; 0]);
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn until_then_another_target_takes_its_place() {
-    play(|w| async move {
-        one_is_mute(&w).await;
-        w.image("db:3").await;
-        w.rest(20).await;
-        assert_eq!(w.events("RolloutSuperseded").len(), 1);
-        w.applications.hide_height(&[]);
-        w.until("they are asked to halt", |_| w.applications.halts() == [1000, 1000]).await;
-        w.applications.reach(1000);
-        w.until("it is over", is_up_to_date).await;
-        assert!(w.images().iter().all(|image| image.ends_with("db:3")), "{:?}", w.images());
-    });
-}
-
-#[test]
-fn one_that_cannot_be_asked_where_it_is_cannot_be_asked_to_halt() {
-    play(|w| async move {
-        w.applications.reach(500);
-        w.serve(with_sidecar(fleet(2, strategy()))).await;
-        w.applications.die(true);
-        w.image("db:2").await;
-        let stalled = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
-        assert_eq!(stalled["rollout"]["stage"], "CreatingEntrants");
-        let worst = &stalled["rollout"]["unconverged"][0];
-        assert_eq!((text(worst, "name"), text(worst, "reason")), ("db-0", "SidecarUnreachable"));
-        let message = text(&stalled["rollout"], "message");
-        assert!(message.contains("db-0 (since ") && message.contains("db-1 (since "), "{message}");
-        w.applications.die(false);
-        w.until("it promotes", stage_is("Promoting")).await;
-    });
-}
-
-#[test]
-fn old_nodes_that_have_no_sidecar_are_named_and_what_to_do() {
-    play(|w| async move {
-        w.applications.reach(500);
-        w.serve(fleet(2, json!({"type": "InPlace"}))).await;
-        let mut wanted = with_sidecar(fleet(2, strategy()));
-        wanted["spec"]["template"]["spec"]["image"] = json!("db:2");
-        w.change(wanted["spec"].clone()).await;
-        let stalled = w.until("it stalls", |s| condition(s, "Stalled") == "True/NoProgress").await;
-        assert_eq!(stalled["rollout"]["stage"], "CreatingEntrants");
-        let message = text(&stalled["rollout"], "message");
-        assert!(message.contains("db-0: it has no sidecar to say a height"), "{message}");
-        assert_eq!(w.applications.halts(), [0_i64; 0]);
     });
 }

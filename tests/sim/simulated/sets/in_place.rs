@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{NODE, World, blue_green, condition, fleet, is_up_to_date, play, text, with_sidecar};
+use super::world::{NODE, World, condition, fleet, is_up_to_date, outcomes, play, text, with_sidecar};
 
 fn in_place(replicas: i32, settings: Value) -> Value {
     let mut strategy = json!({"type": "InPlace", "onStall": "Rollback", "progressDeadlineSeconds": 30});
@@ -14,34 +14,6 @@ fn in_place(replicas: i32, settings: Value) -> Value {
 /// The pods' images, without their names.
 fn tags(w: &World) -> Vec<String> {
     w.images().iter().filter_map(|image| Some(image.split_once(' ')?.1.to_owned())).collect()
-}
-
-fn outcomes(status: &Value) -> Vec<String> {
-    let entries = status["history"].as_array().cloned().unwrap_or_default();
-    entries.iter().map(|entry| text(entry, "outcome").to_owned()).collect()
-}
-
-#[test]
-fn claims_that_were_written_otherwise_while_nodes_were_made_in_sets_stand_in_no_rollouts_way() {
-    play(|w| async move {
-        let first = w.serve(blue_green(2, json!({}))).await;
-        let mut claims = w.get(NODE, "db-0")["spec"]["volumeClaimTemplates"].clone();
-        claims[0]["spec"]["resources"]["requests"]["storage"] = json!("1024Mi");
-        claims[0]["status"] = json!({});
-        w.change(json!({"template": {"spec": {"volumeClaimTemplates": claims}}})).await;
-        w.rest(60).await;
-        assert_eq!(w.status()["requestedRolloutHash"], first.as_str(), "it means the same");
-        w.change(json!({"updateStrategy": {"type": "InPlace"}})).await;
-        w.image("db:2").await;
-        let is_rolled = |s: &Value| is_up_to_date(s) && s["lastCompletedRolloutHash"] != first.as_str();
-        w.until("it is rolled", is_rolled).await;
-        assert_eq!(w.images(), ["db-0-0 db:2", "db-1-0 db:2"]);
-        for node in ["db-0", "db-1"] {
-            let claims = w.get(NODE, node)["spec"]["volumeClaimTemplates"].clone();
-            assert_eq!(claims[0]["spec"]["resources"]["requests"]["storage"], "1Gi", "{node} keeps its own");
-        }
-        w.is_at_rest().await;
-    });
 }
 
 #[test]
@@ -62,22 +34,6 @@ fn an_operator_that_was_away_rolls_nothing_back() {
             assert_eq!(w.events("RolledBack"), Vec::<String>::new());
         });
     }
-}
-
-#[test]
-fn a_node_below_the_partition_that_is_down_rolls_no_canary_back() {
-    play(|w| async move {
-        w.serve(in_place(3, json!({"partition": 2}))).await;
-        w.image("db:2").await;
-        w.until("it is held", |s| condition(s, "UpToDate") == "Unknown/PartitionHeld").await;
-        w.steer("db-0-0", "unready").await;
-        w.until("it is down", |s| condition(s, "Ready").starts_with("False")).await;
-        w.rest(300).await;
-        let status = w.status();
-        assert_eq!(condition(&status, "UpToDate"), "Unknown/PartitionHeld");
-        assert_eq!((outcomes(&status), w.events("RolloutStalled")), (vec![], vec![]));
-        assert_eq!(w.get(NODE, "db-2")["status"]["currentImage"], "db:2");
-    });
 }
 
 #[test]

@@ -3,12 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::world::{
-    NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
-};
+use super::world::{SERVICE, World, blue_green, condition, is_up_to_date, play, text};
 
 const LATER: &str = "2031-01-01T00:00:00Z";
-const SERVICE: (&str, &str) = ("v1", "Service");
 
 async fn ready_to_promote(w: &World) -> Value {
     w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 5}))).await;
@@ -36,30 +33,7 @@ async fn until_serves(w: &World, pod: &str, image: &str) {
 }
 
 #[test]
-fn a_lost_incumbent_is_made_again_at_what_it_ran_in_every_stage_before_the_promotion() {
-    for image in ["db:2-unready", "db:2"] {
-        play(|w| async move {
-            w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
-            w.image(image).await;
-            let waits = |s: &Value| {
-                let stage = if image == "db:2" { "AwaitingPromotion" } else { "AwaitingEntrants" };
-                stage_is(stage)(s)
-            };
-            w.until("it waits", waits).await;
-            let before = pod_uid(&w, "db-1-0");
-            w.delete(NODE, "db-1").await;
-            w.until("it goes", |_| pod_uid(&w, "db-1-0") != before).await;
-            until_serves(&w, "db-1-0", "db:1").await;
-            let node = w.get(NODE, "db-1");
-            assert_eq!(node["metadata"]["labels"]["windlass.dev/set"], "first");
-            assert_eq!(w.selected(), "first");
-            assert!(waits(&w.status()), "the rollout goes on where it was");
-        });
-    }
-}
-
-#[test]
-fn a_restart_that_is_asked_for_before_the_promotion_is_said_to_wait_and_rolls_the_new_set() {
+fn a_restart_before_the_promotion_waits_and_rolls_the_new_set() {
     play(|w| async move {
         let ready = ready_to_promote(&w).await;
         let set = text(&ready["rollout"], "entrantSet").to_owned();
@@ -78,7 +52,7 @@ fn a_restart_that_is_asked_for_before_the_promotion_is_said_to_wait_and_rolls_th
 }
 
 #[test]
-fn a_restart_that_is_asked_for_before_a_rollout_is_given_up_rolls_what_serves() {
+fn a_restart_before_a_rollout_is_given_up_rolls_what_serves() {
     for abort in [false, true] {
         play(|w| async move {
             let ready = ready_to_promote(&w).await;
@@ -98,8 +72,7 @@ fn a_restart_that_is_asked_for_before_a_rollout_is_given_up_rolls_what_serves() 
 }
 
 #[test]
-fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_right_once_the_rollout_is_over()
- {
+fn an_edited_incumbent_is_put_right_once_the_rollout_is_over() {
     play(|w| async move {
         ready_to_promote(&w).await;
         // The pod is created from the edited template before it can be restored.
@@ -127,60 +100,9 @@ fn an_incumbent_whose_stateful_set_was_edited_and_whose_pod_was_replaced_is_put_
     });
 }
 
-#[test]
-fn an_incumbent_that_is_lost_while_it_halts_is_made_again_and_asked_again() {
-    play(|w| async move {
-        w.applications.reach(500);
-        let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000},
-            "blueGreen": {"retireDelaySeconds": 10}});
-        w.serve(with_sidecar(fleet(2, strategy))).await;
-        w.image("db:2").await;
-        w.until("they halt", |_| w.applications.halts() == [1000, 1000]).await;
-        let before = pod_uid(&w, "db-1-0");
-        w.delete(NODE, "db-1").await;
-        w.until("it goes", |_| pod_uid(&w, "db-1-0") != before).await;
-        until_serves(&w, "db-1-0", "db:1").await;
-        w.until("it is asked again", |_| w.applications.halts() == [1000, 1000, 1000]).await;
-        assert_eq!(w.selected(), "first");
-        w.applications.reach(1000);
-        let done = w.until("it is over", is_up_to_date).await;
-        assert_ne!(done["activeSet"], "first");
-        w.is_at_rest().await;
-    });
-}
-
-#[test]
-fn where_the_old_nodes_go_first_they_stay_as_long_as_the_services_name_is_not_the_fleets() {
-    for policy in ["Delete", "Retain"] {
-        play(|w| async move {
-            let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));
-            fleet["spec"]["deletionPolicy"] = json!(policy);
-            w.serve(fleet).await;
-            w.rest(5).await;
-            let owner = json!({"ownerReferences": null, "annotations": {"windlass.dev/owner-uid": null}});
-            w.merge(SERVICE, "db", &json!({"metadata": owner})).await;
-            w.rest(5).await;
-            w.image("db:2").await;
-            w.rest(120).await;
-            let held = w.status();
-            assert_eq!(w.names(NODE), ["db-0", "db-1"], "{policy}");
-            assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"], "{policy}");
-            let rollout = &held["rollout"];
-            assert_eq!(text(rollout, "stage"), "CreatingEntrants", "{policy}: it may still be taken back");
-            assert!(text(rollout, "message").contains("Service db"), "{policy}: {rollout:#}");
-            assert_eq!(condition(&held, "UpToDate"), "False/InvalidSpec", "{policy}");
-            w.delete(SERVICE, "db").await;
-            let done = w.until("it is over", |s| is_up_to_date(s) && s["activeSet"] != "first").await;
-            assert_eq!(w.selected(), text(&done, "activeSet"), "{policy}");
-            assert!(w.images().iter().all(|image| image.ends_with("db:2")), "{policy}: {:?}", w.images());
-            w.is_at_rest().await;
-        });
-    }
-}
-
 /// Nothing can be done by a target about a Service that cannot be made.
 #[test]
-fn where_the_old_nodes_go_first_no_target_is_rejected_while_the_service_is_waited_for() {
+fn no_target_is_rejected_while_the_service_is_waited_for() {
     for is_anothers in [true, false] {
         play(|w| async move {
             let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::lost_subsets::FLEET;
-use super::world::{NODE, World, blue_green, condition, fleet, is_up_to_date, text, with_sidecar};
+use super::world::{FLEET, NODE, World, blue_green, condition, fleet, is_up_to_date, text, with_sidecar};
 
 macro_rules! scenarios {
     ($($name:ident),+ $(,)?) => {

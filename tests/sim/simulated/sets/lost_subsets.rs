@@ -4,9 +4,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 use windlass_sim::Random;
 
-use super::world::{NODE, World};
-
-pub const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
+use super::world::{FLEET, NODE, World};
 
 /// The objects whose statuses lose fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,10 +51,6 @@ impl Loss {
             Self::Drawn(of, share, seed) => format!("{of:?}:{share:?}:{seed}"),
             Self::Named(names) => names.join(","),
         }
-    }
-
-    pub fn is_drawn(&self) -> bool {
-        matches!(self, Self::Drawn(..))
     }
 
     pub fn of(name: &str) -> Option<Self> {

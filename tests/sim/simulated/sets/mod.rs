@@ -1,6 +1,5 @@
 //! BlueGreen and HardFork on the simulated cluster, by the unmodified operator.
 
-mod alternating;
 mod applications;
 mod blue_green;
 mod build_ids;
@@ -10,19 +9,15 @@ mod hard_fork;
 mod heights;
 mod in_place;
 mod incumbents;
-mod killed;
 mod lost;
 mod lost_fields;
-mod lost_rollouts;
 mod lost_scenarios;
 mod lost_subsets;
 mod lost_watch;
-mod many;
 mod no_longer;
 mod past_return;
 mod patience;
 mod put_back;
-mod random;
 mod retained;
 mod supersede;
 mod verbs;

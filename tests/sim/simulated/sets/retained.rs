@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::world::{
-    CLAIM, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text, with_sidecar,
+    CLAIM, FLEET, NODE, World, blue_green, condition, fleet, is_up_to_date, play, stage_is, text,
+    with_sidecar,
 };
-
-const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
 
 fn by_name(w: &World, kind: (&str, &str), of: impl Fn(&Value) -> Value) -> BTreeMap<String, Value> {
     w.names(kind).into_iter().map(|name| (name.clone(), of(&w.get(kind, &name)))).collect()
@@ -93,19 +92,7 @@ fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_halts() {
 }
 
 #[test]
-fn a_fleet_that_becomes_retained_in_the_middle_lets_go_of_both_sets_at_once() {
-    play(|w| async move {
-        w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
-        w.image("db:2").await;
-        w.until("it waits", stage_is("AwaitingPromotion")).await;
-        w.change(json!({"deletionPolicy": "Retain"})).await;
-        w.rest(5).await;
-        delete_and_hold(&w, 4).await;
-    });
-}
-
-#[test]
-fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was_and_what_to_do() {
+fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was() {
     play(|w| async move {
         w.serve(retained(blue_green(1, json!({})))).await;
         let uid = w.get(FLEET, "db")["metadata"]["uid"].as_str().unwrap().to_owned();

@@ -15,18 +15,20 @@ use windlass::operator::Operator;
 use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass_sim::{Cluster, Options};
 
-use super::super::hooks::peers::Peers;
 use super::applications::Applications;
 use windlass_harness::stage::paused;
 
 pub const NODE: (&str, &str) = ("windlass.dev/v1alpha1", "StatefulNode");
+pub const FLEET: (&str, &str) = ("windlass.dev/v1alpha1", "NodeDeployment");
+pub const POD: (&str, &str) = ("v1", "Pod");
+pub const SET: (&str, &str) = ("apps/v1", "StatefulSet");
+pub const SERVICE: (&str, &str) = ("v1", "Service");
+pub const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 pub const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 
 pub struct World {
     pub cluster: Cluster,
     pub applications: Applications,
-    /// The peers of hooks.
-    pub peers: Peers,
     client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
     /// Every observed state of the fleet.
@@ -91,9 +93,7 @@ impl World {
             .probe_interval(Duration::from_secs(1));
         tokio::spawn(kubelet.run());
         let client = cluster.client("person", "test");
-        let peers = Peers::default();
-        let this =
-            Self { cluster, applications, peers, client, operator: Mutex::default(), seen: Arc::default() };
+        let this = Self { cluster, applications, client, operator: Mutex::default(), seen: Arc::default() };
         let seen = this.seen.clone();
         let watched = kube::runtime::watcher(this.fleets(), kube::runtime::watcher::Config::default());
         tokio::spawn(watched.applied_objects().for_each(move |fleet| {
@@ -108,8 +108,7 @@ impl World {
     pub fn start_operator(&self) {
         let operator = Operator::new(self.cluster.client("windlass", "test"))
             .clock(self.cluster.clock())
-            .sidecars(Arc::new(self.applications.clone()))
-            .hook_client(Arc::new(self.peers.clone()));
+            .sidecars(Arc::new(self.applications.clone()));
         let task = tokio::spawn(async move { operator.run(std::future::pending::<()>()).await.unwrap() });
         *self.operator.lock().unwrap() = Some(task);
     }
@@ -319,4 +318,16 @@ pub fn set_of(hash: &str) -> String {
 
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
+}
+
+/// The message of a condition.
+pub fn message(status: &Value, type_: &str) -> String {
+    let list = status["conditions"].as_array().cloned().unwrap_or_default();
+    list.iter().find(|c| c["type"] == type_).map(|c| text(c, "message").to_owned()).unwrap_or_default()
+}
+
+/// The outcomes in the history.
+pub fn outcomes(status: &Value) -> Vec<String> {
+    let history = status["history"].as_array().cloned().unwrap_or_default();
+    history.iter().map(|h| text(h, "outcome").to_owned()).collect()
 }

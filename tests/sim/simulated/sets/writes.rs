@@ -39,7 +39,7 @@ fn a_node_costs_at_most_five_writes_with_and_without_a_sidecar() {
 }
 
 #[test]
-fn a_node_that_runs_for_a_while_before_it_is_ready_costs_one_more_that_says_what_is_waited_for() {
+fn a_node_that_is_slow_to_be_ready_costs_one_write_more() {
     play(|w| async move {
         let writes = in_a_rollout(&w, fleet(2, json!({"type": "InPlace"})), "db:2-slow").await;
         assert!(writes.values().all(|n| *n <= 6), "{writes:?}");

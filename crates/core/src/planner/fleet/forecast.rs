@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_other_sets_beyond_replicas_leave_together_and_nobody_is_told_of_twice() {
+    fn nodes_of_other_sets_beyond_replicas_leave_together() {
         let set = |name: &str, replicas: i32, nodes: i32, retiring: bool| {
             let node = |ordinal| {
                 child(ordinal, "v2").with(|f| {

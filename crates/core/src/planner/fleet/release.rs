@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_of_an_earlier_version_is_written_to_where_somebody_may_wait_for_it() {
+    fn a_fleet_of_an_earlier_version_is_written_to_where_it_is_waited_for() {
         let before = NodeDeploymentStatus::default();
         let after = |release: &Release| {
             let mut status = before.clone();

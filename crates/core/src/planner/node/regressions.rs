@@ -65,7 +65,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn a_pod_that_is_ready_before_its_stateful_sets_status_is_seen_does_not_end_the_first_plan() {
+fn a_pod_that_is_ready_before_its_set_is_seen_ends_no_plan() {
     let now = Utc.timestamp_opt(1, 0).single().expect("a time");
     for observed in [false, true] {
         assert_eq!(decide(&new_node(observed), Some(&plan()), now), NodeDecision::Keep, "{observed}");

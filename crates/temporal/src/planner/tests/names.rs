@@ -27,7 +27,7 @@ fn a_versions_deployment_is_named_after_it_where_kubernetes_takes_that() {
 }
 
 #[test]
-fn the_id_and_the_template_make_the_hash_and_the_template_alone_where_there_is_no_id() {
+fn the_id_if_any_and_the_template_make_the_hash() {
     let with = |id: Option<&str>, image: &str| {
         let mut spec = spec(serde_json::json!({}));
         spec.unsafe_custom_build_id = id.map(str::to_owned);

@@ -75,7 +75,7 @@ fn no_tasks_are_given_to_workers_that_nobody_saw_ask_for_them() {
 }
 
 #[test]
-fn a_steps_time_counts_from_when_it_was_seen_to_hold_however_late_it_is_looked_at() {
+fn a_steps_time_counts_from_when_it_was_seen_to_hold() {
     let mut f = facts(json!({}));
     let two = BuildId::new("two");
     let mut served = version(&two, VersionStatus::Ramping, true);

@@ -61,7 +61,7 @@ fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
 }
 
 #[test]
-fn an_active_plan_goes_on_until_its_target_changes_or_its_grant_is_used_up() {
+fn an_active_plan_goes_on_until_its_target_or_its_grant_changes() {
     let roll = |target| plan(recipes::NODE_UPDATE, target);
     let mark = plan(recipes::MARK_READY, "v1");
     let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
@@ -144,7 +144,7 @@ fn an_active_plan_goes_on_until_its_target_changes_or_its_grant_is_used_up() {
 }
 
 #[test]
-fn a_failed_plan_is_tried_again_when_its_backoff_is_over_and_at_once_for_a_new_target() {
+fn a_failed_plan_is_tried_again_after_its_backoff_or_for_a_new_target() {
     let failed = |target: &str| Plan {
         retry_at: Some(later(60)),
         attempt: 2,
@@ -186,7 +186,7 @@ fn a_failed_plan_is_tried_again_when_its_backoff_is_over_and_at_once_for_a_new_t
 }
 
 #[test]
-fn a_pod_whose_marking_a_person_skipped_is_not_marked_again_and_its_successor_is() {
+fn a_pod_whose_marking_was_skipped_is_not_marked_again() {
     let marking = node().with_pod(pod("v1").kept_out_by_its_sidecar());
     let over = skipped(plan(recipes::NODE_UPDATE, "v1"));
     assert_eq!(decide(&marking, Some(&over), now()), Keep);
@@ -210,7 +210,7 @@ fn removal_for(wish: &str) -> Plan {
 }
 
 #[test]
-fn a_node_that_is_asked_to_leave_does_that_before_all_else_and_goes_on_when_it_is_kept() {
+fn a_node_that_is_asked_to_leave_does_that_before_all_else() {
     let leave = || Supersede { reason: "Removal", next: Some(recipes::REMOVE_NODE) };
     let kept = |next| Supersede { reason: "Kept", next };
     let roll = || Some(plan(recipes::NODE_UPDATE, "v1"));
@@ -277,7 +277,7 @@ fn a_plan_to_leave_that_failed_is_tried_again_when_its_time_has_come() {
 }
 
 #[test]
-fn a_node_may_be_deleted_for_the_wish_that_its_plan_was_made_for_once_all_before_is_done() {
+fn a_node_may_be_deleted_once_the_plan_of_that_wish_is_done() {
     let mut leaving = removal_for("remove-3");
     assert_eq!(awaited_removal(&leaving), Some("remove-3"));
     let mut hook = leaving.tasks[0].clone();

@@ -6,7 +6,7 @@ type Ran = (&'static str, NodeFacts, Running);
 type Holds = (&'static str, NodeFacts, bool);
 
 #[test]
-fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
+fn what_a_node_runs_is_what_was_observed_of_its_pod() {
     let v2 = || node().granted("v2").with_template("v2");
     let new_pod = || pod("v2").of_another_uid();
     let none = Running::default();
@@ -76,7 +76,7 @@ fn what_a_node_runs_is_what_was_observed_of_its_pod_at_the_update_revision() {
 }
 
 #[test]
-fn a_plan_is_wanted_where_template_or_pod_differ_from_the_grant_and_the_grant_allows_it() {
+fn a_plan_is_wanted_where_template_or_pod_differ_from_a_grant_in_force() {
     let old_pod_not_running = || pod("v1").not_running();
     let table: Vec<Holds> = vec![
         ("nothing differs", node(), false),
@@ -227,7 +227,7 @@ fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
 }
 
 #[test]
-fn a_node_has_converged_when_template_and_a_ready_pod_are_observed_at_the_grant() {
+fn a_node_has_converged_when_a_ready_pod_is_observed_at_the_grant() {
     let table: Vec<Holds> = vec![
         ("template and pod at the grant", node(), true),
         ("this version renders another template", node().rendering("v3"), true),
@@ -246,7 +246,7 @@ fn a_node_has_converged_when_template_and_a_ready_pod_are_observed_at_the_grant(
 }
 
 #[test]
-fn a_pod_at_the_update_revision_is_one_of_a_controller_that_has_seen_the_template() {
+fn a_pods_revision_counts_once_its_controller_has_seen_the_template() {
     let nameless = LiveStatefulSet { update_revision: String::new(), ..set("v1") };
     let table = [
         ("it is", node(), true),
@@ -345,7 +345,7 @@ fn a_suspended_node_is_not_marked_ready() {
 }
 
 #[test]
-fn a_serving_node_whose_edited_template_this_version_cannot_restore_waits_without_a_plan() {
+fn an_edited_template_that_cannot_be_restored_waits_without_a_plan() {
     let mut facts = node();
     facts.set = StatefulSetFact::Live(LiveStatefulSet { template: Template::Unknown, ..set("x") });
     assert!(facts.wants_roll(), "this version restores it");

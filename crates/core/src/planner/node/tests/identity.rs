@@ -25,7 +25,7 @@ fn annotated(version: &str) -> PodFacts {
 }
 
 #[test]
-fn a_pod_is_what_it_was_made_for_whatever_revision_its_stateful_set_gives_to_the_next() {
+fn a_pod_is_what_it_was_made_for_whatever_revision_comes_next() {
     let unknown = || Running::default();
     let table: Vec<(&str, NodeFacts, Option<&str>)> = vec![
         ("it is at the revision of the template", node().that_ran(unknown()), Some("v1")),
@@ -93,7 +93,7 @@ fn without_revisions(version: &str) -> LiveStatefulSet {
 }
 
 #[test]
-fn a_revision_that_moves_by_itself_takes_no_ready_pod_down_and_undoes_nothing() {
+fn a_revision_that_moves_by_itself_takes_no_ready_pod_down() {
     let by_annotation = node().with_set(knowing(moved("v1"), &["db-0-v1"])).with_pod(annotated("v1"));
     for (what, facts) in [("by its UID", node().with_set(moved("v1"))), ("by its words", by_annotation)] {
         for facts in [
@@ -194,7 +194,7 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
 }
 
 #[test]
-fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_by_itself() {
+fn what_is_learned_of_a_set_is_written_with_the_next_write() {
     let facts = || node().with_set(LiveStatefulSet { made_for: Some(made_for("v1")), ..set("v1") });
     // The status as an earlier version of Windlass wrote it.
     let mut at_rest = written(&facts(), &StatefulNodeStatus::default());
@@ -218,7 +218,7 @@ fn what_is_learned_of_a_stateful_set_is_written_with_the_next_write_and_is_none_
 }
 
 #[test]
-fn only_revisions_of_templates_that_windlass_wrote_are_learned_and_only_the_last_of_them_kept() {
+fn only_revisions_of_templates_that_windlass_wrote_are_learned() {
     let ours = |set: LiveStatefulSet| LiveStatefulSet { made_for: Some(made_for("v1")), ..set };
     let learned = |facts: NodeFacts| {
         written(&facts.that_ran(Running::default()), &StatefulNodeStatus::default())

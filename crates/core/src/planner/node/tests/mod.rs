@@ -8,6 +8,7 @@ mod identity;
 mod problem;
 mod size;
 mod status;
+mod status_problem;
 
 use chrono::{DateTime, TimeDelta, Utc};
 

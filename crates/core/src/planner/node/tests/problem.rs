@@ -28,7 +28,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn a_problem_is_told_in_the_kubelets_or_schedulers_words_and_says_whether_it_can_pass() {
+fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
     let (lasting, passing) = (true, false);
     let unscheduled = |reason: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"}]});
     let table = [
@@ -182,7 +182,7 @@ fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
 }
 
 #[test]
-fn a_container_that_runs_longer_than_its_kubelet_remembers_a_crash_is_slow_and_no_loop() {
+fn a_container_that_outlives_the_memory_of_a_crash_is_slow_and_no_loop() {
     let started = |minutes: i64| {
         let mut runs = runs(2);
         runs["state"]["running"]["startedAt"] = json!((now() - TimeDelta::minutes(minutes)).to_rfc3339());
@@ -250,7 +250,7 @@ fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
 }
 
 #[test]
-fn an_init_container_that_did_its_work_is_no_crash_loop_and_a_sidecar_that_ended_is() {
+fn an_init_container_that_ended_well_is_no_loop_and_a_sidecar_is() {
     let init = |state: Value, ready: bool| {
         json!({"initContainerStatuses": [{"name": "init", "restartCount": 2, "ready": ready, "state": state}],
             "containerStatuses": [waiting("PodInitializing", "")]})
@@ -298,7 +298,7 @@ fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
 }
 
 #[test]
-fn a_problem_has_the_time_since_when_its_node_does_not_serve_whatever_the_reason() {
+fn a_problem_has_the_time_since_when_its_node_does_not_serve() {
     let before = Problem { reason: "NotReady".to_owned(), since: later(-60), ..Problem::default() };
     let since = |before: &Problem, status: &Value| {
         pod_facts(&observed(status), "db", None, Some(before), None, now()).problem.unwrap().since
