@@ -24,7 +24,7 @@ impl Report for WorkersReport {
     }
 
     fn name(&self, namespaces: bool) -> String {
-        name(self, namespaces)
+        tree::qualified(&self.namespace, &self.name, namespaces)
     }
 
     fn waiting_for(&self) -> &str {
@@ -40,75 +40,56 @@ impl Report for WorkersReport {
     }
 
     fn tree(&self, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
-        tree(self, now, terminal, shown)
+        let mut lines = vec![head(self, terminal, shown.namespaces)];
+        let mut under = Vec::new();
+        if let Some(plan) = self.plan.as_ref().filter(|_| self.elapsed_seconds.is_some()) {
+            let mut line = Line::from(self.builds());
+            tree::add_plan(&mut line, plan);
+            under.push(line);
+        }
+        if !self.waiting_for.is_empty() {
+            under.push(tree::waiting_line(self.verdict, self.waiting_for.clone()));
+        }
+        let target = format!("wwd/{} -n {}", self.name, self.namespace);
+        under.extend(self.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
+        for line in under {
+            lines.extend(tree::indented(&mapped(&line, |text| shown.typed.text(text)), terminal));
+        }
+        lines.extend(branches(self, now, terminal, shown));
+        lines
     }
 
     fn healthy(&self, namespaces: bool, width: usize) -> Line {
-        healthy(self, namespaces, width)
+        let name = self.name(namespaces);
+        let mut line = tree::healthy_start(&name, width, &self.strategy, &self.summary);
+        let draining = self.versions.iter().filter(|version| version.state == VersionState::Draining).count();
+        let draining = match draining {
+            0 => String::new(),
+            1 => ", 1 version drains".to_owned(),
+            count => format!(", {count} versions drain"),
+        };
+        line.push_span(format!("   {} is current{draining}", self.current_build_id));
+        line
     }
 
     fn line(&self) -> Line {
-        line(self)
+        let mut line = Line::from(format!("{:<14} ", self.summary));
+        let ramp = self.ramp.map_or_else(String::new, |ramp| format!("step {}/{}", ramp.step, ramp.of));
+        line.push_span(format!("{ramp:<10} "));
+        let versions = self.versions.iter().filter(|version| version.state != VersionState::Drained);
+        for (index, version) in versions.enumerate() {
+            let (glyph, style) = glyph(self, version);
+            line.push_span(Span::styled(format!("{}{glyph}", if index == 0 { "" } else { " " }), style));
+            line.push_span(format!(" {} {:?}", version.build_id, version.state));
+        }
+        line.push_span(format!("  {}", self.waiting_for));
+        line
     }
-}
-
-fn name(report: &WorkersReport, namespaces: bool) -> String {
-    tree::qualified(&report.namespace, &report.name, namespaces)
-}
-
-/// The lines of a `WorkerDeployment`'s tree.
-fn tree(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
-    let mut lines = vec![head(report, terminal, shown.namespaces)];
-    let mut under = Vec::new();
-    if let Some(plan) = report.plan.as_ref().filter(|_| report.elapsed_seconds.is_some()) {
-        let mut line = Line::from(report.builds());
-        tree::add_plan(&mut line, plan);
-        under.push(line);
-    }
-    if !report.waiting_for.is_empty() {
-        under.push(tree::waiting_line(report.verdict, report.waiting_for.clone()));
-    }
-    let target = format!("wwd/{} -n {}", report.name, report.namespace);
-    under.extend(report.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
-    for line in under {
-        lines.extend(tree::indented(&mapped(&line, |text| shown.typed.text(text)), terminal));
-    }
-    lines.extend(branches(report, now, terminal, shown));
-    lines
-}
-
-/// The one line of a healthy object.
-fn healthy(report: &WorkersReport, namespaces: bool, width: usize) -> Line {
-    let name = name(report, namespaces);
-    let mut line = tree::healthy_start(&name, width, &report.strategy, &report.summary);
-    let draining = report.versions.iter().filter(|version| version.state == VersionState::Draining).count();
-    let draining = match draining {
-        0 => String::new(),
-        1 => ", 1 version drains".to_owned(),
-        count => format!(", {count} versions drain"),
-    };
-    line.push_span(format!("   {} is current{draining}", report.current_build_id));
-    line
-}
-
-/// Its progress, in one line.
-fn line(report: &WorkersReport) -> Line {
-    let mut line = Line::from(format!("{:<14} ", report.summary));
-    let ramp = report.ramp.map_or_else(String::new, |ramp| format!("step {}/{}", ramp.step, ramp.of));
-    line.push_span(format!("{ramp:<10} "));
-    let versions = report.versions.iter().filter(|version| version.state != VersionState::Drained);
-    for (index, version) in versions.enumerate() {
-        let (glyph, style) = glyph(report, version);
-        line.push_span(Span::styled(format!("{}{glyph}", if index == 0 { "" } else { " " }), style));
-        line.push_span(format!(" {} {:?}", version.build_id, version.state));
-    }
-    line.push_span(format!("  {}", report.waiting_for));
-    line
 }
 
 fn head(report: &WorkersReport, terminal: Terminal, namespaces: bool) -> Line {
-    let name = name(report, namespaces);
-    let mut line = tree::head_start(name, &report.strategy, report.verdict, &report.summary);
+    let mut line =
+        tree::head_start(report.name(namespaces), &report.strategy, report.verdict, &report.summary);
     let Some(elapsed) = report.elapsed_seconds else { return line };
     let step = report.ramp.map_or_else(String::new, |ramp| format!("  step {} of {}", ramp.step, ramp.of));
     let tail = format!("{step}   {}", age(chrono::TimeDelta::seconds(elapsed)));
@@ -208,7 +189,7 @@ mod tests {
     fn drawn(report: &WorkersReport, rows: usize) -> String {
         let terminal = Terminal { width: 100, colours: false, unicode: true };
         let shown = Shown { all: false, rows, namespaces: false, typed: &Typed::PLAIN };
-        let lines = tree(report, "2026-01-01T04:04:10Z".parse().unwrap(), terminal, shown);
+        let lines = report.tree("2026-01-01T04:04:10Z".parse().unwrap(), terminal, shown);
         lines.iter().map(|line| terminal.painted(line) + "\n").collect()
     }
 
@@ -237,7 +218,7 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
         let report = report(&json!({"status": {"conditions": conditions, "plan": {"state": "Complete"}}}));
         let terminal = Terminal { width: 100, colours: false, unicode: true };
         assert_eq!(
-            terminal.painted(&healthy(&report, true, 12)),
+            terminal.painted(&report.healthy(true, 12)),
             "● shop/orders    Progressive   UpToDate   1.1-a is current, 1 version drains"
         );
     }
