@@ -53,7 +53,6 @@
 
 mod apply;
 mod cache;
-mod cluster;
 mod controller;
 mod hooks;
 #[doc(hidden)]

@@ -24,9 +24,6 @@ use tokio::task::JoinSet;
 use tracing::{Instrument, field, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
-use crate::cluster::client::GuardedClient;
-use crate::cluster::watch::Namespaces;
-use crate::cluster::{Cluster, Key, Kind, KubeCluster, View};
 use crate::controller::failures::Failures;
 use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
@@ -38,15 +35,18 @@ use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
 use known::{Known, Uids};
 use windlass_kube_port::PortMetrics;
+use windlass_kube_port::client::GuardedClient;
 use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
+use windlass_kube_port::watch::Namespaces;
 use windlass_kube_port::workqueue::{Counted, Request, run_workqueue};
+use windlass_kube_port::{Cluster, Key, Kind, KubeCluster, View};
 
 use lease::{Candidate, Election, Fence};
 
-pub use crate::cluster::client::connect;
 pub use crate::hooks::{Host, PrometheusUrl};
 pub use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 pub use health::Health;
+pub use windlass_kube_port::client::connect;
 pub use windlass_kube_port::lease;
 
 mod health;
@@ -566,7 +566,7 @@ mod forgets_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::ClusterError;
+    use windlass_kube_port::ClusterError;
 
     #[test]
     fn after_a_failure_the_plan_keeps_its_time_and_the_server_is_obeyed_for_ten_minutes_at_most() {

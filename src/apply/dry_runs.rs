@@ -8,10 +8,10 @@ use super::{Admission, ReconcileError};
 use crate::api::{PodTemplateHash, SetName, StatefulNodeSpec};
 use crate::cache::ProbeCache;
 use crate::clock::monotonic;
-use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::observe::FleetScope;
 use crate::render::{self, NodeIdentity};
 use crate::revision;
+use windlass_kube_port::{Cluster, ClusterError, Kind};
 
 /// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
 const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);

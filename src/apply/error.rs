@@ -5,7 +5,7 @@ use std::time::Duration;
 use strum::IntoStaticStr;
 use thiserror::Error;
 
-use crate::cluster::ClusterError;
+use windlass_kube_port::ClusterError;
 
 /// An error that ended a reconcile; the reconcile is retried.
 #[derive(Debug, Error, IntoStaticStr)]

@@ -16,14 +16,14 @@ use crate::api::{
     ClaimRetention, Ending, GrantedBy, NodeName, SetName, Sidecar, StatefulNodeSpec, TemplateMeta,
 };
 use crate::cache::computed::Settled;
-use crate::cluster::observed::{Meta, ObservedNode, ObservedStatefulSet};
-use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::create::creation_revision;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::{FleetFacts, RolloutTarget, leave, pins};
 use crate::render::MetadataChange;
+use windlass_kube_port::observed::{Meta, ObservedNode, ObservedStatefulSet};
+use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
 
 /// How long the removal of a set may take before the status says what it waits for.
 const GOING: TimeDelta = TimeDelta::seconds(30);

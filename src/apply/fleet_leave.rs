@@ -5,11 +5,11 @@ use serde_json::json;
 use super::fleet_children::Removed;
 use super::many::{OnFailure, each};
 use crate::api::{NodeName, RemovalId};
-use crate::cluster::observed::Meta;
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
 use crate::planner::fleet::leave::Leave;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{ClusterError, Key, Kind, Part, PatchOp, Target};
 
 impl FleetScope {
     /// Removes nodes of the set that serves, if the API server confirms the assumptions: nodes that are assumed to be

@@ -5,8 +5,6 @@ use serde_json::{Value, json};
 use super::many::{OnFailure, each};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::{ClaimRetention, NodeName, Reason, RolloutHash, SetName};
-use crate::cluster::observed::{Observed, ObservedClaim, ObservedNode};
-use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::node_scope::{claim_names, deletes_claims, goes_with};
@@ -14,6 +12,8 @@ use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
 use windlass_kube_port::Event;
+use windlass_kube_port::observed::{Observed, ObservedClaim, ObservedNode};
+use windlass_kube_port::{ClusterError, Key, Kind, Target};
 
 /// The result of checking whether a node may be deleted.
 enum Removable {

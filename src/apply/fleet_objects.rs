@@ -16,13 +16,13 @@ use crate::api::names::{ANNOTATION_BUILD_ID, ANNOTATION_SWITCHED_TO};
 use crate::api::{BuildId, RevisionName, RolloutHash, SetName, Stage, TemplateMeta};
 use crate::cache::ProbeCache;
 use crate::clock::monotonic;
-use crate::cluster::observed::{Meta, Observed, ObservedService};
-use crate::cluster::{ClusterError, Key, Kind, Target};
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::{FleetScope, is_switched};
 use crate::planner::fleet::sets::stage::has_switched;
 use crate::render::{self, FleetIdentity};
 use crate::revision::{self, RevisionData, StoredRevision, revision_name};
+use windlass_kube_port::observed::{Meta, Observed, ObservedService};
+use windlass_kube_port::{ClusterError, Key, Kind, Target};
 
 /// How long a name that belongs to something else counts as taken: after that somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);

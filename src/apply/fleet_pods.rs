@@ -14,13 +14,13 @@ use super::many::{OnFailure, each};
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{GrantedBy, NodeName, SetName};
 use crate::cache::live_pods::LivePods;
-use crate::cluster::observed::{Meta, ObservedPod};
-use crate::cluster::{ClusterError, Key, Kind, LivePod, Selector};
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::observe::fleet_children::runs_main_container;
 use crate::observe::fleet_facts::remnant_in_words;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
+use windlass_kube_port::observed::{Meta, ObservedPod};
+use windlass_kube_port::{ClusterError, Key, Kind, LivePod, Selector};
 
 /// The requeue delay if the pods differ from what was assumed. The read updates the cache, so the nodes' own reconciles
 /// usually change their statuses and requeue the fleet earlier.

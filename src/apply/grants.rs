@@ -6,12 +6,12 @@ use super::many::{OnFailure, each};
 use super::patches::metadata_ops;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::{GrantId, GrantedBy, RestartTime};
-use crate::cluster::observed::Meta;
-use crate::cluster::{ClusterError, Kind, Part, PatchOp, Target};
 use crate::observe::FleetScope;
 use crate::planner::fleet::Grant;
 use crate::render::MetadataChange;
 use crate::revision::are_same_claims;
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
 
 impl FleetScope {
     /// Writes these grants, several at the same time. Each is a separate patch, and none depends on another. If one
@@ -24,7 +24,7 @@ impl FleetScope {
     /// Writes a revision into a node's spec and grants it, in one guarded patch. If the node has changed in the
     /// meantime, nothing is written; the change triggers the next reconcile.
     pub async fn grant(&self, grant: &Grant, by: GrantedBy<'_>) -> Result<(), ClusterError> {
-        let key = crate::cluster::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
+        let key = windlass_kube_port::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
         let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 
 use futures::stream::{self, StreamExt};
 
-use crate::cluster::ClusterError;
+use windlass_kube_port::ClusterError;
 
 /// How many requests run at the same time.
 const AT_ONCE: usize = 16;

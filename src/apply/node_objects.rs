@@ -19,8 +19,6 @@ use crate::api::{ClaimRetention, PodTemplateHash, Reason, StatefulNodeSpec, Temp
 use crate::cache::Sighting;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate, NoPod, SameTemplate};
 use crate::clock::monotonic;
-use crate::cluster::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Selector, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::NodeScope;
 use crate::observe::node_scope::{
@@ -28,6 +26,8 @@ use crate::observe::node_scope::{
 };
 use crate::planner::node::{LiveStatefulSet, NodeFacts, Template};
 use crate::render::{self, MetadataChange};
+use windlass_kube_port::observed::{Meta, Observed, ObservedClaim, ObservedNode, ObservedStatefulSet};
+use windlass_kube_port::{ClusterError, Key, Kind, Part, PatchOp, Selector, Target};
 
 /// How long a node may have no pod before the cause is looked up: a replaced pod is back by then.
 const NO_POD: Duration = Duration::from_secs(2);

@@ -3,11 +3,11 @@
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use super::reverted::{self, service_of};
 use crate::api::TemplateMeta;
-use crate::cluster::observed::{ObservedNode, ObservedService};
-use crate::cluster::{ClusterError, Kind, Target};
 use crate::engine::{Outcome, TaskError};
 use crate::observe::node_scope::{Belongs, NodeScope, belongs, spec_of};
 use crate::render;
+use windlass_kube_port::observed::{ObservedNode, ObservedService};
+use windlass_kube_port::{ClusterError, Kind, Target};
 
 /// Why a node's Service could not be updated.
 #[derive(Debug)]

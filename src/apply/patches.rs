@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::api::TemplateMeta;
-use crate::cluster::observed::{Meta, ObservedService, ObservedStatefulSet};
-use crate::cluster::{Kind, PatchOp, Target, port::pointer_key};
 use crate::render::{self, MetadataChange};
+use windlass_kube_port::observed::{Meta, ObservedService, ObservedStatefulSet};
+use windlass_kube_port::{Kind, PatchOp, Target, port::pointer_key};
 
 /// The update strategy of a node's StatefulSet.
 const ON_DELETE: &str = "OnDelete";

@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::cache::ProbeCache;
 use crate::cache::probes::Reverted;
 use crate::clock::monotonic;
-use crate::cluster::observed::{Meta, Observed};
-use crate::cluster::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::cut;
 use crate::revision::template::is_own_key;
+use windlass_kube_port::observed::{Meta, Observed};
+use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
 
 /// How soon a write that admission changed is repeated.
 const WRITE_AGAIN: Duration = Duration::from_mins(1);
@@ -139,8 +139,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::MockCluster;
-    use crate::cluster::observed::ObservedStatefulSet;
+    use windlass_kube_port::MockCluster;
+    use windlass_kube_port::observed::ObservedStatefulSet;
 
     const MANAGED_BY: &str = "/metadata/labels/app.kubernetes.io~1managed-by";
 

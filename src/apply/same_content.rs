@@ -9,9 +9,9 @@ use super::dry_runs::{asked_stateful_set, is_refused, is_taken, was_asked};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};
-use crate::cluster::{ClusterError, Key, Kind};
 use crate::observe::FleetScope;
 use crate::revision::{RevisionData, are_same_claims, revision_name};
+use windlass_kube_port::{ClusterError, Key, Kind};
 
 /// What the API server stores of a node's StatefulSet that belongs to a revision.
 #[derive(PartialEq)]

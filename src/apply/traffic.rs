@@ -5,10 +5,10 @@ use serde_json::json;
 use super::patches::metadata_ops;
 use crate::api::SetName;
 use crate::api::names::ANNOTATION_SWITCHED_TO;
-use crate::cluster::PatchOp;
-use crate::cluster::observed::ObservedService;
 use crate::observe::is_switched;
 use crate::render::{MetadataChange, fleet_selector};
+use windlass_kube_port::PatchOp;
+use windlass_kube_port::observed::ObservedService;
 
 /// True if a fleet's Service selects this set and nothing else, and a promotion has moved it there.
 #[must_use]

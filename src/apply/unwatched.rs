@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::cluster::observed::Meta;
-use crate::cluster::{Cluster, ClusterError, Kind, View};
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{Cluster, ClusterError, Kind, View};
 
 /// How soon an object is read again that goes, or that its controller has not observed.
 const SOON: Duration = Duration::from_secs(5);

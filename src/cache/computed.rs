@@ -8,9 +8,9 @@ use chrono::{DateTime, Utc};
 
 use super::remembered::{Remembered, Subject};
 use crate::api::{AtHook, BuildId, PodTemplateHash, RemovalId, RestartTime, RolloutHash, StatefulNodeSpec};
-use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::planner::fleet::Rendering;
 use crate::planner::node::RenderedTarget;
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
 
 /// The result of rendering a node's spec, at one generation and with one restart.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -242,7 +242,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::observed::Observed;
+    use windlass_kube_port::observed::Observed;
 
     fn node(version: u32, spec: &Value) -> Arc<ObservedNode> {
         let metadata = json!({"name": "db-0", "uid": "u", "resourceVersion": version.to_string(), "generation": version});

@@ -7,8 +7,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
 use crate::clock::monotonic;
-use crate::cluster::LivePod;
-use crate::cluster::observed::ObservedPod;
+use windlass_kube_port::LivePod;
+use windlass_kube_port::observed::ObservedPod;
 
 /// How long a list is valid: this long for each of its pods, up to [`READ_AT_LEAST_EVERY`]. A fleet of five is read at
 /// each grant, one of a thousand every ten seconds. Watch events since the list take precedence, and a silent watch is
@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::observed::Observed;
+    use windlass_kube_port::observed::Observed;
 
     fn heard(version: u64, ready: &str) -> ObservedPod {
         ObservedPod::read(&json!({

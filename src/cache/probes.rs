@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::live_pods::LivePods;
 use super::remembered::Remembered;
 use crate::api::PodTemplateHash;
-use crate::cluster::{Kind, PatchOp};
 use std::sync::Arc;
+use windlass_kube_port::{Kind, PatchOp};
 
 /// The result of a check of a StatefulSet's template, at one generation.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -8,8 +8,6 @@ use super::events::Events;
 use super::failures::Failures;
 use crate::cache::{Caches, Sightings, StatusWrites};
 use crate::clock::SharedClock;
-use crate::cluster::observed::{ObservedFleet, ObservedNode};
-use crate::cluster::{Cluster, Key, View};
 use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
@@ -23,6 +21,8 @@ use crate::sidecar::SidecarClient;
 use crate::tasks::hooks::DeletedJobs;
 use crate::tasks::{FleetScope, NodeScope};
 use crate::traces::Traces;
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
+use windlass_kube_port::{Cluster, Key, View};
 
 /// The dependencies of every reconcile.
 #[derive(Clone)]

@@ -12,8 +12,8 @@ pub use windlass_kube_port::{Event, EventType};
 
 use crate::api::Reason;
 use crate::clock::{SharedClock, monotonic};
-use crate::cluster::observed::Meta;
-use crate::cluster::{Cluster, Kind, View};
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{Cluster, Kind, View};
 
 /// The burst and the refill interval of the rate limit on the events of node plans, for each fleet: events are sent for
 /// this many plans at once, then for one more plan in each interval.
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
-    use crate::cluster::MockCluster;
+    use windlass_kube_port::MockCluster;
 
     struct Stage {
         events: Events,

@@ -1,7 +1,7 @@
 //! How often the reconcile of each object has failed in a row.
 
 use crate::cache::remembered::Remembered;
-use crate::cluster::{Key, Kind};
+use windlass_kube_port::{Key, Kind};
 
 /// By kind and key.
 #[derive(Default)]

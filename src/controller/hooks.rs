@@ -7,14 +7,14 @@ use super::Context;
 use super::events::Event;
 use crate::api::names::{ANNOTATION_APPROVE, ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT};
 use crate::api::{Hook, NodeDeploymentSpec, NodeDeploymentStatus, OnHookFailure, RawPlan, Reason};
-use crate::cluster::observed::{Meta, ObservedFleet};
-use crate::cluster::{Key, Kind};
 use crate::engine::{self, Plan, TaskRecord};
 use crate::hooks::Values;
 use crate::planner::fleet::Cause;
 use crate::planner::fleet::hooks::{AtHook, CurrentHook};
 use crate::planner::hooks::{hook_of, on_failure};
 use crate::tasks::hooks::{About, HookList, HookScope, JobOwner};
+use windlass_kube_port::observed::{Meta, ObservedFleet};
+use windlass_kube_port::{Key, Kind};
 
 impl Context {
     /// The fleet that a node belongs to, if it belongs to one and the fleet exists. Hooks are read from the fleet

@@ -10,10 +10,10 @@ use super::Context;
 use super::ended::Ended;
 pub use super::ended::{Progress, Recorded, tasks_over};
 use crate::api::HistoryEntry;
-use crate::cluster::Kind;
-use crate::cluster::observed::Meta;
 use crate::engine::{Plan, TaskRecord};
 use crate::metrics::Metrics;
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::Meta;
 
 /// Counts, logs and exports the plans and tasks that ended between two statuses of an object.
 pub fn record(

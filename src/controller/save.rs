@@ -11,8 +11,8 @@ use super::record::{Progress, Recorded, record};
 use super::{Context, Next, ReconcileError};
 use crate::api::conditions::{self, Truth};
 use crate::api::{Condition, Reason};
-use crate::cluster::observed::Meta;
-use crate::cluster::{Kind, Part, PatchOp, Target};
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{Kind, Part, PatchOp, Target};
 
 /// How long a node's plan may wait for the same thing before that progress is written.
 const NODE_DELAY: Duration = Duration::from_secs(2);

@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 use super::Context;
 use super::ended::Ended;
 use crate::api::{Ending, HistoryEntry, NodeDeploymentStatus};
-use crate::cluster::Kind;
-use crate::cluster::observed::Meta;
 use crate::engine::{TaskRecord, TaskState};
 use crate::traces::{Span, SpanId, TraceId};
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::Meta;
 
 /// The spans of the plans and tasks that ended.
 pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span> {

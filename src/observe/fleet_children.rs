@@ -15,8 +15,6 @@ use crate::api::{
 };
 use crate::cache::Sighting;
 use crate::cache::computed::ReadPlan;
-use crate::cluster::observed::{ObservedNode, ObservedPod};
-use crate::cluster::{Key, Kind, LivePod};
 use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::fleet::child::{
     ControllerFacts, GrantFacts, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
@@ -26,6 +24,8 @@ use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 use crate::planner::node::problem::{is_crash, is_of_whole_pod};
 use crate::planner::waits::{self, Wait};
+use windlass_kube_port::observed::{ObservedNode, ObservedPod};
+use windlass_kube_port::{Key, Kind, LivePod};
 
 /// By how much the clocks of the API server and of Windlass may differ.
 const CLOCKS_DIFFER: TimeDelta = TimeDelta::minutes(1);

@@ -17,8 +17,6 @@ use crate::api::{
     Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout, SetName,
     StrategyType,
 };
-use crate::cluster::observed::{Meta, ObservedNode};
-use crate::cluster::{Key, Kind};
 use crate::engine::Plan;
 use crate::planner::fleet::facts::{
     Findings, RecordFacts, RequestFacts, Rollout as FleetRollout, RolloutFacts, ServiceFacts, SpecFacts,
@@ -28,6 +26,8 @@ use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
 use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 use crate::revision::ClaimsComparison;
+use windlass_kube_port::observed::{Meta, ObservedNode};
+use windlass_kube_port::{Key, Kind};
 
 /// A StatefulSet or a pod of a set of nodes.
 struct Remnant {

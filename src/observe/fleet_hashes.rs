@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::FleetScope;
 use crate::api::ids::field;
 use crate::api::{BuildId, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType};
-use crate::cluster::observed::{ObservedNode, ObservedRevision};
 use crate::planner::fleet::sets::decide::stands_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
 use crate::revision::{self, RevisionData, pod_template_hash, revision_name};
+use windlass_kube_port::observed::{ObservedNode, ObservedRevision};
 
 impl FleetScope {
     /// The persisted rollout, if it creates a set.

@@ -8,11 +8,11 @@ use crate::api::names::{
     ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, place_of,
 };
 use crate::api::{SetName, Stage, TaskType, TemplateMeta};
-use crate::cluster::Key;
-use crate::cluster::observed::{Meta, ObservedPod};
 use crate::planner::fleet::{ChildFacts, SetRollout, Strategy};
 use crate::planner::waits::{self, Wait};
 use crate::revision::ClaimsComparison;
+use windlass_kube_port::Key;
+use windlass_kube_port::observed::{Meta, ObservedPod};
 
 impl FleetScope {
     /// Windlass's own labels and annotations for a node.

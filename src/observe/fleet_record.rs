@@ -12,14 +12,14 @@ use crate::api::{
     BuildId, Ending, NodeDeploymentStatus, Reason, Rejected, Rollout, RolloutHash, SameContent, SetName,
     Stage, StrategyType,
 };
-use crate::cluster::Key;
-use crate::cluster::observed::{ObservedFleet, ObservedNode};
 use crate::engine::PlanState;
 use crate::planner::fleet::damage::Damage;
 use crate::planner::fleet::sets::naming::first_choice;
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Cause, Strategy};
 use crate::revision::revision_name;
+use windlass_kube_port::Key;
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
 
 impl FleetScope {
     /// The same fleet with a status that fits what is observed. If nothing shows which set serves, the record of that

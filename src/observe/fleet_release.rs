@@ -8,9 +8,9 @@ use super::node_scope::{claim_names, deletes_claims, goes_with};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
 use crate::cache::computed::Settled;
-use crate::cluster::Kind;
-use crate::cluster::observed::{DELETES_CLAIMS, Meta, ObservedNode, ObservedStatefulSet};
 use crate::planner::fleet::release::{Carried, Release};
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::{DELETES_CLAIMS, Meta, ObservedNode, ObservedStatefulSet};
 
 impl FleetScope {
     /// The deletion policy that is applied to children. After a change from `Retain` to `Delete`, `Retain` applies
@@ -121,7 +121,7 @@ impl FleetScope {
         }
         let names = claim_names(node).into_iter();
         let claims =
-            names.filter_map(|name| self.view.claims.get(&crate::cluster::Key::new(namespace, name)));
+            names.filter_map(|name| self.view.claims.get(&windlass_kube_port::Key::new(namespace, name)));
         let is_owned = |claim: &Meta| claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
         let is_done = |claim: &Meta| if retains { !goes_with(claim, &node.meta) } else { is_owned(claim) };
         let mut seen = true;

@@ -10,13 +10,13 @@ use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
-use crate::cluster::observed::{Meta, ObservedFleet, ObservedNode};
-use crate::cluster::{Cluster, View};
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Blocker, FleetFacts, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 use windlass_kube_port::EventBuffer;
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedNode};
+use windlass_kube_port::{Cluster, View};
 
 /// What the tasks of a fleet work with.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ pub mod restart;
 
 use crate::api::SetName;
 use crate::api::names::{ANNOTATION_SWITCHED_TO, LABEL_SET};
-use crate::cluster::observed::ObservedService;
+use windlass_kube_port::observed::ObservedService;
 
 pub use fleet_scope::FleetScope;
 pub use node_scope::NodeScope;

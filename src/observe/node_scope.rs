@@ -13,10 +13,6 @@ use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpe
 use crate::cache::computed::RenderedSpec;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate};
 use crate::cache::{Caches, Sightings, StatusWrites};
-use crate::cluster::observed::{
-    Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
-};
-use crate::cluster::{Cluster, ClusterError, Key, Kind, View};
 use crate::engine::TaskError;
 use crate::planner::node::{
     LiveStatefulSet, NodeFacts, RenderedTarget, Running, StatefulSetFact, Template, problem::pod_facts,
@@ -26,6 +22,10 @@ use crate::probe::SidecarProber;
 use crate::render::{self, NodeIdentity, RenderOptions};
 use crate::revision::{self, pod_template_hash};
 use crate::sidecar::SidecarClient;
+use windlass_kube_port::observed::{
+    Meta, ObservedClaim, ObservedNode, ObservedPod, ObservedService, ObservedStatefulSet, Owner,
+};
+use windlass_kube_port::{Cluster, ClusterError, Key, Kind, View};
 
 /// What the tasks of one node work with.
 #[derive(Clone)]

@@ -2,8 +2,8 @@
 
 use crate::api::RestartTime;
 use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
-use crate::cluster::observed::ObservedNode;
-pub use crate::cluster::observed::{parse_time, restart_request, retried_plan};
+use windlass_kube_port::observed::ObservedNode;
+pub use windlass_kube_port::observed::{parse_time, restart_request, retried_plan};
 
 /// The latest restart that applies to a node. An abort takes back a restart that the status may record already: under
 /// its grant only the annotation counts. A request from before the node's creation was meant for an earlier node
@@ -39,7 +39,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::observed::Observed;
+    use windlass_kube_port::observed::Observed;
 
     #[test]
     fn the_latest_restart_counts_and_under_the_grant_of_an_abort_the_one_that_is_asked_for() {

@@ -11,10 +11,10 @@ use super::lease::StandbyState;
 use crate::api::NodePhase;
 use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
-use crate::cluster::observed::ObservedFleet;
-use crate::cluster::{Kind, View};
 use crate::metrics::{FleetSample, Metrics};
 use windlass_kube_port::metrics::SharedMetrics;
+use windlass_kube_port::observed::ObservedFleet;
+use windlass_kube_port::{Kind, View};
 
 /// How long a cache may get nothing but refusals from the API server, or not be known to be current, or a standby
 /// replica may fail to read its Lease, before the replica is not ready. A watch is restarted more often than that.
@@ -212,7 +212,7 @@ fn longest_over(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<(&'s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::client::Sign;
+    use windlass_kube_port::client::Sign;
 
     /// A second, why the replica is not ready then, and why it is unhealthy then.
     type Said = (i32, Option<String>, Option<String>);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::cache::remembered::Remembered;
-use crate::cluster::{Key, Kind};
 use crate::controller::Context;
 use crate::controller::failures::Failures;
+use windlass_kube_port::{Key, Kind};
 
 /// The UIDs of an object that is reconciled, under which something is kept about it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

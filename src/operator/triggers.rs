@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
-use crate::cluster::observed::Meta;
-use crate::cluster::watch::{Namespaces, watch};
-use crate::cluster::{Key, Kind, View};
+use windlass_kube_port::observed::Meta;
 use windlass_kube_port::refusals::{self, EventsOf};
+use windlass_kube_port::watch::{Namespaces, watch};
 use windlass_kube_port::workqueue::Request;
+use windlass_kube_port::{Key, Kind, View};
 
 /// How long a fleet's reconcile may wait after a change of a node that is under way. The fleet acts when the node has
 /// finished; before that, it only counts. Two of the three writes to a node in a rollout are of this kind.
@@ -234,7 +234,7 @@ mod tests {
     use tokio::sync::mpsc::UnboundedReceiver;
 
     use super::*;
-    use crate::cluster::observed::{Observed, ObservedFleet, ObservedNode};
+    use windlass_kube_port::observed::{Observed, ObservedFleet, ObservedNode};
 
     struct Requests {
         triggers: Triggers,

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::question::{Halt, Peer, Question, RequestKind, SidecarReport, SidecarRequest};
 use super::{AnswerState, Limits, Peers, Prober};
-use crate::cluster::{Cluster, ClusterError, Key, Kind};
 use crate::sidecar::{SidecarClient, Status, TaskAnswer, TaskRequest, TaskState};
+use windlass_kube_port::{Cluster, ClusterError, Key, Kind};
 
 /// The key in the Secret that `sidecar.tokenSecret` names.
 const KEY: &str = "token";

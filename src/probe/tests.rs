@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use super::sidecar::SidecarKey;
 use super::{Halt, Peer, Question, RequestKind, SIDECAR_VALIDITY, SidecarProber, SidecarRequest};
 use crate::clock::monotonic;
-use crate::cluster::Key;
-use crate::cluster::MockCluster;
 use crate::sidecar::{SidecarClient, SidecarError, Status, TaskAnswer, TaskRequest};
+use windlass_kube_port::Key;
+use windlass_kube_port::MockCluster;
 
 /// The behavior of a test's sidecars, by URL.
 #[derive(Default)]

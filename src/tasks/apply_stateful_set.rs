@@ -9,12 +9,12 @@ use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
 use crate::apply::patches::{metadata_ops, own_field_ops, set_target};
-use crate::cluster::observed::ObservedNode;
-use crate::cluster::{ClusterError, Kind, Part, PatchOp};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
 use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
+use windlass_kube_port::observed::ObservedNode;
+use windlass_kube_port::{ClusterError, Kind, Part, PatchOp};
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -8,7 +8,6 @@ use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::apply::many::{OnFailure, each};
 use crate::apply::{fleet_objects, traffic};
-use crate::cluster::{ClusterError, Key, Kind, Part, PatchOp, Target};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::planner::fleet::sets::stage::{has_switched, skips_caught_up};
@@ -17,6 +16,7 @@ use crate::planner::fleet::{
     next_grants,
 };
 use crate::planner::hooks::is_of_list;
+use windlass_kube_port::{ClusterError, Key, Kind, Part, PatchOp, Target};
 
 /// The set that will take over.
 pub(super) struct Entrants {

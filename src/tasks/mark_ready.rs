@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::sidecar_peer::{ask, is_there};
 use super::{CHILD_CHANGED, FleetScope, NodeScope, UNSEEN};
-use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::some_of;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
 use crate::planner::fleet::leave;
 use crate::planner::node::{StatefulSetFact, decide::is_rolling, status::SidecarAnswer};
 use crate::probe::{SIDECAR_VALIDITY, SidecarRequest};
+use windlass_kube_port::observed::ObservedNode;
 
 /// Marks a node's pod ready and waits until it is; for a fleet, waits for every node.
 #[derive(Debug, Default, Deserialize, Serialize)]

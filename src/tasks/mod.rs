@@ -29,10 +29,9 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::cluster::ClusterError;
 use crate::engine::{Outcome, TaskError};
+use windlass_kube_port::ClusterError;
 
-pub use crate::cluster::observed::ObservedPod;
 pub use crate::observe::{FleetScope, NodeScope};
 pub use apply_service::ApplyService;
 pub use apply_stateful_set::{ApplyStatefulSet, create_stateful_set};
@@ -52,6 +51,7 @@ pub use retire_incumbents::RetireIncumbents;
 pub use submit_halt::SubmitHalt;
 pub use switch_traffic::SwitchTraffic;
 pub use update_node_specs::UpdateNodeSpecs;
+pub use windlass_kube_port::observed::ObservedPod;
 
 /// The reason in the history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";

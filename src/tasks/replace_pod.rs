@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{NodeScope, Replacement, not_written};
-use crate::cluster::{Kind, Target};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
+use windlass_kube_port::{Kind, Target};
 
 /// Deletes the pod if it was not made for the grant, and waits for one that was.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{CHILD_CHANGED, KEPT_BY_GRANT, NodeScope, UNSEEN};
 use crate::cache::Sighting;
-use crate::cluster::Kind;
-use crate::cluster::observed::ObservedPod;
 use crate::engine::{Outcome, TaskError};
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::ObservedPod;
 
 /// The pod to be replaced, if any.
 #[derive(Clone, Debug)]

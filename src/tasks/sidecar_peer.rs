@@ -2,10 +2,10 @@
 
 use super::NodeScope;
 use crate::api::Sidecar;
-use crate::cluster::observed::{ObservedNode, ObservedPod};
 use crate::probe::{AnswerState, Peer, Question, SidecarAnswer, SidecarRequest};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
+use windlass_kube_port::observed::{ObservedNode, ObservedPod};
 
 /// True if a pod's sidecar can be queried. Before it runs there is nothing to query, and a timeout would mean nothing.
 pub(super) fn is_there(sidecar: &Sidecar, pod: &ObservedPod) -> bool {

@@ -8,8 +8,8 @@ use super::{FleetScope, entrants};
 use crate::api::Stage;
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::apply::{fleet_objects, traffic};
-use crate::cluster::{Kind, Part, Target};
 use crate::engine::{Outcome, Task, TaskContext, TaskError};
+use windlass_kube_port::{Kind, Part, Target};
 
 /// Moves the fleet's Service to the entrants, in one patch. The status write records what follows from that.
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{SidecarStatus, StatefulNodeSpec};
-use crate::cluster::observed::ObservedNode;
 use crate::engine::sentence::cut;
 use crate::planner::node::status::SidecarAnswer;
 use crate::probe::{Halt, RequestKind, SIDECAR_VALIDITY, SidecarReport, SidecarRequest};
+use windlass_kube_port::observed::ObservedNode;
 
 use super::NodeScope;
 use super::sidecar_peer::{ask, is_there};

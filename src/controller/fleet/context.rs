@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 
 use crate::api::{Reason, RevisionName};
 use crate::apply::fleet_objects::WantedRevision;
-use crate::cluster::Kind;
-use crate::cluster::observed::ObservedFleet;
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::Blocker;
 use crate::planner::fleet::requests::Remark;
 use crate::tasks::FleetScope;
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::ObservedFleet;
 
 /// A fleet during one reconcile.
 pub(super) struct Fleet<'a> {

@@ -9,7 +9,6 @@ use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookRetry, RawPlan, Reason, Rollout};
 use crate::apply::traffic;
 use crate::clock::monotonic;
-use crate::cluster::{Kind, Part, Target};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
@@ -20,6 +19,7 @@ use crate::planner::fleet::hooks::{self, AtHook, HookContext};
 use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{HookPlacement, is_of_list};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
+use windlass_kube_port::{Kind, Part, Target};
 
 /// How soon a Job that the API server refused is checked again.
 const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);

@@ -21,11 +21,11 @@ use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
 use crate::api::Reason;
-use crate::cluster::observed::ObservedFleet;
-use crate::cluster::{Key, Kind};
 use crate::planner::fleet::report::spec_is_unreadable;
 use context::Fleet;
 pub use names::KINDS_OF_A_SET;
+use windlass_kube_port::observed::ObservedFleet;
+use windlass_kube_port::{Key, Kind};
 
 /// Reconciles one fleet.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {

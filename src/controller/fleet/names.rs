@@ -8,9 +8,9 @@ use crate::api::SetName;
 use crate::cache::Sighting;
 use crate::cache::probes::Nameless;
 use crate::clock::monotonic;
-use crate::cluster::Kind;
 use crate::planner::fleet::sets::naming::{self, Naming, SetNameAnswer};
 use crate::planner::fleet::{FleetDecision, FleetFacts, Start};
+use windlass_kube_port::Kind;
 
 /// The kinds whose names the objects of a new set could collide with.
 pub const KINDS_OF_A_SET: [Kind; 5] =

@@ -10,8 +10,6 @@ use crate::api::conditions::{self, UP_TO_DATE};
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{NodeDeploymentStatus, Reason};
 use crate::apply::fleet_objects;
-use crate::cluster::Kind;
-use crate::cluster::observed::ObservedNode;
 use crate::controller::record::Progress;
 use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
@@ -22,6 +20,8 @@ use crate::planner::fleet::report::{
 use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
 use crate::planner::fleet::{FleetFacts, refresh, release};
+use windlass_kube_port::Kind;
+use windlass_kube_port::observed::ObservedNode;
 
 /// The requeue delay while something is stuck, such as a spec that cannot be carried out: a person may remove the
 /// obstacle.

@@ -8,12 +8,12 @@ use super::of_fleet::OfFleet;
 use crate::api::conditions::{self, STALLED, Truth};
 use crate::api::{Reason, SidecarStatus, StatefulNodeSpec, StatefulNodeStatus};
 use crate::apply::node_objects;
-use crate::cluster::observed::ObservedNode;
-use crate::cluster::{Key, Kind};
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::node::NodeFacts;
 use crate::tasks::NodeScope;
+use windlass_kube_port::observed::ObservedNode;
+use windlass_kube_port::{Key, Kind};
 
 /// A node during one reconcile.
 pub(super) struct Node<'a> {

@@ -3,7 +3,6 @@
 use super::context::Node;
 use crate::api::names::{ANNOTATION_SKIP, LABEL_SET, place_of, pod_name};
 use crate::api::{HookPoint, TaskType};
-use crate::cluster::Kind;
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
@@ -15,6 +14,7 @@ use crate::planner::hooks::{HookPlacement, hook_of, is_of_list, point_of};
 use crate::planner::node::decide::{is_rolling, recipes};
 use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
+use windlass_kube_port::Kind;
 
 /// What becomes of a hook before a node's pod is deleted.
 enum BeforeNode {

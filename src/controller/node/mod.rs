@@ -16,8 +16,8 @@ mod probe;
 mod report;
 
 use super::{Context, Next, ReconcileError};
-use crate::cluster::Key;
 use context::{Failed, Node};
+use windlass_kube_port::Key;
 
 /// Reconciles one node.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {

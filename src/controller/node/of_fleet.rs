@@ -8,9 +8,9 @@ use crate::api::names::ANNOTATION_ABORT;
 use crate::api::{
     Ending, Hook, NodeDeploymentSpec, NodeDeploymentStatus, RawPlan, Rejected, StatefulNodeSpec,
 };
-use crate::cluster::observed::{ObservedFleet, ObservedNode};
-use crate::cluster::{Key, View};
 use crate::revision::RevisionData;
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
+use windlass_kube_port::{Key, View};
 
 /// The node's view of its fleet.
 #[derive(Clone, Debug, Default)]
@@ -104,8 +104,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::Kind;
-    use crate::cluster::observed::Observed;
+    use windlass_kube_port::Kind;
+    use windlass_kube_port::observed::Observed;
 
     /// What a fleet of this generation and status has decided for a node whose spec has this image.
     fn has_decided(fleet: &Value, image: &str, seconds: i64) -> bool {

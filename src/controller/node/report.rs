@@ -7,7 +7,6 @@ use crate::api::conditions::{self, NODE_UPDATE_IN_PROGRESS, READY};
 use crate::api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_OWNER_UID};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, NodePhase, Reason, StatefulNodeStatus};
-use crate::cluster::Kind;
 use crate::controller::events::Event;
 use crate::controller::hooks::has_moved;
 use crate::controller::record::Progress;
@@ -18,6 +17,7 @@ use crate::observe::restart::effective_restart;
 use crate::planner::fleet::requests::{Remark, ignored_restart};
 use crate::planner::node::decide::removal_of;
 use crate::planner::node::status::{StatusInput, status};
+use windlass_kube_port::Kind;
 
 impl<'a> Acted<'a> {
     pub(super) async fn report(self) -> Result<Next, Box<Failed<'a>>> {

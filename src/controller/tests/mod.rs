@@ -22,13 +22,13 @@ use super::events::Events;
 use super::{Context, Next, ReconcileError, reconcile_fleet, reconcile_node};
 use crate::api::names::pod_name;
 use crate::clock::Clock;
-use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View};
 use crate::engine::{Env, Registry};
 use crate::metrics::Metrics;
 use crate::probe::SidecarProber;
 use crate::probe::hooks::{HookClient, HookProber, HttpHookClient};
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
+use windlass_kube_port::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View};
 
 /// A clock that the test sets.
 struct Moved(Mutex<DateTime<Utc>>);

@@ -5,8 +5,8 @@ use sha2::{Digest, Sha256};
 use super::fleet::template;
 use super::*;
 use crate::apply::node_objects;
-use crate::cluster::EventNote;
 use crate::controller::failures::Failures;
+use windlass_kube_port::EventNote;
 
 const CLAIM: Kind = Kind::PersistentVolumeClaim;
 

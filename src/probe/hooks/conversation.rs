@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::client::{HookClient, HookReply, HookRequest};
 use super::excerpt::excerpt;
 use super::{HeaderText, HookProbe, HookQuestion, HttpProbe, QueryProbe, Verdict, prometheus};
-use crate::cluster::{Cluster, ClusterError, Kind};
 use crate::hooks::{Expression, Over, Variables};
+use windlass_kube_port::{Cluster, ClusterError, Kind};
 
 /// The header with the task's ID, by which a peer recognises a repeat.
 pub(super) const TASK_HEADER: &str = "windlass-task";

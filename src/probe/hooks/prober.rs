@@ -12,7 +12,7 @@ use super::client::HookClient;
 use super::conversation::PeerConnection;
 use super::{HookAnswer, HookQuestion, Verdict};
 use crate::clock::SharedClock;
-use crate::cluster::{Cluster, Key};
+use windlass_kube_port::{Cluster, Key};
 
 /// A request of a hook has a time-out of its own, and may take its time. A peer that hangs occupies its slot until then;
 /// a plan has at most one question.

@@ -7,9 +7,9 @@ use serde_json::json;
 use super::super::AnswerState;
 use super::*;
 use crate::clock::{Clock, SharedClock};
-use crate::cluster::MockCluster;
-use crate::cluster::{Key, Kind};
 use crate::hooks::Host;
+use windlass_kube_port::MockCluster;
+use windlass_kube_port::{Key, Kind};
 
 /// Answers with the given replies, in order, and records the requests.
 #[derive(Default)]

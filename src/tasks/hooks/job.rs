@@ -17,11 +17,11 @@ use crate::api::TaskType;
 use crate::api::at_hook::{attempt_of, hook_of};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction};
-use crate::cluster::observed::Meta;
-use crate::cluster::view::UNKNOWN_OUTCOME_TTL;
-use crate::cluster::{Cluster, ClusterError, Kind, Selector, Target};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::view::UNKNOWN_OUTCOME_TTL;
+use windlass_kube_port::{Cluster, ClusterError, Kind, Selector, Target};
 
 /// How often a Job is polled. Jobs are not watched: Windlass does not request the permission to watch them.
 const LOOK: Duration = Duration::from_secs(2);

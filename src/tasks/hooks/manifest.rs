@@ -7,8 +7,8 @@ use crate::api::names::{
     ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY,
     LABEL_WORKERS, MANAGER, VERSION,
 };
-use crate::cluster::Kind;
 use crate::hooks::Values;
+use windlass_kube_port::Kind;
 
 /// How long a Job is kept after its end, at least, in seconds: until its end was read, also by an operator that was away.
 const MIN_TTL_SECONDS: i64 = 3_600;

@@ -27,9 +27,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Hook, HookPoint, NodeDeploymentSpec};
-use crate::cluster::{Cluster, Key, Kind};
 use crate::hooks::{HookRules, Values};
 use crate::probe::hooks::{HookOwner, HookProber};
+use windlass_kube_port::{Cluster, Key, Kind};
 
 /// What hook tasks find in their environment, in plans of a fleet and of its nodes.
 #[derive(Clone)]

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::names::ANNOTATION_TASK;
 use crate::clock::Clock;
-use crate::cluster::ClusterError;
-use crate::cluster::MockCluster;
 use crate::engine::{Advance, Env, Plan, Recipe, Registry, TaskState, advance};
 use crate::hooks::{Host, PrometheusUrl};
 use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 use crate::tasks::hooks::DeletedJobs;
+use windlass_kube_port::ClusterError;
+use windlass_kube_port::MockCluster;
 
 mod asked;
 mod defaults;

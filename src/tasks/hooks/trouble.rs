@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::status::MAX_PROBLEM_BYTES;
-use crate::cluster::observed::Meta;
-use crate::cluster::{Cluster, ClusterError, EventNote, Kind, Selector};
 use crate::engine::sentence::cut;
+use windlass_kube_port::observed::Meta;
+use windlass_kube_port::{Cluster, ClusterError, EventNote, Kind, Selector};
 
 /// Waiting reasons that pass by themselves.
 const PASSING: [&str; 2] = ["PodInitializing", "ContainerCreating"];

@@ -2,7 +2,7 @@
 
 use super::super::ApplyStatefulSet;
 use super::*;
-use crate::cluster::{Part, PatchOp};
+use windlass_kube_port::{Part, PatchOp};
 
 /// The StatefulSet after a write of ours.
 fn written(version: &str) -> Value {

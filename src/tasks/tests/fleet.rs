@@ -4,10 +4,10 @@
 use super::super::{AwaitSpecUpdate, FleetScope, MarkReady, UpdateNodeSpecs};
 use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
-use crate::cluster::observed::{Observed, ObservedFleet};
-use crate::cluster::{Part, PatchOp};
 use crate::planner::fleet::RolloutTarget;
 use crate::revision::RevisionData;
+use windlass_kube_port::observed::{Observed, ObservedFleet};
+use windlass_kube_port::{Part, PatchOp};
 
 const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 

@@ -21,8 +21,6 @@ use serde_json::{Value, json};
 
 use super::{NodeScope, UNSEEN};
 use crate::api::{PodTemplateHash, StatefulNodeSpec};
-use crate::cluster::MockCluster;
-use crate::cluster::{Cluster, ClusterError, Key, Kind, LivePod, View};
 use crate::engine::{Env, Outcome, Plan, PlanSeed, Recipe, Registry, Task, TaskContext, TaskError};
 use crate::observe::node_scope::decided_on;
 use crate::observe::recorder::SidecarRecorder;
@@ -31,6 +29,8 @@ use crate::probe::SidecarProber;
 use crate::render::{self, RenderOptions};
 use crate::revision;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
+use windlass_kube_port::MockCluster;
+use windlass_kube_port::{Cluster, ClusterError, Key, Kind, LivePod, View};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()

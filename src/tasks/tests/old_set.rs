@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use super::super::{AwaitNodesAtHeight, RetireIncumbents, SubmitHalt};
 use super::sets::{Amid, amid, has_plan, not_ready, serving};
 use super::*;
-use crate::cluster::Selector;
 use crate::planner::fleet::Blocker;
 use crate::planner::node::decide::leaving;
+use windlass_kube_port::Selector;
 
 #[tokio::test]
 async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
@@ -36,7 +36,7 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
         .expect_patch()
         .once()
         .withf(|target, _, ops| {
-            let written: Vec<Value> = ops.iter().map(crate::cluster::PatchOp::to_json).collect();
+            let written: Vec<Value> = ops.iter().map(windlass_kube_port::PatchOp::to_json).collect();
             target.name == "db-0"
                 && written[0]["path"] == "/spec/haltHeight"
                 && written[0]["value"] == 1000

@@ -9,10 +9,10 @@ use super::*;
 use crate::api::{NodeDeploymentSpec, RolloutHash};
 use crate::apply::fleet_objects::{last_taken_service, taken_service};
 use crate::clock::monotonic;
-use crate::cluster::Part;
-use crate::cluster::observed::{Observed, ObservedFleet};
 use crate::planner::fleet::RolloutTarget;
 use crate::revision::RevisionData;
+use windlass_kube_port::Part;
+use windlass_kube_port::observed::{Observed, ObservedFleet};
 
 pub(super) const FLEET: (&str, &str, &str) = ("NodeDeployment", "db", "fleet-uid");
 
@@ -191,7 +191,7 @@ async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
         .once()
         .withf(|target, part, ops| {
             let selector = json!({"windlass.dev/deployment": "db", "windlass.dev/set": "new"});
-            let written: Vec<Value> = ops.iter().map(crate::cluster::PatchOp::to_json).collect();
+            let written: Vec<Value> = ops.iter().map(windlass_kube_port::PatchOp::to_json).collect();
             let annotation = "/metadata/annotations/windlass.dev~1switched-to";
             target.kind == Kind::Service
                 && *part == Part::Main
@@ -252,7 +252,7 @@ async fn traffic_does_not_move_to_what_does_not_run() {
     for (index, case) in cases.into_iter().enumerate() {
         let mut cluster = MockCluster::new();
         // The node may be granted its target again; the Service must not change.
-        let of_node = |target: &crate::cluster::Target| target.kind == Kind::StatefulNode;
+        let of_node = |target: &windlass_kube_port::Target| target.kind == Kind::StatefulNode;
         cluster.expect_patch().withf(move |target, _, _| of_node(target)).returning(|_, _, _| Ok(json!({})));
         let waits = case.run(cluster, &SwitchTraffic {}).await;
         assert!(waits.starts_with("waiting for"), "{index}: {waits}");

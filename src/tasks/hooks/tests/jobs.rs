@@ -1,9 +1,9 @@
 //! Jobs.
 
 use super::*;
-use crate::cluster::Selector;
 use crate::engine::Advance;
 use crate::tasks::hooks::job::{DryRun, dry_run};
+use windlass_kube_port::Selector;
 
 pub(super) type Store = Arc<Mutex<Vec<Value>>>;
 
