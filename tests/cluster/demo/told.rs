@@ -2,9 +2,7 @@
 
 use std::process::Stdio;
 
-use windlass::clock::on_the_wall;
-
-use crate::demo::kit::{PATIENCE, read_until, text, windlass};
+use crate::demo::kit::{read_until, text, windlass};
 
 #[test]
 fn the_whole_story_is_told_in_plain_lines() {
@@ -36,30 +34,6 @@ fn the_whole_story_is_told_in_plain_lines() {
         rest = &rest[found + word.len()..];
     }
     assert!(!said.contains('\x1b'), "no terminal, no colours");
-}
-
-#[test]
-#[ignore = "nightly"]
-fn a_larger_fleet_has_a_larger_wave() {
-    let output =
-        windlass().args(["demo", "--speed", "1000", "--nodes", "12", "--seed", "7"]).output().unwrap();
-    let (said, complaints) = text(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}{complaints}");
-    assert!(said.contains("the other 8 nodes go on serving 1.1"), "{said}");
-    assert!(said.contains("at most 4 of 12 nodes were out of service at once, 4 were allowed"), "{said}");
-}
-
-#[test]
-#[ignore = "nightly"]
-fn time_runs_as_fast_as_it_is_told() {
-    let began = on_the_wall();
-    let mut demo = windlass().args(["demo", "--speed", "10"]).stdout(Stdio::piped()).spawn().unwrap();
-    read_until(demo.stdout.as_mut().unwrap(), "3. A bad image is held");
-    let took = began.elapsed();
-    demo.kill().unwrap();
-    demo.wait().unwrap();
-    // Two chapters take 26 seconds of the cluster's time.
-    assert!(took.as_secs_f64() > 2.0 && took < PATIENCE, "{took:?}");
 }
 
 #[test]

@@ -2,55 +2,41 @@
 
 use std::time::Duration;
 
-use crate::e2e::sampler::Sampler;
+use windlass_sim::Random;
+
 use windlass_harness::kit::tools::{outcomes, plan_id};
-use windlass_harness::kit::{World, fleet};
+use windlass_harness::kit::{Wave, World, fleet};
 
 /// How often the operator is killed.
 const KILLS: usize = 10;
 /// The number of nodes: enough to outlast the last kill.
 const NODES: usize = 16;
 
-/// A small random generator (`SplitMix64`).
-pub struct Random(u64);
-
-impl Random {
-    /// Seeded from `WINDLASS_SEED`, or from the clock; prints the seed.
-    pub fn seeded() -> Self {
-        let given = std::env::var("WINDLASS_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            now.expect("a clock").subsec_nanos().into()
-        });
-        println!("seed: WINDLASS_SEED={seed}");
-        Self(seed)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
+/// Seeded from `WINDLASS_SEED`, or from the clock; prints the seed.
+fn random() -> Random {
+    let given = std::env::var("WINDLASS_SEED").ok().and_then(|text| text.parse().ok());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    let seed = given.unwrap_or_else(|| now().subsec_nanos().into());
+    println!("seed: WINDLASS_SEED={seed}");
+    Random::new(seed)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
-    let mut random = Random::seeded();
+    let mut random = random();
     let mut world = World::new("kill").await;
     let mut fleet = fleet(NODES as i64, "db:1");
     // The rollout outlasts the kills on a machine of any speed.
     fleet["spec"]["minReadySeconds"] = serde_json::json!(1);
     world.fleet(fleet).await;
     world.until_applied().await;
-    let sampler = Sampler::start(&world, NODES).await;
+    let wave = Wave::watch(&world, NODES).await;
     world.set_image("db:2").await;
     let begun = world.until_db("the rollout begins", |db| db["status"]["rollout"].is_object()).await;
     let mut lives = Vec::new();
     for kill in 0..KILLS {
         // From before its caches are filled to some nodes later.
-        let life = 20 + random.below(880);
+        let life = random.between(20, 899);
         lives.push(life);
         tokio::time::sleep(Duration::from_millis(life)).await;
         world.kill_operator().await;
@@ -64,9 +50,8 @@ async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
     assert_eq!(outcomes(&done), ["Complete"]);
     assert_eq!(world.images().await, vec!["db:2"; NODES]);
     world.writes_nothing_for(Duration::from_secs(2)).await;
-    let seen = sampler.finish().await;
-    seen.at_most(1);
-    for (pod, lives) in &seen.pods {
+    let seen = wave.at_most(&world, 1).await;
+    for (pod, lives) in &seen.lives {
         assert_eq!(lives.len(), 2, "{pod} is replaced once: {lives:?}");
     }
     for node in world.list(&world.nodes()).await {

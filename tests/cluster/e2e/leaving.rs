@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::e2e::sampler::Sampler;
-use windlass_harness::kit::{World, condition, fleet, with};
+use windlass_harness::kit::{Wave, World, condition, fleet, with};
 
 /// Five serving nodes with this `maxUnavailable`.
 async fn five(world: &World, max_unavailable: Value) -> Value {
@@ -56,13 +55,12 @@ async fn nodes_leave_one_after_the_other_from_the_highest_ordinal() {
     let world = World::new("leave").await;
     five(&world, json!(1)).await;
     let pods = world.uids(&world.pods()).await;
-    let sampler = Sampler::start(&world, 5).await;
+    let wave = Wave::watch(&world, 5).await;
     scale(&world, 2).await;
     until_left(&world, &["db-0", "db-1"]).await;
     world.until_db("it is at rest", |db| condition(db, "Reconciling") == "False/Settled").await;
-    let seen = sampler.finish().await;
-    let went: Vec<&str> = seen.log.iter().filter(|(_, _, up)| !up).map(|(_, pod, _)| pod.as_str()).collect();
-    assert_eq!(went, ["db-4-0", "db-3-0", "db-2-0"], "{:#?}", seen.log);
+    let seen = wave.end(&world).await;
+    assert_eq!(seen.went, ["db-4-0", "db-3-0", "db-2-0"], "{:#?}", seen.log);
     let after = world.uids(&world.pods()).await;
     assert_eq!((&after["db-0-0"], &after["db-1-0"]), (&pods["db-0-0"], &pods["db-1-0"]));
     for node in ["db-4", "db-3", "db-2"] {

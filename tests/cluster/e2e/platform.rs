@@ -1,11 +1,13 @@
-//! A platform rewrites what Windlass writes, on pods and on StatefulSets. No Ready pod is deleted for it outside of a
+//! A platform rewrites the StatefulSets that Windlass writes. No Ready pod is deleted for it outside of a
 //! wave, fleets complete, and at rest nothing is written.
 
 use std::time::Duration;
 
+use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
+use windlass_sim::{Mutation, Target, proxy};
 
-use crate::e2e::policies::{Does, On, Policy};
+use windlass_harness::conformance::policies::{binding, policy};
 use windlass_harness::kit::{Wave, World, fleet};
 
 async fn current_images(world: &World) -> Vec<Value> {
@@ -49,28 +51,54 @@ async fn rolls_in_its_wave(world: &World, replicas: usize) {
     writes_nothing(world).await;
 }
 
-async fn a_fleet_under(on: On, does: Does) {
-    let world = World::new("platform").await;
-    let policy = Policy::install(&world, on, does).await;
-    let made = world.settled_fleet(fleet(2, "db:1")).await;
-    assert_eq!(made["status"]["phase"], "Ready", "{made:#}");
-    assert_eq!(current_images(&world).await, ["db:1"; 2], "{on:?} {does:?}");
-    rolls_in_its_wave(&world, 2).await;
-    // What admission no longer adds stays until its pod is replaced.
-    let pods = world.pod_uids().await;
-    policy.remove(&world).await;
-    relabel(&world, "storage").await;
-    writes_nothing(&world).await;
-    assert_eq!(world.pod_uids().await, pods);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "nightly"]
-async fn a_fleet_completes_where_images_of_pods_are_pinned() {
-    a_fleet_under(On::Pods, Does::Pin).await;
+/// Waits until the API server applies the policy, or no longer does.
+async fn until_obeyed(world: &World, obeyed: bool) {
+    let probe = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "probe"}, "spec": {
+        "serviceName": "probe", "selector": {"matchLabels": {"app": "probe"}},
+        "template": {"metadata": {"labels": {"app": "probe"}},
+            "spec": {"containers": [{"name": "main", "image": "probe:1"}]}},
+    }});
+    let probe: DynamicObject = serde_json::from_value(probe).unwrap();
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    // A few in a row: the change takes effect asynchronously.
+    let mut seen = 0;
+    for _ in 0..1_000 {
+        let made = world.sets().create(&dry_run, &probe).await.unwrap();
+        let containers = made.data["spec"]["template"]["spec"]["containers"].as_array().map(Vec::len);
+        seen = if (containers == Some(2)) == obeyed { seen + 1 } else { 0 };
+        if seen == 3 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the policy is obeyed: {}", !obeyed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_completes_where_a_proxy_is_put_first_into_templates() {
-    a_fleet_under(On::StatefulSets, Does::AddFirst).await;
+    let world = World::new("platform").await;
+    let name = format!("{}-proxy", &*world.ns);
+    let first = Mutation::Container { container: proxy("proxy"), first: true };
+    for (kind, mut object) in [
+        ("MutatingAdmissionPolicy", policy(&name, Target::Templates, &first)),
+        ("MutatingAdmissionPolicyBinding", binding(&name, &world.ns)),
+    ] {
+        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        object["kind"] = json!(kind);
+        world.cp.kubectl_with(&["create", "-f", "-"], &object.to_string()).await.ok();
+    }
+    until_obeyed(&world, true).await;
+    let made = world.settled_fleet(fleet(2, "db:1")).await;
+    assert_eq!(made["status"]["phase"], "Ready", "{made:#}");
+    assert_eq!(current_images(&world).await, ["db:1"; 2]);
+    rolls_in_its_wave(&world, 2).await;
+    // What admission no longer adds stays until its pod is replaced.
+    let pods = world.pod_uids().await;
+    for kind in ["mutatingadmissionpolicybindings", "mutatingadmissionpolicies"] {
+        world.cp.kubectl(&["delete", kind, &name]).await.ok();
+    }
+    until_obeyed(&world, false).await;
+    relabel(&world, "storage").await;
+    writes_nothing(&world).await;
+    assert_eq!(world.pod_uids().await, pods);
 }

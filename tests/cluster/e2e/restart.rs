@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::e2e::sampler::Sampler;
 use windlass_harness::kit::tools::outcomes;
-use windlass_harness::kit::{World, condition, fleet, with};
+use windlass_harness::kit::{Wave, World, condition, fleet, with};
 
 const RESTART: &str = "windlass.dev/restartedAt";
 
@@ -23,11 +22,11 @@ async fn a_restart_reaches_the_pods_that_the_partition_holds_once_it_is_lowered(
     let meanwhile = world.pod_uids().await;
     assert_eq!(meanwhile[..2], before[..2], "they keep what they run");
     assert_ne!(meanwhile[2], before[2]);
-    let sampler = Sampler::start(&world, 3).await;
+    let wave = Wave::watch(&world, 3).await;
     world.patch_fleet(held(0)).await;
     let done = world.until_db("all have restarted", |db| outcomes(db) == ["Complete"]).await;
     assert_eq!(condition(&done, "UpToDate"), "True/Applied");
-    sampler.finish().await.at_most(1);
+    wave.at_most(&world, 1).await;
     let after = world.pod_uids().await;
     assert!(after[0] != before[0] && after[1] != before[1] && after[2] == meanwhile[2], "{after:?}");
 }

@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::e2e::sampler::Sampler;
 use crate::e2e::sidecars::Sidecars;
 use windlass_harness::kit::tools::is_up;
-use windlass_harness::kit::{World, condition};
+use windlass_harness::kit::{Wave, World, condition};
 
 async fn sidecar_says(world: &World, node: &str, what: &str) -> Value {
     world
@@ -21,10 +20,10 @@ async fn each_pod_is_marked_ready_once_by_the_task_of_its_plan() {
     let sidecars = Sidecars::start(&world).await;
     world.fleet(sidecars.fleet(2, "db:1")).await;
     world.until_applied().await;
-    let sampler = Sampler::start(&world, 2).await;
+    let wave = Wave::watch(&world, 2).await;
     world.set_image("db:2").await;
     world.until_applied().await;
-    sampler.finish().await.at_most(1);
+    wave.at_most(&world, 1).await;
     for node in ["db-0", "db-1"] {
         let seen = sidecar_says(&world, node, "True/Ready").await;
         let history = seen["status"]["history"].as_array().expect("a history");

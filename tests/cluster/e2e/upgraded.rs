@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use windlass_harness::controlplane::{ControlPlane, Options};
-use windlass_harness::kit::wave::serves;
+use windlass_harness::kit::tools::is_up;
 use windlass_harness::kit::{World, condition, fleet, is_applied, with};
 
 /// The fleets that are up to date while others are not.
@@ -117,7 +117,7 @@ async fn a_rollout_goes_on_under_the_next_operator() {
         let pods = world.list(&world.pods()).await;
         let down = 5 - pods
             .iter()
-            .filter(|pod| pod["metadata"]["labels"]["windlass.dev/deployment"] == "db" && serves(pod))
+            .filter(|pod| pod["metadata"]["labels"]["windlass.dev/deployment"] == "db" && is_up(pod))
             .count();
         worst = worst.max(down);
         let db = world.db().await;

@@ -2,21 +2,20 @@
 
 use serde_json::json;
 
-use crate::e2e::sampler::Sampler;
 use windlass_harness::kit::tools::outcomes;
-use windlass_harness::kit::{World, fleet};
+use windlass_harness::kit::{Wave, World, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_added_with_another_image_in_one_apply_start_at_it() {
     let world = World::new("grown").await;
     world.fleet(fleet(3, "db:1")).await;
     world.until_applied().await;
-    let sampler = Sampler::start(&world, 6).await;
+    let wave = Wave::watch(&world, 6).await;
     let changes = json!({"spec": {"replicas": 6, "template": {"spec": {"image": "db:2"}}}});
     world.patch_fleet(changes).await;
     let done = world.until_applied().await;
     assert_eq!((outcomes(&done), world.images().await), (vec!["Complete"], vec!["db:2".to_owned(); 6]));
-    let seen = sampler.finish().await;
+    let seen = wave.end(&world).await;
     for ordinal in 0..6 {
         let images: &[&str] = if ordinal < 3 { &["db:1", "db:2"] } else { &["db:2"] };
         assert_eq!(seen.images_of(&format!("db-{ordinal}-0")), images, "{ordinal}");

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
 
 use crate::install::installed::{holder, pods};
+use windlass_harness::kit::tools::is_up;
 use windlass_harness::systems::cluster::{Cluster, Place, applied};
 
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -73,13 +74,8 @@ fn watch_pods(place: &Place<'_>) -> (Arc<AtomicUsize>, Arc<AtomicBool>, tokio::t
     let task = tokio::spawn(async move {
         let of = ListParams::default().labels("windlass.dev/deployment=db");
         while !stop.load(Ordering::Relaxed) {
-            let serves = |pod: &DynamicObject| {
-                let pod = json!(pod);
-                let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                pod["metadata"]["deletionTimestamp"].is_null()
-                    && conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
-            };
-            let serving = api.list(&of).await.expect("pods").items.iter().filter(|pod| serves(pod)).count();
+            let pods = api.list(&of).await.expect("pods").items;
+            let serving = pods.iter().filter(|pod| is_up(&json!(pod))).count();
             kept.fetch_max(NODES.saturating_sub(serving), Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

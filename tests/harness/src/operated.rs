@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use windlass_clock::monotonic;
 
 use crate::controlplane::{Audit, ControlPlane, Mark, Namespace, Options};
+pub use crate::kit::{condition, is_applied};
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_mins(20);
@@ -236,20 +237,6 @@ pub fn fleet(name: &str, replicas: u32, image: &str, max_unavailable: &Value) ->
 /// The change of a fleet that sets its image.
 pub fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"image": image}}}})
-}
-
-/// Whether `UpToDate` is True for the spec as it is now.
-pub fn is_applied(fleet: &Value) -> bool {
-    condition(fleet, "UpToDate") == "True/Applied"
-        && fleet["status"]["observedGeneration"] == fleet["metadata"]["generation"]
-}
-
-/// A condition as `Status/Reason`.
-pub fn condition(object: &Value, type_: &str) -> String {
-    let list = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = list.iter().find(|c| c["type"] == type_);
-    let text = |c: &Value, field: &str| c[field].as_str().unwrap_or_default().to_owned();
-    found.map_or(String::new(), |c| format!("{}/{}", text(c, "status"), text(c, "reason")))
 }
 
 /// How busy the machine is, as /proc/loadavg says.

@@ -6,6 +6,6 @@
 #![allow(clippy::similar_names, clippy::needless_pass_by_value, reason = "cases are read, one at a time")]
 
 pub mod cases;
-mod policies;
+pub mod policies;
 pub mod record;
 pub mod suite;

@@ -72,7 +72,8 @@ impl Ctx {
     }
 }
 
-fn binding(name: &str, namespace: &str) -> Value {
+/// The binding of a policy to a namespace.
+pub fn binding(name: &str, namespace: &str) -> Value {
     let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
     json!({
         "metadata": {"name": name},
@@ -80,7 +81,8 @@ fn binding(name: &str, namespace: &str) -> Value {
     })
 }
 
-fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
+/// A real policy that does what the mutation says.
+pub fn policy(name: &str, target: Target, mutation: &Mutation) -> Value {
     let rule = match target {
         Target::Pods => {
             json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]})

@@ -332,7 +332,7 @@ impl World {
     /// Waits until a pod serves, and is another than the one with this UID; answers with it.
     pub async fn until_serves(&self, pod: &str, not: &str) -> Value {
         let pods = self.pods();
-        let holds = |p: &Value| wave::serves(p) && p["metadata"]["uid"] != not;
+        let holds = |p: &Value| tools::is_up(p) && p["metadata"]["uid"] != not;
         self.until(&pods, pod, "another pod serves", holds).await
     }
 

@@ -18,6 +18,7 @@ use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+use crate::kit::tools::{image_of, is_up};
 use crate::kit::{PATIENCE, World};
 
 /// The pods of a fleet `db`, watched from its creation.
@@ -33,8 +34,10 @@ pub struct Seen {
     serving: BTreeMap<String, bool>,
     versions: BTreeMap<String, String>,
     listed: bool,
-    /// By pod name: its UIDs, oldest first.
-    pub lives: BTreeMap<String, Vec<String>>,
+    /// By pod name: every pod by UID with its image, oldest first.
+    pub lives: BTreeMap<String, Vec<(String, String)>>,
+    /// The pods that went out of service, in order.
+    pub went: Vec<String>,
     /// The most pods that did not serve at once.
     pub worst: usize,
     /// A line for each change.
@@ -79,9 +82,10 @@ impl Wave {
         }
     }
 
-    /// Stops watching; panics if more pods than this were out of service at once.
+    /// Stops watching; panics if more pods than this were out of service at once, or none ever was.
     pub async fn at_most(self, world: &World, max: usize) -> Seen {
         let seen = self.end(world).await;
+        assert!(!seen.went.is_empty(), "no pod was ever down: there was nothing to hold");
         assert!(seen.worst <= max, "{} pods were down at once:\n{}", seen.worst, seen.log.join("\n"));
         seen
     }
@@ -105,19 +109,20 @@ impl Seen {
     fn apply(&mut self, pod: &Value) {
         let name = name(pod);
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        let image = image_of(pod);
         let lives = self.lives.entry(name.clone()).or_default();
-        if !lives.contains(&uid) {
-            lives.push(uid);
+        if !lives.iter().any(|(known, _)| *known == uid) {
+            lives.push((uid, image.to_owned()));
         }
         self.versions.insert(name.clone(), version(pod));
-        let serves = serves(pod);
-        let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
-        self.set(&name, serves, &image);
+        self.set(&name, is_up(pod), image);
     }
 
     fn set(&mut self, name: &str, serves: bool, what: &str) {
         let Some(before) = self.serving.get_mut(name) else { return };
-        *before = serves;
+        if std::mem::replace(before, serves) && !serves {
+            self.went.push(name.to_owned());
+        }
         let down = self.serving.values().filter(|serving| !**serving).count();
         if self.listed {
             self.worst = self.worst.max(down);
@@ -129,13 +134,11 @@ impl Seen {
     pub fn replaced(&self, pod: &str) -> usize {
         self.lives.get(pod).map_or(0, |uids| uids.len().saturating_sub(1))
     }
-}
 
-/// True if a pod is Ready and not terminating.
-pub fn serves(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-    ready && pod["metadata"]["deletionTimestamp"].is_null()
+    /// The images of the pods of this name, in order.
+    pub fn images_of(&self, pod: &str) -> Vec<&str> {
+        self.lives.get(pod).into_iter().flatten().map(|(_, image)| image.as_str()).collect()
+    }
 }
 
 fn name(pod: &Value) -> String {

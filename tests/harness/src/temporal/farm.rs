@@ -8,6 +8,7 @@ use windlass_clock::monotonic;
 use windlass_process_kubelet::Image;
 
 use crate::controlplane::Error;
+pub use crate::kit::tools::message;
 use crate::systems::cluster::{Cluster, Place};
 use crate::temporal::frontend::Server;
 use crate::temporal::person::Person;
@@ -312,13 +313,6 @@ pub fn condition(object: &Value, type_: &str) -> (String, String) {
     let found = all.iter().find(|condition| condition["type"] == type_).cloned().unwrap_or_default();
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     (text("status"), text("reason"))
-}
-
-/// The message of a condition.
-pub fn message(object: &Value, type_: &str) -> String {
-    let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    let found = all.iter().find(|condition| condition["type"] == type_).cloned().unwrap_or_default();
-    found["message"].as_str().unwrap_or_default().to_owned()
 }
 
 /// True if the status is of the current spec.
