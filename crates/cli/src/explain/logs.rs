@@ -55,8 +55,7 @@ pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
 }
 
 fn drawn(story: &[TimelineEntry], terminal: Terminal) -> String {
-    let about =
-        |happened: &TimelineEntry| happened.about.split_once(' ').map_or("", |(_, name)| name).to_owned();
+    let about = |happened: &TimelineEntry| happened.about.name.clone();
     let names = story.iter().map(|happened| about(happened).len()).max().unwrap_or_default();
     let reasons = story.iter().map(|happened| happened.reason.len()).max().unwrap_or_default();
     let line = |happened: &TimelineEntry| {
@@ -82,16 +81,16 @@ mod tests {
                 "tasks": [{"id": "b-0", "type": "update-node-specs", "state": "Running", "startedAt": "2026-01-01T04:02:01Z"}]},
             "conditions": [{"type": "Stalled", "status": "False", "reason": "Progressing",
                 "lastTransitionTime": "2026-01-01T03:00:00Z"}]}});
-        let event = |about: &str, at: &str| TimelineEntry {
-            about: about.into(),
+        let event = |kind: &str, name: &str, at: &str| TimelineEntry {
+            about: crate::report::chain::Subject::of(kind, name),
             reason: "PlanStarted".into(),
             note: "x".into(),
             at: at.parse().unwrap(),
         };
         let events = vec![
-            event("StatefulNode db-1", "2026-01-01T04:01:00Z"),
-            event("StatefulNode other-1", "2026-01-01T04:01:00Z"),
-            event("Pod db-1-0", "2026-01-01T04:01:00Z"),
+            event("StatefulNode", "db-1", "2026-01-01T04:01:00Z"),
+            event("StatefulNode", "other-1", "2026-01-01T04:01:00Z"),
+            event("Pod", "db-1-0", "2026-01-01T04:01:00Z"),
         ];
         let terminal = Terminal { width: 110, colours: false, unicode: true };
         assert_eq!(

@@ -21,7 +21,7 @@ pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
 pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{Sight, Wanted};
-use crate::report::{in_namespace, not_seen};
+use crate::report::{in_namespace, who_has_not_seen};
 use change::{After, after};
 use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
@@ -70,7 +70,7 @@ pub async fn foresee(
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
     let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
-    let unseen = old.as_deref().and_then(not_seen);
+    let unseen = old.as_deref().and_then(who_has_not_seen);
     let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
     let was = old.as_ref().map(|old| (old.requested(), old.facts()));
     let new = Arc::new(ObservedFleet::read(&newer(object)));
@@ -209,9 +209,8 @@ impl Examined<'_> {
             foreseen.refuse_template(blocker.to_string());
         }
         foreseen.add_waits(&facts, &fleet, &decision);
-        if let Some(sentence) = unseen {
-            let who = sentence.strip_prefix("waiting for ").unwrap_or(&sentence);
-            foreseen.waits.insert(0, in_namespace(who, &foreseen.namespace));
+        if let Some(who) = unseen {
+            foreseen.waits.insert(0, in_namespace(&who, &foreseen.namespace));
         }
         Ok(())
     }

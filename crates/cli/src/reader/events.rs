@@ -4,7 +4,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::report::chain::TimelineEntry;
+use crate::report::chain::{Subject, TimelineEntry};
 use windlass_kube_port::EventNote;
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedPod;
@@ -77,7 +77,7 @@ fn read(event: &Value) -> Option<TimelineEntry> {
     let EventNote { note, at } = EventNote::read(event)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let regarding = &event["regarding"];
-    let about = format!("{} {}", text(&regarding["kind"]), text(&regarding["name"]));
+    let about = Subject { kind: text(&regarding["kind"]), name: text(&regarding["name"]) };
     Some(TimelineEntry { about, reason: text(&event["reason"]), note, at })
 }
 

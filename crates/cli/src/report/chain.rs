@@ -1,8 +1,10 @@
 //! Explains why a fleet or a node is in its state: the chain from its conditions down to the kubelet's messages, with
 //! times, and the commands that help. Pure.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::fleet::not_seen;
 use super::{FleetReport, Health, Seen, SeenPod, TaskReport, Verdict, in_namespace};
@@ -81,11 +83,37 @@ impl Deletion {
     }
 }
 
+/// The kind and the name of an object, in one namespace.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Subject {
+    pub kind: String,
+    pub name: String,
+}
+
+impl Subject {
+    /// The object of this kind and name.
+    pub fn of(kind: &str, name: &str) -> Self {
+        Self { kind: kind.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// An event in the history.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct TimelineEntry {
     /// Its subject: `Pod db-2-0`.
-    pub about: String,
+    pub about: Subject,
     pub reason: String,
     pub note: String,
     /// When it was last seen.

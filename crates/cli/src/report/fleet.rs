@@ -437,6 +437,11 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
 /// A message if the operator has not observed the current spec: the whole status is about an older one.
 #[must_use]
 pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
+    who_has_not_seen(fleet).map(|who| format!("waiting for {who}"))
+}
+
+/// The same, without `waiting for`.
+pub fn who_has_not_seen(fleet: &ObservedFleet) -> Option<String> {
     let (meta, status) = (&fleet.meta, &fleet.status);
     if status.observed_generation >= meta.generation {
         return None;
@@ -445,7 +450,7 @@ pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
         0 => "has not looked at it yet".to_owned(),
         seen => format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation),
     };
-    Some(format!("waiting for the operator, which {known}; {ASK_VERSION}"))
+    Some(format!("the operator, which {known}; {ASK_VERSION}"))
 }
 
 /// What a fleet waits for, and since when, if a node blocks it.

@@ -22,7 +22,7 @@ mod words;
 
 pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
-pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, not_seen, worst_first};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, who_has_not_seen, worst_first};
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::{Seen, SeenPod};

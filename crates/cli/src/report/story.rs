@@ -3,22 +3,23 @@
 
 use chrono::{DateTime, Utc};
 
-use super::chain::TimelineEntry;
+use super::chain::{Subject, TimelineEntry};
 use super::in_namespace;
 use windlass_core::api::names::place_of;
 use windlass_core::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use windlass_core::planner::fleet::status::short;
 use windlass_engine::PlanState;
+use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedFleet;
 
 /// The history, oldest first, with the events about the fleet and its nodes.
 #[must_use]
 pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     let name = &fleet.meta.name;
-    let of_fleet = format!("NodeDeployment {name}");
+    let of_fleet = Subject::of(Kind::NodeDeployment.name(), name);
     let is_of_fleet = |event: &TimelineEntry| {
-        let node = event.about.strip_prefix("StatefulNode ");
-        event.about == of_fleet || node.is_some_and(|node| place_of(name, node).is_some())
+        let is_node = event.about.kind == Kind::StatefulNode.name();
+        event.about == of_fleet || (is_node && place_of(name, &event.about.name).is_some())
     };
     let events = events.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
@@ -28,7 +29,7 @@ pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<Timeli
 /// Merges events with the records of a status. `about`: the object's namespace, and what an event about it names.
 #[must_use]
 pub fn of_status(
-    (namespace, about): (&str, &str),
+    (namespace, about): (&str, &Subject),
     events: Vec<TimelineEntry>,
     history: &[HistoryEntry],
     plan: Option<&RawPlan>,
@@ -36,7 +37,7 @@ pub fn of_status(
 ) -> Vec<TimelineEntry> {
     let mut story = events;
     let mut add = |reason: &str, note: String, at: Option<DateTime<Utc>>| {
-        let happened = |at| TimelineEntry { about: about.to_owned(), reason: reason.to_owned(), note, at };
+        let happened = |at| TimelineEntry { about: about.clone(), reason: reason.to_owned(), note, at };
         story.extend(at.map(happened));
     };
     for entry in history {

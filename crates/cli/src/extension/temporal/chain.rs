@@ -167,7 +167,7 @@ mod tests {
         json_patch::merge(&mut object, change);
         let report = WorkersReport::of(&object, now);
         let event = TimelineEntry {
-            about: "Pod p".into(),
+            about: crate::report::chain::Subject::of("Pod", "p"),
             reason: "Failed".into(),
             note: "no image".into(),
             at: now,

@@ -7,7 +7,7 @@ use windlass_temporal::api::{
     Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
 };
 
-use crate::report::chain::TimelineEntry;
+use crate::report::chain::{Subject, TimelineEntry};
 use crate::report::story::of_status;
 use crate::report::{PlanReport, Verdict, in_namespace};
 use windlass_core::api::HookStatus;
@@ -228,7 +228,7 @@ fn place(state: VersionState) -> u8 {
 /// The history of a raw `WorkerDeployment`, oldest first, with the events about it.
 #[must_use]
 pub fn story(object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
-    let of = format!("WorkerDeployment {}", object["metadata"]["name"].as_str().unwrap_or_default());
+    let of = Subject::of("WorkerDeployment", object["metadata"]["name"].as_str().unwrap_or_default());
     let events = events.into_iter().filter(|event| event.about == of).collect();
     let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();

@@ -269,7 +269,7 @@ fn story(view: &FleetView) -> Markup {
                 li class=(story_class(&happened.reason, &happened.note)) {
                     time datetime=(happened.at.to_rfc3339()) { (clock_time(happened.at, view.now)) } " "
                     strong { (happened.reason) } " "
-                    span.dim { (happened.about.split_once(' ').map_or("", |(_, name)| name)) } " "
+                    span.dim { (happened.about.name) } " "
                     span { (happened.note) }
                 }
             }

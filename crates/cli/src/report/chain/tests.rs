@@ -21,7 +21,7 @@ fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands()
     let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
     assert_eq!(culprit(&report), Some("db-2"));
     let event = TimelineEntry {
-        about: "Pod db-2-0".into(),
+        about: crate::report::chain::Subject::of("Pod", "db-2-0"),
         reason: "Failed".into(),
         note: "Failed to pull image".into(),
         at: "2026-01-01T04:12:10Z".parse().unwrap(),
@@ -96,7 +96,7 @@ fn a_pod_that_is_not_made_is_explained_by_what_is_said_of_its_set_and_one_that_n
     let node = ObservedNode::read(&nodes()[2]);
     let note = "create Pod db-2-0 in StatefulSet db-2 failed error: pods \"db-2-0\" is forbidden: exceeded quota: few";
     let event = TimelineEntry {
-        about: "StatefulSet db-2".into(),
+        about: crate::report::chain::Subject::of("StatefulSet", "db-2"),
         reason: "FailedCreate".into(),
         note: note.into(),
         at: "2026-01-01T04:12:10Z".parse().unwrap(),
