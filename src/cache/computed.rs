@@ -225,11 +225,11 @@ impl Computed {
     #[cfg(test)]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("spec_hashes", self.spec_hashes.len()),
-            ("plans", self.plans.len()),
-            ("rendered", self.rendered.len()),
-            ("settled", self.settled.len()),
-            ("released", self.released.len()),
+            ("spec_hashes", self.spec_hashes.size()),
+            ("plans", self.plans.size()),
+            ("rendered", self.rendered.size()),
+            ("settled", self.settled.size()),
+            ("released", self.released.size()),
         ]
     }
 }

@@ -172,15 +172,15 @@ impl ProbeCache {
     #[cfg(test)]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("templates", self.templates.len()),
-            ("foreign", self.foreign.len()),
-            ("free", self.free.len()),
-            ("unseen_claims", self.unseen_claims.len()),
-            ("same_templates", self.same_templates.len()),
-            ("reverted", self.reverted.len()),
-            ("no_pod", self.no_pod.len()),
-            ("live_pods", self.live_pods.len()),
-            ("nameless", self.nameless.len()),
+            ("templates", self.templates.size()),
+            ("foreign", self.foreign.size()),
+            ("free", self.free.size()),
+            ("unseen_claims", self.unseen_claims.size()),
+            ("same_templates", self.same_templates.size()),
+            ("reverted", self.reverted.size()),
+            ("no_pod", self.no_pod.size()),
+            ("live_pods", self.live_pods.size()),
+            ("nameless", self.nameless.size()),
         ]
     }
 }

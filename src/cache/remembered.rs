@@ -85,7 +85,7 @@ impl<K: Subject + ?Sized, V: Clone> Remembered<K, V> {
 
     /// The number of entries.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.lock().len()
     }
 
@@ -121,13 +121,13 @@ mod tests {
             known.put(key, value as u32);
         }
         known.forget("a");
-        assert_eq!((known.get(&key("a", 1)), known.get(&key("b", 1)), known.len()), (None, Some(3), 1));
+        assert_eq!((known.get(&key("a", 1)), known.get(&key("b", 1)), known.size()), (None, Some(3), 1));
         let known: Remembered<str, u32> = Remembered::default();
         for key in ["a", "a/revision", "ab"] {
             known.put(key, 0);
         }
         known.forget("a");
-        assert_eq!((known.get("ab"), known.len()), (Some(0), 1));
+        assert_eq!((known.get("ab"), known.size()), (Some(0), 1));
     }
 
     #[test]

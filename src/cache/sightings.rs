@@ -86,7 +86,7 @@ impl Sightings {
 
     /// The number of sightings.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.since.len() + self.revisions.len()
+    pub fn size(&self) -> usize {
+        self.since.size() + self.revisions.size()
     }
 }

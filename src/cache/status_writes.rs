@@ -77,7 +77,7 @@ impl StatusWrites {
 
     /// The number of entries.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.unsaved.len() + self.saved_at.len()
+    pub fn size(&self) -> usize {
+        self.unsaved.size() + self.saved_at.size()
     }
 }

@@ -36,7 +36,7 @@ impl Failures {
 
     /// The number of objects whose last reconcile failed.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.in_a_row.len()
+    pub fn size(&self) -> usize {
+        self.in_a_row.size()
     }
 }

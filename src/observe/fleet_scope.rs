@@ -30,11 +30,11 @@ pub struct FleetScope {
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
     /// Answers and results that need not be asked for and computed again.
-    pub caches: Arc<Caches>,
+    pub(crate) caches: Arc<Caches>,
     /// What this process has seen and no object records.
-    pub sightings: Arc<Sightings>,
+    pub(crate) sightings: Arc<Sightings>,
     /// What an embedding platform adds to pods.
-    pub options: Arc<RenderOptions>,
+    pub(crate) options: Arc<RenderOptions>,
     /// The target of the active plan.
     pub rollout_target: RolloutTarget,
     /// The latest restart that was accepted.
@@ -44,7 +44,7 @@ pub struct FleetScope {
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
-    pub cache: Arc<Mutex<ReconcileCache>>,
+    pub(crate) cache: Arc<Mutex<ReconcileCache>>,
     /// Records the events about what this reconcile did to nodes.
     pub recorder: EventBuffer,
 }

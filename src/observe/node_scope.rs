@@ -39,13 +39,13 @@ pub struct NodeScope {
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
     /// Answers and results that need not be asked for and computed again.
-    pub caches: Arc<Caches>,
+    pub(crate) caches: Arc<Caches>,
     /// What this process has seen and no object records.
-    pub sightings: Arc<Sightings>,
+    pub(crate) sightings: Arc<Sightings>,
     /// When statuses were written.
-    pub status_writes: Arc<StatusWrites>,
+    pub(crate) status_writes: Arc<StatusWrites>,
     /// What an embedding platform adds to pods.
-    pub options: Arc<RenderOptions>,
+    pub(crate) options: Arc<RenderOptions>,
     /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the prober.
     pub sidecars: Arc<dyn SidecarClient>,
     /// Sends requests to sidecars in the background, outside of reconciles.
@@ -53,7 +53,7 @@ pub struct NodeScope {
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// The sidecar's answer, as far as this reconcile knows it.
-    pub answers: SidecarRecorder,
+    pub(crate) answers: SidecarRecorder,
 }
 
 /// What a node's spec renders to.

@@ -53,10 +53,10 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
     let sizes = || {
         let mut sizes = [kept_of.caches.probes.sizes(), kept_of.caches.computed.sizes()].concat();
         sizes.extend([
-            ("sightings", kept_of.sightings.len()),
-            ("status_writes", kept_of.status_writes.len()),
-            ("failures", kept_of.failures.len()),
-            ("deleted_jobs", kept_of.deleted_jobs.len()),
+            ("sightings", kept_of.sightings.size()),
+            ("status_writes", kept_of.status_writes.size()),
+            ("failures", kept_of.failures.size()),
+            ("deleted_jobs", kept_of.deleted_jobs.size()),
         ]);
         sizes
     };

@@ -43,8 +43,8 @@ impl DeletedJobs {
 
     /// The number of Jobs.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.jobs.len()
+    pub fn size(&self) -> usize {
+        self.jobs.size()
     }
 
     /// Forgets the Jobs of this owner.
