@@ -32,7 +32,7 @@ async fn a_request_that_has_no_effect_is_answered_once() {
         };
         let db = world.until_db(&format!("{key} is answered"), is_said).await;
         let sentence = message(&db, "UpToDate");
-        let notes = world.notes("RequestIgnored").await;
+        let notes = world.until_note("RequestIgnored", &sentence).await;
         assert_eq!(notes.iter().filter(|note| **note == sentence).count(), 1, "{notes:?}");
         let status = windlass(&world, &["status", "nd/db"]).await;
         let flat = status.out.split_whitespace().collect::<Vec<_>>().join(" ");

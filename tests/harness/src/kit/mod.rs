@@ -248,6 +248,20 @@ impl World {
         events.into_iter().filter(|(r, _)| r == reason).map(|(_, note)| note).collect()
     }
 
+    /// Waits for an event with this reason and note about the fleet, which follows the status that says it first. Returns
+    /// the notes of all with this reason.
+    pub async fn until_note(&self, reason: &str, note: &str) -> Vec<String> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let notes = self.notes(reason).await;
+            if notes.iter().any(|known| known == note) {
+                return notes;
+            }
+            assert!(tokio::time::Instant::now() < until, "no event {reason} says {note:?}: {notes:#?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Waits for an event with this reason about an object; returns its note.
     pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let until = tokio::time::Instant::now() + PATIENCE;
