@@ -14,7 +14,7 @@ use crate::revision;
 use windlass_kube_port::{Cluster, ClusterError, Kind};
 
 /// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
-const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);
+pub const ASK_REFUSED_AGAIN: Duration = Duration::from_secs(50);
 /// After how long it is asked again whether a content is that of an earlier revision.
 const ASK_SAME: Duration = Duration::from_mins(10);
 
@@ -27,7 +27,7 @@ pub async fn ask(
     manifest: Value,
 ) -> Result<Admission, ReconcileError> {
     if let Some((asked, verdict)) = probes.verdicts.get(&content)
-        && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
+        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_REFUSED_AGAIN)
     {
         return Ok(verdict.into());
     }
@@ -60,7 +60,7 @@ pub(super) fn was_asked(probes: &ProbeCache, content: &str) -> bool {
 pub(super) fn is_refused(probes: &ProbeCache, content: &str) -> bool {
     let known = probes.verdicts.get(content);
     known.is_some_and(|(asked, verdict)| {
-        verdict.is_err() && monotonic().duration_since(asked) < SIDECAR_VALIDITY
+        verdict.is_err() && monotonic().duration_since(asked) < ASK_REFUSED_AGAIN
     })
 }
 

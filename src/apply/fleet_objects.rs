@@ -27,43 +27,22 @@ use windlass_kube_port::{ClusterError, Key, Kind, Target};
 /// How long a name that belongs to something else counts as taken: after that somebody may have freed it.
 const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
-/// The revision of the desired state.
-#[derive(Clone)]
-pub struct WantedRevision {
-    /// Its name.
-    pub name: RevisionName,
-    /// Its content, if it is not stored yet.
-    content: Option<RevisionData>,
-}
-
-/// The revision of the desired state, or why the rollout cannot start. A new revision is admitted only after the API
-/// server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the recorded
-/// revisions: what is only written otherwise is no other revision.
-pub async fn wanted_revision(fleet: &mut FleetScope) -> Result<Admission<WantedRevision>, ReconcileError> {
+/// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
+/// the API server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the
+/// recorded revisions: what is only written otherwise is no other revision.
+pub async fn ensure_revision(fleet: &mut FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
     let (data, same) = same_content::of_spec(fleet).await?;
     fleet.record_same_content(same);
     let meta = &fleet.fleet.meta;
     let requested = fleet.requested();
     let name = revision_name(&meta.name, &meta.uid, &requested);
     if let Some(whose) = known_revision(fleet, &name) {
-        return Ok(whose.map(|()| WantedRevision { name, content: None }));
+        return Ok(whose.map(|()| name));
     }
-    let taken = would_be_taken(fleet).await?;
-    Ok(taken.map(|()| WantedRevision { name, content: Some(data) }))
-}
-
-/// Stores the revision of the desired state, if it is not stored yet. Returns a sentence if it cannot be stored.
-pub async fn store_revision(
-    fleet: &FleetScope,
-    wanted: &WantedRevision,
-) -> Result<Admission, ReconcileError> {
-    match &wanted.content {
-        None => Ok(Admission::Admitted(())),
-        Some(data) => {
-            let stored = store(fleet, wanted.name.clone(), next_number(fleet), data).await?;
-            Ok(stored.map(|_| ()))
-        }
+    if let Admission::Refused(sentence) = would_be_taken(fleet).await? {
+        return Ok(Admission::Refused(sentence));
     }
+    store(fleet, name, next_number(fleet), &data).await
 }
 
 async fn store(
@@ -101,7 +80,11 @@ async fn store(
         Err(ClusterError::AlreadyExists { .. }) => {
             let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, name.as_str()).await;
             let Some(stored) = stored.map_err(ReconcileError::Revision)? else {
-                return Ok(Admission::Admitted(name));
+                // It went in between: it is made again at the next attempt.
+                return Err(ReconcileError::Revision(ClusterError::Conflict {
+                    object: name.to_string(),
+                    message: "it existed a moment ago".to_owned(),
+                }));
             };
             if Meta::read(&stored).is_controlled_by(&meta.uid) {
                 fleet.view.observe(Kind::ControllerRevision, &stored);

@@ -135,13 +135,13 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     };
     let Some(set) = scope.set().filter(|_| is_due()) else {
         answers.take(uid);
-        scope.sightings.end(uid, Sighting::NoPod);
+        scope.sightings.end(uid, &Sighting::NoPod);
         return None;
     };
     let since =
         node.status.problem.as_ref().filter(|p| p.reason == Reason::Missing.as_ref()).map(|p| p.since);
     // A problem that was reported before this process started is still reported until more is known.
-    let is_earlier = since.is_some() && scope.sightings.known(uid, Sighting::NoPod).is_none();
+    let is_earlier = since.is_some() && scope.sightings.known(uid, &Sighting::NoPod).is_none();
     let was_refused =
         is_earlier || node.status.problem.as_ref().is_some_and(|p| p.reason == Reason::InvalidSpec.as_ref());
     let before = since.and_then(|since| (scope.now - since).to_std().ok()).unwrap_or_default();

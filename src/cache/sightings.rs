@@ -2,6 +2,7 @@
 //! by another machine's clock, and the revisions of StatefulSets that no status has yet. It starts anew with the process:
 //! what waits for a time then waits longer.
 
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -23,10 +24,10 @@ pub enum Sighting {
     NamesUnlisted,
 }
 
-/// By the UID of a node or a fleet: what is observed of it, and since when.
+/// By the UID of a node or a fleet: what is observed of it, and since when. Of each kind of sighting there is one.
 #[derive(Default)]
 pub struct Sightings {
-    since: Remembered<(String, Sighting), Instant>,
+    since: Remembered<(String, Discriminant<Sighting>), (Sighting, Instant)>,
     /// By StatefulSet UID, oldest first.
     revisions: Remembered<str, Vec<String>>,
 }
@@ -42,22 +43,24 @@ impl Sightings {
 
     /// As [`Sightings::elapsed`]; if this is the first call, it was observed `before` that already.
     pub fn elapsed_since(&self, uid: &str, what: Sighting, before: Duration) -> Duration {
-        self.known(uid, what.clone()).unwrap_or_else(|| {
+        self.known(uid, &what).unwrap_or_else(|| {
             let now = monotonic();
-            self.since.put(&(uid.to_owned(), what), now.checked_sub(before).unwrap_or(now));
+            let since = now.checked_sub(before).unwrap_or(now);
+            self.since.put(&(uid.to_owned(), discriminant(&what)), (what, since));
             before
         })
     }
 
     /// For how long this has been observed, if it is.
-    pub fn known(&self, uid: &str, what: Sighting) -> Option<Duration> {
-        let since = self.since.get(&(uid.to_owned(), what))?;
+    pub fn known(&self, uid: &str, what: &Sighting) -> Option<Duration> {
+        let (_, since) =
+            self.since.get(&(uid.to_owned(), discriminant(what))).filter(|(known, _)| known == what)?;
         Some(monotonic().duration_since(since))
     }
 
     /// Records that this is no longer observed.
-    pub fn end(&self, uid: &str, what: Sighting) {
-        self.since.take(&(uid.to_owned(), what));
+    pub fn end(&self, uid: &str, what: &Sighting) {
+        self.since.take(&(uid.to_owned(), discriminant(what)));
     }
 
     /// Records the revision that a StatefulSet gives to pods of a template of ours. Earlier revisions stay known, because

@@ -54,7 +54,7 @@ impl FleetScope {
         let passed = if since > self.now {
             Some(self.sightings.elapsed(uid, what))
         } else {
-            self.sightings.known(uid, what)
+            self.sightings.known(uid, &what)
         };
         let passed = passed.and_then(|passed| TimeDelta::from_std(passed).ok());
         Some(passed.map_or(since, |passed| since.min(self.now - passed)))

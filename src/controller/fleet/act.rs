@@ -1,20 +1,18 @@
 //! The third stage: carries out the decision, except for the write of the status.
 
-use crate::planner::fleet::Blocker;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
-use super::probe::unanswered;
-use crate::api::{NodeDeploymentStatus, RawPlan, Reason, RevisionName};
-use crate::apply::{Admission, fleet_children, fleet_objects};
+use crate::api::{NodeDeploymentStatus, RawPlan, Reason};
+use crate::apply::{fleet_children, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::save::Urgency;
 use crate::engine::{self, Advance, Plan};
 use crate::planner::fleet::status::{rollout_target_of, short};
-use crate::planner::fleet::{FleetFacts, SetRollout};
+use crate::planner::fleet::{Blocker, FleetFacts, SetRollout};
 use crate::tasks::keep_whole_at_hook;
 
 /// The result for a plan that is not advanced.
@@ -59,14 +57,7 @@ impl StatusChange {
 
 impl<'a> Decided<'a> {
     pub(super) async fn act(self) -> Result<Acted<'a>, ReconcileError> {
-        let Self { mut fleet, mut action } = self;
-        if !fleet.store_revision().await?
-            && let Action::ChangePlan { plan, .. } = action
-        {
-            // A rollout does not begin without the revision that it is about. Everything independent of it continues.
-            action = Action::CarryOut(Stored { plan, skipped: false });
-        }
-        let facts = fleet.scope.facts();
+        let Self { mut fleet, facts, action } = self;
         // A reconcile that only changes the plan applies nothing, and still says what keeps standing in the way.
         // Otherwise the conditions would change for one write.
         let applies_nothing =
@@ -100,37 +91,20 @@ impl<'a> Decided<'a> {
             }
         };
         if applies_nothing && let Some(sentence) = fleet_objects::last_taken_service(&fleet.scope) {
-            fleet.scope.block(Blocker::ServiceTaken(sentence));
+            fleet.scope.block(Blocker::Service(sentence));
         }
         Ok(Acted { facts: fleet.scope.facts(), fleet, change })
     }
 }
 
 impl Fleet<'_> {
-    /// Stores the revision of the desired state. Returns false if it cannot be stored.
-    async fn store_revision(&mut self) -> Result<bool, ReconcileError> {
-        let Some(wanted) = &self.wanted_revision else { return Ok(true) };
-        match fleet_objects::store_revision(&self.scope, wanted).await {
-            Ok(Admission::Admitted(())) => return Ok(true),
-            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
-            Err(error) if error.is_conflict() => return Err(error),
-            Err(error) => {
-                self.scope.block(unanswered(&error));
-                self.note(error);
-            }
-        }
-        self.report.update_revision =
-            RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
-        Ok(false)
-    }
-
     /// Does the work that is independent of the plan. The steps are also independent of one another: if one fails it is
     /// retried, while the rollout continues and the status reports the observed state.
     async fn apply_beside(&mut self, plan: Option<&Plan>) {
         let is_active = plan.is_some();
         match fleet_objects::apply_service(&self.scope).await {
             Ok(Some(sentence)) => {
-                self.scope.block(Blocker::ServiceTaken(sentence));
+                self.scope.block(Blocker::Service(sentence));
             }
             Ok(None) => {}
             Err(error) => self.note(error),
@@ -151,10 +125,10 @@ impl Fleet<'_> {
         }
         let facts = self.scope.facts();
         let rollout_target = rollout_target_of(&self.scope.fleet.status);
-        let of_nodes = (is_active && facts.rollout.set().is_none()).then_some(&rollout_target);
+        let of_nodes = (is_active && facts.rollout.now.set().is_none()).then_some(&rollout_target);
         // While a set is halting and no plan is active, no task would ask new nodes to halt. Missing nodes are not
         // recreated then, because they would run past the halt height.
-        let is_unasked = !is_active && facts.rollout.set().is_some_and(SetRollout::is_halting);
+        let is_unasked = !is_active && facts.rollout.now.set().is_some_and(SetRollout::is_halting);
         if !is_unasked && let Err(error) = fleet_children::create_missing(&self.scope, &facts, of_nodes).await
         {
             self.note(error);
@@ -196,7 +170,7 @@ impl Fleet<'_> {
         match error.refusal().filter(|_| error.refused_delete().is_none()) {
             // Jobs are only deleted: it is the Service that has to change.
             Some(message) => {
-                self.scope.block(Blocker::ServiceRefused(message.to_owned()));
+                self.scope.block(Blocker::Service(format!("service: the API server refuses it: {message}")));
             }
             None => self.note(error),
         }

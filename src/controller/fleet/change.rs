@@ -31,7 +31,7 @@ impl Fleet<'_> {
         StatusChange::of_plan(status, Some(plan), vec![event])
     }
 
-    /// Ends and starts plans in one write, and does nothing else. `None` if traffic has to move back first.
+    /// Ends and starts plans in one write, and runs no task. `None` if traffic has to move back first.
     pub(super) async fn change_plan(
         &self,
         facts: &FleetFacts,
@@ -304,7 +304,7 @@ impl Fleet<'_> {
 /// The rollout, if it is in the stage Promoting. A plan ends early in this stage only after the switch, so its traffic
 /// has moved.
 fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
-    facts.rollout.set().filter(|rollout| rollout.stage == Stage::Promoting)
+    facts.rollout.now.set().filter(|rollout| rollout.stage == Stage::Promoting)
 }
 
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
@@ -358,7 +358,7 @@ fn ended(
             let note = format!("the rollout to {from} is superseded by one to {to} ({why}){back}");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
-        (Ending::Superseded, None) if facts.rollout.set().is_some() && facts.spec.replicas > 0 => {
+        (Ending::Superseded, None) if facts.rollout.now.set().is_some() && facts.spec.replicas > 0 => {
             let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
             let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
@@ -366,7 +366,7 @@ fn ended(
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
             reject(status, facts, old, Ending::Aborted);
-            let nodes = if facts.rollout.set().is_some() {
+            let nodes = if facts.rollout.now.set().is_some() {
                 "its new nodes go"
             } else {
                 "nodes stay at what they run"

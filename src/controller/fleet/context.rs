@@ -6,7 +6,6 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::api::{Reason, RevisionName};
-use crate::apply::fleet_objects::WantedRevision;
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::Blocker;
@@ -23,8 +22,6 @@ pub(super) struct Fleet<'a> {
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
     pub(super) report: ReconcileFindings,
-    /// The revision of the desired state, if the API server takes it.
-    pub(super) wanted_revision: Option<WantedRevision>,
 }
 
 /// The findings of a reconcile outside its plan.
@@ -55,7 +52,7 @@ impl<'a> Fleet<'a> {
         scope: FleetScope,
         now: DateTime<Utc>,
     ) -> Self {
-        Self { cx, stored, scope, now, report: ReconcileFindings::default(), wanted_revision: None }
+        Self { cx, stored, scope, now, report: ReconcileFindings::default() }
     }
 
     pub(super) fn record(&self, event: &Event) {

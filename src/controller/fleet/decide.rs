@@ -1,5 +1,7 @@
 //! The second stage: decides what to do. Pure: the planner decides, on the facts and on what the first stage asked.
 
+use std::sync::Arc;
+
 use super::context::Fleet;
 use super::probe::{Edits, Probed};
 use crate::api::{HookRetry, SetName};
@@ -8,10 +10,11 @@ use crate::planner::fleet::sets::naming::{NotNamed, SetNameAnswer};
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
 use crate::planner::fleet::{FleetDecision, FleetFacts, decide};
 
-/// The decision about a fleet.
+/// The decision about a fleet, and the facts that it is based on.
 #[must_use]
 pub(super) struct Decided<'a> {
     pub(super) fleet: Fleet<'a>,
+    pub(super) facts: Arc<FleetFacts>,
     pub(super) action: Action,
 }
 
@@ -19,7 +22,8 @@ pub(super) struct Decided<'a> {
 pub(super) enum Action {
     /// Ends the stored plan: it cannot be carried out, or the status shows that it is done. The plan says which.
     EndStored(Box<Plan>),
-    /// Ends and starts plans in one status write, and does nothing else.
+    /// Ends and starts plans in one status write, and runs no task. Before a plan ends, its Jobs are deleted, and traffic
+    /// that a given-up promotion moved is moved back.
     ChangePlan {
         /// The stored plan.
         plan: Option<Plan>,
@@ -53,7 +57,7 @@ impl<'a> Probed<'a> {
         let Self { mut fleet, mut facts, plan, edits, set_name } = self;
         let plan = match plan {
             Ok(plan) => plan,
-            Err(ended) => return Decided { fleet, action: Action::EndStored(ended) },
+            Err(ended) => return Decided { fleet, facts, action: Action::EndStored(ended) },
         };
         let status = fleet.scope.fleet.status.clone();
         let (rollout_target, stalled) = (rollout_target_of(&status), is_stalled(&status, &facts, fleet.now));
@@ -79,6 +83,6 @@ impl<'a> Probed<'a> {
             }
             (_, Edits { skipped, .. }) => Action::CarryOut(Stored { plan, skipped }),
         };
-        Decided { fleet, action }
+        Decided { fleet, facts, action }
     }
 }

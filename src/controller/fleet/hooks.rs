@@ -1,12 +1,10 @@
 //! Hooks in a fleet's plans: which hooks a plan has, whether they can be carried out, and what follows from a failure.
 
-use crate::planner::fleet::Blocker;
-use std::time::Duration;
-
 use super::act::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookRetry, RawPlan, Reason, Rollout};
+use crate::apply::dry_runs::ASK_REFUSED_AGAIN;
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::controller::ReconcileError;
@@ -16,13 +14,10 @@ use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, HookContext};
-use crate::planner::fleet::{FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
+use crate::planner::fleet::{Blocker, FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{HookPlacement, is_of_list};
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 use windlass_kube_port::{Kind, Part, Target};
-
-/// How soon a Job that the API server refused is checked again.
-const SIDECAR_VALIDITY: Duration = Duration::from_secs(50);
 
 impl Fleet<'_> {
     /// The hooks that belong into a plan of this context.
@@ -105,7 +100,7 @@ impl Fleet<'_> {
         let content = format!("hooks of {} at {}", meta.uid, meta.generation);
         let verdicts = &self.scope.caches.probes.verdicts;
         if let Some((asked, verdict)) = verdicts.get(&content)
-            && (verdict.is_ok() || monotonic().duration_since(asked) < SIDECAR_VALIDITY)
+            && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_REFUSED_AGAIN)
         {
             return verdict.err().map(Blocker::Spec);
         }

@@ -1,6 +1,5 @@
 //! Chooses the name of a new set of nodes. The API server is asked which names are taken.
 
-use crate::planner::fleet::Blocker;
 use std::time::Duration;
 
 use super::context::Fleet;
@@ -9,7 +8,7 @@ use crate::cache::Sighting;
 use crate::cache::probes::Nameless;
 use crate::clock::monotonic;
 use crate::planner::fleet::sets::naming::{self, Naming, SetNameAnswer};
-use crate::planner::fleet::{FleetDecision, FleetFacts, Start};
+use crate::planner::fleet::{Blocker, FleetDecision, FleetFacts, Start};
 use windlass_kube_port::Kind;
 
 /// The kinds whose names the objects of a new set could collide with.
@@ -28,7 +27,7 @@ impl Fleet<'_> {
     pub(super) async fn ask_for_name(&self, facts: &FleetFacts, decision: &FleetDecision) -> SetNameAnswer {
         let Naming::ToBeChosen(start) = naming::of(facts, decision, self.now) else {
             // An earlier failure to list names is over.
-            self.scope.sightings.end(&self.scope.fleet.meta.uid, Sighting::NamesUnlisted);
+            self.scope.sightings.end(&self.scope.fleet.meta.uid, &Sighting::NamesUnlisted);
             return SetNameAnswer::NotAsked;
         };
         match self.free_name(facts, start).await {
@@ -54,7 +53,7 @@ impl Fleet<'_> {
         let nameless = match self.taken_names().await {
             Ok(taken) => {
                 let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
-                self.scope.sightings.end(&meta.uid, Sighting::NamesUnlisted);
+                self.scope.sightings.end(&meta.uid, &Sighting::NamesUnlisted);
                 match naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken) {
                     Ok(set) => {
                         known.take(&question);

@@ -1,5 +1,6 @@
 //! The first stage: reads the state and a person's requests, and asks the API server what no watch shows: whether it takes
-//! the desired template and the hooks' Jobs, and which names are free for a new set of nodes.
+//! the desired template and the hooks' Jobs, and which names are free for a new set of nodes. It stores revisions, and
+//! nothing else: a decision for a revision that cannot be stored would stand in the way of an abort or a way back.
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl<'a> Fleet<'a> {
         Ok(Probed { fleet: self, facts, plan, edits, set_name })
     }
 
-    /// Checks whether a rollout to the desired template can start.
+    /// Checks whether a rollout to the desired template can start. If so, stores its revision.
     async fn check(&mut self) -> Result<(), ReconcileError> {
         self.report.update_revision =
             RevisionName::recorded(self.scope.fleet.status.update_revision.as_str());
@@ -96,10 +97,9 @@ impl<'a> Fleet<'a> {
             return Ok(());
         }
         let of_hooks = self.check_hooks().await;
-        match fleet_objects::wanted_revision(&mut self.scope).await {
+        match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(revision)) => {
-                self.report.update_revision = Some(revision.name.clone());
-                self.wanted_revision = Some(revision);
+                self.report.update_revision = Some(revision);
                 self.scope.block(of_hooks);
                 self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
             }
@@ -107,14 +107,12 @@ impl<'a> Fleet<'a> {
             Err(error) if error.is_conflict() => return Err(error),
             // No rollout to the template starts before the answer is known. Everything independent of it continues.
             Err(error) => {
-                self.scope.block(unanswered(&error));
+                let sentence =
+                    format!("whether the API server takes spec.template is not known yet: {error}");
+                self.scope.block(Blocker::Unanswered(sentence));
                 self.note(error);
             }
         }
         Ok(())
     }
-}
-
-pub(super) fn unanswered(error: &ReconcileError) -> Blocker {
-    Blocker::Unanswered(format!("whether the API server takes spec.template is not known yet: {error}"))
 }

@@ -1,6 +1,5 @@
 //! The last stage: writes the status, records events, and decides when the fleet is requeued.
 
-use crate::planner::fleet::Blocker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::planner::fleet::report::{
 };
 use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
-use crate::planner::fleet::{FleetFacts, refresh, release};
+use crate::planner::fleet::{Blocker, FleetFacts, refresh, release};
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -32,7 +31,6 @@ const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
         Findings {
-            blocker: self.scope.blocker.clone(),
             not_applied: self.report.not_applied.clone(),
             // By each reconcile, also by one that applies nothing: the conditions would change for one write.
             reverted: fleet_objects::reverted_by_admission(&self.scope),

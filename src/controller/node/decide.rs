@@ -23,7 +23,8 @@ pub(super) enum Action {
     RefuseSpec(String),
     /// Ends the stored plan, because it cannot be read. The plan contains the reason.
     EndStored(Box<Plan>),
-    /// Ends and starts plans in one status write, and does nothing else.
+    /// Ends and starts plans in one status write, and runs no task. Before a plan ends, its Jobs are deleted, and traffic
+    /// that a given-up promotion moved is moved back.
     ChangePlan {
         /// The stored plan.
         plan: Option<Plan>,

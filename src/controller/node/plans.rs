@@ -39,7 +39,7 @@ impl Node<'_> {
         }
     }
 
-    /// Ends and starts plans in one write, and does nothing else.
+    /// Ends and starts plans in one write, and runs no task.
     pub(super) async fn change_plan(
         &self,
         facts: &NodeFacts,

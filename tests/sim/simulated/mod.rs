@@ -1,5 +1,5 @@
-//! Properties of the simulated cluster besides conformance: an ordinary client and kube's runtime work on it; it is
-//! deterministic and fast, and injects faults.
+//! The operator on the simulated cluster, a folder or file for each feature (`hooks/`, `sets/` and so on). `clients`,
+//! `faults`, `pace` and `determinism` are about the simulated cluster itself.
 
 mod at_rest;
 mod claims_go;

@@ -437,7 +437,12 @@ impl Foreseen {
             of.map(|(_, rendering)| rendering.image.clone()).unwrap_or_default()
         };
         let when = match strategy {
-            _ if facts.rollout.set().is_some_and(|r| r.entrant == *set && r.stage == Stage::Promoting) => {
+            _ if facts
+                .rollout
+                .now
+                .set()
+                .is_some_and(|r| r.entrant == *set && r.stage == Stage::Promoting) =>
+            {
                 "now".to_owned()
             }
             Strategy::HardFork => format!("once its nodes have halted at height {}", facts.spec.halt_height),
@@ -500,7 +505,7 @@ impl Foreseen {
     /// Adds the removals from sets that do not serve: a set that no longer takes over, which is reported, nodes
     /// beyond a smaller size, and replaced sets.
     pub(super) fn add_removals(&mut self, facts: &FleetFacts, gives_up: bool, now: DateTime<Utc>) {
-        let entrant = facts.rollout.set().filter(|rollout| rollout.entrant != facts.set);
+        let entrant = facts.rollout.now.set().filter(|rollout| rollout.entrant != facts.set);
         let given_up = entrant.filter(|_| gives_up);
         let without = given_up.map(|rollout| &rollout.entrant);
         let mut first = Vec::new();

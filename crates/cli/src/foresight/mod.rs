@@ -29,7 +29,7 @@ use windlass::internal::{Admission, fleet_objects};
 use windlass::tasks::FleetScope;
 use windlass_core::api::{RolloutHash, SetName};
 use windlass_core::planner::fleet::forecast;
-use windlass_core::planner::fleet::sets::naming;
+use windlass_core::planner::fleet::sets::naming::{self, Naming};
 use windlass_core::planner::fleet::status::{is_stalled, rollout_target_of};
 use windlass_core::planner::fleet::{
     Blocker, Cause, FleetDecision, FleetFacts, RolloutTarget, Start, decide, possible,
@@ -215,7 +215,7 @@ impl Examined<'_> {
         Ok(())
     }
 
-    /// The operator's checks before it decides.
+    /// The operator's checks before it decides, but for those of hooks.
     async fn check(&mut self) -> Result<(), String> {
         if self.scope.promoting().is_some() {
             return Ok(());
@@ -224,12 +224,8 @@ impl Examined<'_> {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
-        match fleet_objects::wanted_revision(&mut self.scope).await {
-            Ok(Admission::Admitted(wanted)) => {
-                // To the view alone: the forecast runs on it.
-                if let Err(error) = fleet_objects::store_revision(&self.scope, &wanted).await {
-                    return Err(format!("whether the API server takes spec.template is not known: {error}"));
-                }
+        match fleet_objects::ensure_revision(&mut self.scope).await {
+            Ok(Admission::Admitted(_)) => {
                 let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
                 self.scope.block(sentence.map(Blocker::Spec));
             }
@@ -285,7 +281,7 @@ impl Examined<'_> {
                     match set {
                         Admission::Admitted(set) => {
                             gives_up = superseded
-                                && facts.rollout.set().is_some_and(|rollout| rollout.entrant != set);
+                                && facts.rollout.now.set().is_some_and(|rollout| rollout.entrant != set);
                             foreseen.set_waves(&fleet, facts, start, &set);
                             let takes = (&set, &start.target);
                             foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
@@ -302,7 +298,7 @@ impl Examined<'_> {
             }
             FleetDecision::Keep if facts.terminating => {}
             FleetDecision::Keep => {
-                let goes_on = active.filter(|_| facts.rollout.set().is_none()).map(|_| at);
+                let goes_on = active.filter(|_| facts.rollout.now.set().is_none()).map(|_| at);
                 foreseen.goes_on(active, facts);
                 // A set that is removed first is not filled any more.
                 let mut in_place = Vec::new();
@@ -314,7 +310,7 @@ impl Examined<'_> {
                     foreseen
                         .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
                 }
-                if let Some(rollout) = facts.rollout.set().filter(|r| r.entrant != facts.set) {
+                if let Some(rollout) = facts.rollout.now.set().filter(|r| r.entrant != facts.set) {
                     foreseen.add_entrants(forecast::entrants(
                         &fleet,
                         &rollout.entrant,
@@ -344,11 +340,8 @@ impl Examined<'_> {
 
     /// The name of a new set, or why there is none.
     async fn name(&self, facts: &FleetFacts, start: &Start) -> Result<Admission<SetName>, String> {
-        if let Some(rollout) = facts.same_set(start) {
-            return Ok(Admission::Admitted(rollout.entrant.clone()));
-        }
-        if let Some(set) = facts.living_set(self.now) {
-            return Ok(Admission::Admitted(set.clone()));
+        if let Naming::Known(set) = naming::of_start(facts, start, self.now) {
+            return Ok(Admission::Admitted(set));
         }
         let meta = &self.scope.fleet.meta;
         let mut taken = Vec::new();

@@ -54,16 +54,24 @@ impl Foreseen {
             .collect();
         // A rollout that is held by a node has no waves to report.
         let is_held = facts.rollout.now.cause().is_some()
-            && facts.rollout.set().is_none()
+            && facts.rollout.now.set().is_none()
             && *decision == FleetDecision::Keep;
         // Nodes of a new set do not count as disrupted.
-        let takes_places =
-            if begins { self.recipe == Strategy::InPlace.recipe() } else { facts.rollout.set().is_none() };
+        let takes_places = if begins {
+            self.recipe == Strategy::InPlace.recipe()
+        } else {
+            facts.rollout.now.set().is_none()
+        };
         if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
             let names = windlass_engine::sentence::some_of(&out);
             waits.push(format!("{names}: unavailable now, of at most {}", facts.spec.max_unavailable));
         }
-        if !out.is_empty() && self.waves.is_empty() && !begins && !is_held && facts.rollout.set().is_none() {
+        if !out.is_empty()
+            && self.waves.is_empty()
+            && !begins
+            && !is_held
+            && facts.rollout.now.set().is_none()
+        {
             let names = windlass_engine::sentence::some_of(&out);
             waits.push(format!("{names}: unavailable now; windlass explain {} says why", self.target()));
         }
@@ -91,7 +99,7 @@ impl Foreseen {
     fn persons(&self, facts: &FleetFacts, fleet: &ObservedFleet) -> Vec<String> {
         let status = &fleet.status;
         let mut waits = Vec::new();
-        if let Some(rollout) = facts.rollout.set().filter(|rollout| {
+        if let Some(rollout) = facts.rollout.now.set().filter(|rollout| {
             let is_to_come = rollout.strategy == Strategy::BlueGreen && rollout.entrant != facts.set;
             is_to_come && facts.awaits_person()
         }) {

@@ -8,6 +8,9 @@ use std::fmt;
 pub enum Blocker {
     /// It is not known which set serves; in a sentence with the command that resolves it.
     Ambiguous(String),
+    /// The fleet's Service cannot be made or changed; in a sentence. Before all of the spec: traffic cannot move, so no node
+    /// that serves may go, whatever else is wrong.
+    Service(String),
     /// The spec asks for what is not possible, or its names belong to something else; in a sentence that begins with the
     /// field.
     Spec(String),
@@ -15,10 +18,6 @@ pub enum Blocker {
     TemplateRefused(String),
     /// No name is free for a new set of nodes; in a sentence.
     NoSetName(String),
-    /// The name of the fleet's Service belongs to something else; in a sentence.
-    ServiceTaken(String),
-    /// The API server refuses the fleet's Service. The message is its own.
-    ServiceRefused(String),
     /// The API server has not answered what has to be known first; in a sentence. It may pass by itself.
     Unanswered(String),
 }
@@ -33,7 +32,7 @@ impl Blocker {
     /// True if it is about the fleet's Service.
     #[must_use]
     pub fn is_of_service(&self) -> bool {
-        matches!(self, Self::ServiceTaken(_) | Self::ServiceRefused(_))
+        matches!(self, Self::Service(_))
     }
 }
 
@@ -43,10 +42,29 @@ impl fmt::Display for Blocker {
             Self::Ambiguous(sentence)
             | Self::Spec(sentence)
             | Self::NoSetName(sentence)
-            | Self::ServiceTaken(sentence)
+            | Self::Service(sentence)
             | Self::Unanswered(sentence) => f.write_str(sentence),
             Self::TemplateRefused(message) => write!(f, "template: the API server refuses it: {message}"),
-            Self::ServiceRefused(message) => write!(f, "service: the API server refuses it: {message}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_service_comes_before_what_is_wrong_with_the_spec() {
+        let service = Blocker::Service("service: Service db is not this fleet's".to_owned());
+        for other in [
+            Blocker::Spec("template: no".to_owned()),
+            Blocker::TemplateRefused("no".to_owned()),
+            Blocker::NoSetName("no name is free".to_owned()),
+            Blocker::Unanswered("not known yet".to_owned()),
+        ] {
+            assert_eq!(other.clone().min(service.clone()), service, "{other}");
+            assert!(!other.is_of_service() && service.is_of_service());
+        }
+        assert!(Blocker::Ambiguous("which set serves".to_owned()) < service);
     }
 }

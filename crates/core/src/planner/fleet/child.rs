@@ -214,8 +214,8 @@ impl ChildFacts {
         self.health.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
     }
 
-    /// True if its main container was observed to run now, so that it may do its work, Ready or not. The hash in
-    /// `running` does not show that: it is kept while the pod is recreated.
+    /// True if its main container was observed to run now, so that it may do its work, Ready or not. `pod.hash`
+    /// does not show that: it is kept while the pod is recreated.
     #[must_use]
     pub fn main_container_runs(&self) -> bool {
         !self.terminating && (self.pod.ready || self.pod.runs)

@@ -20,7 +20,7 @@ pub fn decide(
     if facts.terminating || facts.findings.undecided.is_some() {
         return FleetDecision::Keep;
     }
-    match (plan.filter(|p| p.is_active()), facts.rollout.set()) {
+    match (plan.filter(|p| p.is_active()), facts.rollout.now.set()) {
         (Some(plan), Some(rollout)) => sets::decide::decide_with_active_plan(facts, plan, rollout, stalled),
         (Some(plan), None) => decide_with_active_plan(facts, plan, rollout_target, stalled),
         (None, Some(rollout)) if rollout.stage == Stage::Promoting => {
@@ -40,7 +40,7 @@ fn resume_lost_rollout(facts: &FleetFacts, rollout_target: &RolloutTarget, cause
     if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
-    let strategy = facts.rollout.set().map_or(Strategy::InPlace, |rollout| rollout.strategy);
+    let strategy = facts.rollout.now.set().map_or(Strategy::InPlace, |rollout| rollout.strategy);
     match rollout_target {
         RolloutTarget::Revision(target) if facts.is_known(target) => FleetDecision::Start(Start {
             rollout_target: rollout_target.clone(),

@@ -1,17 +1,17 @@
 //! The facts that every decision about a fleet is based on.
 
-use crate::planner::fleet::blocker::Blocker;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::IntOrString;
 
+use super::blocker::Blocker;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use crate::api::{
     AtHook, BuildId, Ending, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion, Rejected,
-    RestartTime, RolloutHash, SetName, Stage,
+    RestartTime, RolloutHash, SetName,
 };
 use crate::engine::Plan;
 use crate::planner::waits::Wait;
@@ -142,8 +142,8 @@ pub enum Rollout {
     Replacing {
         /// The sets, and how far it is.
         set: SetRollout,
-        /// Why it began, if it can still be abandoned.
-        cause: Option<Cause>,
+        /// Why it began.
+        cause: Cause,
     },
 }
 
@@ -154,10 +154,7 @@ impl Rollout {
         let Some(recorded) = &status.rollout else { return Self::None };
         let cause = recorded.cause.parse().unwrap_or(Cause::TemplateChanged);
         match SetRollout::of(status) {
-            Some(set) => {
-                let may_go = !matches!(recorded.stage, Stage::Promoting | Stage::Retiring);
-                Self::Replacing { set, cause: may_go.then_some(cause) }
-            }
+            Some(set) => Self::Replacing { set, cause },
             None => Self::InPlace { cause },
         }
     }
@@ -176,7 +173,7 @@ impl Rollout {
     pub fn cause(&self) -> Option<Cause> {
         match self {
             Self::InPlace { cause } => Some(*cause),
-            Self::Replacing { cause, .. } => *cause,
+            Self::Replacing { set, cause } => set.is_revocable().then_some(*cause),
             Self::None => None,
         }
     }
@@ -218,14 +215,6 @@ pub struct ServiceFacts {
     /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
     /// belongs to something else. Traffic cannot be moved then.
     pub is_missing: bool,
-}
-
-impl RolloutFacts {
-    /// The rollout, if it creates a set of nodes.
-    #[must_use]
-    pub fn set(&self) -> Option<&SetRollout> {
-        self.now.set()
-    }
 }
 
 impl FleetFacts {

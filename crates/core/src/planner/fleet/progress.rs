@@ -224,7 +224,7 @@ pub fn missing(
     let name = |ordinal| crate::api::names::node_name(deployment, &facts.set, ordinal);
     let entry = |ordinal| {
         let name = name(ordinal);
-        let waits = facts.rollout.set().is_none()
+        let waits = facts.rollout.now.set().is_none()
             && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
         let when = if waits { ": it is created at the target when the wave has room" } else { "" };
         let message = format!("the node does not exist yet{when}");

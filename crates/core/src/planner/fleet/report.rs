@@ -4,7 +4,6 @@
 use crate::planner::fleet::Rollout;
 use chrono::{DateTime, Utc};
 
-use super::blocker::Blocker;
 use super::child::GrantTime;
 use super::facts::FleetFacts;
 use super::hooks::AtHook;
@@ -19,8 +18,6 @@ use crate::revision::main_image;
 /// What a reconcile found in addition to its plan, for the status.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Findings {
-    /// Why no rollout to the desired revision can start.
-    pub blocker: Option<Blocker>,
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
     /// What admission does not let be in the fleet's own objects, in a sentence.
@@ -58,7 +55,7 @@ pub fn facts_under(
 /// generated from the image and the hash.
 #[must_use]
 pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDeploymentSpec) -> String {
-    let is_promoting = facts.rollout.set().is_some_and(|r| r.stage == Stage::Promoting);
+    let is_promoting = facts.rollout.now.set().is_some_and(|r| r.stage == Stage::Promoting);
     match &facts.spec.build_id {
         Some(own) => own.to_string(),
         None if is_promoting && !status.build_id.is_empty() => status.build_id.clone(),

@@ -1,8 +1,8 @@
 //! Computes a fleet's five conditions. Pure.
 
-use crate::planner::fleet::blocker::Blocker;
 use chrono::{DateTime, SecondsFormat, Utc};
 
+use super::blocker::Blocker;
 use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
 use super::facts::FleetFacts;

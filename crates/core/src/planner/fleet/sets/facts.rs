@@ -26,20 +26,20 @@ impl FleetFacts {
     /// True if the desired revision, or the active rollout, is not for the active set.
     #[must_use]
     pub fn is_for_another_set(&self) -> bool {
-        let under_way = self.rollout.set().is_some_and(|r| r.stage != Stage::Retiring);
+        let under_way = self.rollout.now.set().is_some_and(|r| r.stage != Stage::Retiring);
         under_way || self.strategy_for(&self.requested).makes_set()
     }
 
     /// The new set, until it has taken over.
     #[must_use]
     pub fn entrants(&self) -> Option<&SetFacts> {
-        let rollout = self.rollout.set().filter(|r| r.entrant != self.set)?;
+        let rollout = self.rollout.now.set().filter(|r| r.entrant != self.set)?;
         self.sets.get(&rollout.entrant)
     }
 
     /// The existing nodes of the active set, and of the other sets of its rollout.
     pub fn nodes_of_rollout(&self) -> impl Iterator<Item = &ChildFacts> {
-        let sets = self.rollout.set().into_iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
+        let sets = self.rollout.now.set().into_iter().flat_map(|r| r.incumbent.iter().chain([&r.entrant]));
         let others = sets.filter_map(|set| self.sets.get(set)).flat_map(|set| &set.children);
         self.children.iter().chain(others)
     }
@@ -54,7 +54,7 @@ impl FleetFacts {
     #[must_use]
     pub fn active_set_goes(&self) -> bool {
         let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.strategy == Strategy::BlueGreenImmediate;
-        self.rollout.set().is_some_and(goes)
+        self.rollout.now.set().is_some_and(goes)
     }
 
     /// The facts as if this set were the active one, and no other set existed.
@@ -178,7 +178,7 @@ impl FleetFacts {
     /// The active rollout, if a start continues with its set because it has the same target.
     #[must_use]
     pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
-        let rollout = self.rollout.set().filter(|r| r.is_revocable())?;
+        let rollout = self.rollout.now.set().filter(|r| r.is_revocable())?;
         let same = rollout.target == start.target && rollout.build_id == self.spec.build_id;
         (same && start.strategy.makes_set()).then_some(rollout)
     }
@@ -187,7 +187,7 @@ impl FleetFacts {
     #[must_use]
     pub fn living_set(&self, now: DateTime<Utc>) -> Option<&SetName> {
         // The new set of a rollout that is abandoned may be such a set as well: it may have served before.
-        let enters = self.rollout.set().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
+        let enters = self.rollout.now.set().filter(|r| r.is_revocable()).map(|r| r.given_up(now));
         let lives = |name: &SetName, facts: &SetFacts| {
             let enters = enters.as_ref().filter(|entrant| *name == *entrant.set);
             let known = facts.retiring.as_ref().or(enters);
@@ -213,7 +213,7 @@ impl FleetFacts {
     /// is used up.
     #[must_use]
     pub fn awaits_person(&self) -> bool {
-        let heard = self.rollout.set().is_some_and(|r| r.stage == Stage::Promoting);
+        let heard = self.rollout.now.set().is_some_and(|r| r.stage == Stage::Promoting);
         self.spec.promotion == Promotion::Manual && !self.requests.force_promote && !heard
     }
 
@@ -222,7 +222,7 @@ impl FleetFacts {
     /// promotion does not wait for them, so it must not be offered then. `status`: the one that these facts are about.
     #[must_use]
     pub fn is_ready_to_promote(&self, status: &NodeDeploymentStatus) -> bool {
-        let Some(rollout) = self.rollout.set().filter(|r| r.stage == Stage::AwaitingPromotion) else {
+        let Some(rollout) = self.rollout.now.set().filter(|r| r.stage == Stage::AwaitingPromotion) else {
             return false;
         };
         let entrants = self.entrants().map_or(&self.children, |set| &set.children);

@@ -36,6 +36,12 @@ pub fn of<'a>(facts: &FleetFacts, decision: &'a FleetDecision, now: DateTime<Utc
     else {
         return Naming::NoSet;
     };
+    of_start(facts, start, now)
+}
+
+/// Whether the set that a rollout makes has a name.
+#[must_use]
+pub fn of_start<'a>(facts: &FleetFacts, start: &'a Start, now: DateTime<Utc>) -> Naming<'a> {
     if !start.strategy.makes_set() {
         return Naming::NoSet;
     }

@@ -32,19 +32,6 @@ pub fn stage_of(plan: &Plan, before: Stage, strategy: Strategy) -> Stage {
     }
 }
 
-/// The stage that a plan's current task belongs to if nothing shows that it is promoting: the stage Promoting is
-/// recorded again before the task acts.
-#[must_use]
-pub fn stage_before_return(plan: &Plan, first: Stage) -> Stage {
-    match stage_of(plan, first, Strategy::BlueGreen) {
-        Stage::Promoting if plan.tasks.iter().any(|t| TaskType::AwaitPromotion.is(t)) => {
-            Stage::AwaitingPromotion
-        }
-        Stage::Promoting => Stage::AwaitingEntrants,
-        before => before,
-    }
-}
-
 /// True if a plan has switched traffic.
 #[must_use]
 pub fn has_switched(plan: &Plan) -> bool {

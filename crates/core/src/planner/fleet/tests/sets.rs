@@ -76,7 +76,8 @@ pub(super) fn amid(strategy: Strategy, stage: Stage) -> FleetFacts {
             f.children = entrants;
         }
         f.sets = [if switched { (SetName::FIRST, old) } else { ("v2".into(), new) }].into();
-        f.rollout.now = Rollout::Replacing { set: rollout_to_v2(strategy, stage), cause: None };
+        f.rollout.now =
+            Rollout::Replacing { set: rollout_to_v2(strategy, stage), cause: Cause::TemplateChanged };
     })
 }
 
@@ -89,7 +90,7 @@ pub(super) fn set_of(facts: &mut FleetFacts) -> &mut SetRollout {
 }
 
 fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
-    let promoting = facts.rollout.set().is_some_and(|r| r.stage == Stage::Promoting);
+    let promoting = facts.rollout.now.set().is_some_and(|r| r.stage == Stage::Promoting);
     let facts = match becomes {
         // While a rollout is promoting, its target is read from the status: the planner never sees another one.
         _ if promoting => facts,
@@ -365,7 +366,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
 #[test]
 fn what_serves_is_not_promoted_over_nothing() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
-    let rollout = facts.rollout.set().cloned().unwrap();
+    let rollout = facts.rollout.now.set().cloned().unwrap();
     assert!(facts.entrants_run(&rollout));
     let with = |change: &dyn Fn(&mut FleetFacts)| {
         let mut facts = facts.clone();
@@ -545,7 +546,7 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 
 #[test]
 fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
-    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.set().unwrap());
+    let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.now.set().unwrap());
     let fork = || {
         let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
         for child in &mut facts.children {
@@ -563,7 +564,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
     let refused =
         |facts: FleetFacts| facts.with(|f| f.findings.blocker = Some(Blocker::Spec("no".to_owned())));
     let ill = |mut facts: FleetFacts| {
-        let entrant = facts.rollout.set().unwrap().entrant.clone();
+        let entrant = facts.rollout.now.set().unwrap().entrant.clone();
         facts.sets.get_mut(&entrant).unwrap().children[0].pod.ready = false;
         facts
     };

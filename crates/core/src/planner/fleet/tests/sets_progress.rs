@@ -58,7 +58,7 @@ fn status_of(facts: &FleetFacts, strategy: Strategy, stage: Stage) -> NodeDeploy
 }
 
 fn rollout_of(facts: &FleetFacts) -> SetRollout {
-    facts.rollout.set().cloned().unwrap()
+    facts.rollout.now.set().cloned().unwrap()
 }
 
 fn up_to_date(status: &NodeDeploymentStatus) -> (String, String) {
@@ -219,8 +219,10 @@ fn a_height_that_grows_is_progress_and_is_told() {
     retiring.rollout.as_mut().unwrap().stage = Stage::Retiring;
     assert_eq!(told(&look(retiring, &facts, 10)).0, 0);
     let blue_green = facts.with(|f| {
-        f.rollout.now =
-            Rollout::Replacing { set: rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting)), cause: None }
+        f.rollout.now = Rollout::Replacing {
+            set: rollout_of(&amid(Strategy::BlueGreen, Stage::Promoting)),
+            cause: Cause::TemplateChanged,
+        }
     });
     assert_eq!(
         told(&look(status_of(&blue_green, Strategy::BlueGreen, Stage::Promoting), &blue_green, 10)).0,
