@@ -9,6 +9,7 @@ mod next;
 mod node;
 mod own_tasks;
 mod platform;
+mod unstored;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

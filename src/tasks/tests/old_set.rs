@@ -184,10 +184,7 @@ async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
             match is {
                 "another's" => view.observe(Kind::Service, &anothers),
                 "gone" => view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid"),
-                _ => {
-                    scope.blocker =
-                        Some(Blocker::Service("service: the API server refuses it: no".to_owned()))
-                }
+                _ => scope.block(Blocker::Service("service: the API server refuses it: no".to_owned())),
             }
             let env = Env::new().with(scope);
             let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
