@@ -182,7 +182,7 @@ impl Operator {
         self
     }
 
-    /// Empties the caches before each reconcile: no decision may depend on them. For tests.
+    /// Begins each reconcile with empty caches: no decision may depend on them. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn without_caches(mut self) -> Self {
@@ -364,7 +364,6 @@ impl Operator {
         Context {
             view,
             cluster,
-            keeps_caches: self.keeps_caches,
             caches: Arc::default(),
             sightings: Arc::default(),
             status_writes: Arc::default(),
@@ -399,6 +398,7 @@ impl Operator {
         let (health, metrics) = (self.health.clone(), self.health.port_metrics());
         let concurrency = self.concurrency;
         let scope = format!("{scope:?}");
+        let keeps_caches = self.keeps_caches;
         async move {
             let listed = async {
                 while !context.view.is_ready() {
@@ -415,6 +415,7 @@ impl Operator {
                 let reconciler = Arc::new(Reconciler {
                     kind,
                     context: context.clone(),
+                    keeps_caches,
                     known: Known::default(),
                     health: health.clone(),
                 });
@@ -482,6 +483,8 @@ struct Peers {
 struct Reconciler {
     kind: Kind,
     context: Arc<Context>,
+    /// False if each reconcile begins with empty caches.
+    keeps_caches: bool,
     known: Known,
     health: Health,
 }
@@ -490,9 +493,6 @@ impl Reconciler {
     /// Reconciles an object within a tracing span. Returns the requeue delay; `None` if the object is gone.
     async fn reconcile_traced(self: Arc<Self>, key: Key) -> Option<Duration> {
         let view = &self.context.view;
-        if !self.context.keeps_caches {
-            self.context.caches.clear();
-        }
         let uids = match self.kind {
             Kind::NodeDeployment => {
                 view.fleets.get(&key).map(|fleet| Uids { own: fleet.meta.uid.clone(), stateful_set: None })
@@ -521,9 +521,12 @@ impl Reconciler {
 
     async fn reconcile(&self, key: &Key) -> Duration {
         let began = monotonic();
+        let with_empty_caches =
+            (!self.keeps_caches).then(|| Context { caches: Arc::default(), ..Context::clone(&self.context) });
+        let context = with_empty_caches.as_ref().unwrap_or(&self.context);
         let result = match self.kind {
-            Kind::NodeDeployment => reconcile_fleet(&self.context, key).await,
-            _ => reconcile_node(&self.context, key).await,
+            Kind::NodeDeployment => reconcile_fleet(context, key).await,
+            _ => reconcile_node(context, key).await,
         };
         let outcome = match &result {
             Ok(_) => "done",

@@ -79,10 +79,6 @@ impl<V: Clone> ByContent<V> {
         Ok(found)
     }
 
-    fn clear(&self) {
-        self.known().clear();
-    }
-
     fn known(&self) -> MutexGuard<'_, VecDeque<(Arc<StatefulNodeSpec>, String, V)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,18 +203,6 @@ impl Computed {
         rendered.forget(uid);
         settled.forget(uid);
         released.forget(uid);
-    }
-
-    /// Removes everything.
-    pub fn clear(&self) {
-        self.spec_hashes.clear();
-        self.plans.clear();
-        self.rollout_hashes.clear();
-        self.template_hashes.clear();
-        self.rendered.clear();
-        self.renderings.clear();
-        self.settled.clear();
-        self.released.clear();
     }
 
     /// The number of entries about objects, by the name of the map.

@@ -29,10 +29,4 @@ impl Caches {
         self.probes.forget(uid);
         self.computed.forget(uid);
     }
-
-    /// Removes everything.
-    pub fn clear(&self) {
-        self.probes.clear();
-        self.computed.clear();
-    }
 }

@@ -154,20 +154,6 @@ impl ProbeCache {
         nameless.forget(uid);
     }
 
-    /// Removes everything.
-    pub fn clear(&self) {
-        self.templates.clear();
-        self.verdicts.clear();
-        self.foreign.clear();
-        self.free.clear();
-        self.unseen_claims.clear();
-        self.same_templates.clear();
-        self.reverted.clear();
-        self.no_pod.clear();
-        self.live_pods.clear();
-        self.nameless.clear();
-    }
-
     /// The number of entries about objects, by the name of the map.
     #[cfg(test)]
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {

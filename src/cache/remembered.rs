@@ -78,11 +78,6 @@ impl<K: Subject + ?Sized, V: Clone> Remembered<K, V> {
         }
     }
 
-    /// Removes all entries.
-    pub fn clear(&self) {
-        self.lock().clear();
-    }
-
     /// The number of entries.
     #[cfg(test)]
     pub fn size(&self) -> usize {

@@ -33,7 +33,7 @@ impl StatusWrites {
 
     /// True if a status was written within this time.
     pub fn was_within(&self, uid: &str, time: Duration) -> bool {
-        self.saved_at.get(uid).is_some_and(|at| monotonic().duration_since(at) < time)
+        self.left_of(uid, time).is_some_and(|left| !left.is_zero())
     }
 
     /// How much longer progress stays unwritten: for `delay` while the plan waits for the same thing, and for

@@ -31,8 +31,6 @@ pub struct Context {
     pub view: Arc<View>,
     /// The port to the API server.
     pub cluster: Arc<dyn Cluster>,
-    /// False if the caches are emptied before each reconcile.
-    pub keeps_caches: bool,
     /// Answers and results that need not be asked for and computed again.
     pub caches: Arc<Caches>,
     /// What this process has seen and no object records.

@@ -233,7 +233,6 @@ impl Stage {
         let cx = Context {
             view,
             cluster: port.clone(),
-            keeps_caches: true,
             caches: Arc::default(),
             sightings: Arc::default(),
             status_writes: Arc::default(),

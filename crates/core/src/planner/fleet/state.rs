@@ -12,7 +12,7 @@ pub enum NodeState {
         moving: bool,
     },
     /// Its controller holds it, and it has never run anything: the name of one of its objects is taken, or its spec cannot
-    /// be carried out. It never served, and a grant cannot change that, so it takes no room in the wave.
+    /// be carried out. It never served, and no grant would help it, so it takes no room in the wave.
     NeverStarted,
     /// It moves to another template, or is about to.
     InFlight(Flight, Health),
@@ -146,7 +146,7 @@ impl ChildFacts {
     }
 
     /// True if others wait for it to reach its grant, or to go. `target`: what it should run, if that is known. A node
-    /// that runs what it was granted, but should run something else by now, is not moving.
+    /// that runs what it was granted is not moving, even if it should run something else now.
     #[must_use]
     pub fn is_moving(&self, target: Option<&PodTemplateHash>) -> bool {
         // It is not Ready and may be deleted at any time.

@@ -122,7 +122,7 @@ fn a_lost_sidecar_is_the_problem_only_while_it_is_needed() {
 #[test]
 fn an_outage_has_one_beginning_over_all_its_reasons_and_pods() {
     let since = |look: &Look| look.status().problem.unwrap().since;
-    // Whatever the reason is by now, and whichever pod it is about.
+    // The reason may have changed since, and the pod too.
     let gone = look(node().without_pod()).after(10);
     let pulls = |seconds| Look { facts: broken(), ..gone.clone().again() }.after(seconds);
     assert_eq!(since(&gone), later(10));
