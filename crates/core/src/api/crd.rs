@@ -8,9 +8,9 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::rules::{self, Rule};
-use super::{NodeDeployment, StatefulNode};
+use super::{NodeDeployment, StatefulNode, StatefulSetRollout, stateful_set_rules};
 
-/// Both CRDs, NodeDeployment first.
+/// The CRDs of fleets, of nodes, and of rollouts of existing StatefulSets.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut fleet = NodeDeployment::crd();
@@ -30,7 +30,34 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
             ],
         ),
         finished(StatefulNode::crd(), &[("", rules::STATEFUL_NODE), ("spec", rules::NODE_SPEC)]),
+        finished(without_sets(StatefulSetRollout::crd()), &[("", stateful_set_rules::STATEFUL_SET_ROLLOUT)]),
     ]
+}
+
+/// The fields of a fleet's status that a StatefulSetRollout never has: they are about revisions and sets of nodes that
+/// Windlass creates.
+const OF_FLEETS_ONLY: [&str; 13] = [
+    "selector",
+    "activeSet",
+    "currentRevision",
+    "updateRevision",
+    "buildID",
+    "sameContent",
+    "wayBack",
+    "spentForcePromote",
+    "scaledToZero",
+    "deletionPolicy",
+    "volumeClaimRetention",
+    "activeBuildID",
+    "retiring",
+];
+
+fn without_sets(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let status = root(&mut definition).and_then(|schema| descend(schema, "status"));
+    if let Some(properties) = status.and_then(|status| status.properties.as_mut()) {
+        properties.retain(|name, _| !OF_FLEETS_ONLY.contains(&name.as_str()));
+    }
+    definition
 }
 
 /// A derived CRD as it is installed: with these rules. Each list of rules is attached below a path in the schema.
@@ -48,7 +75,7 @@ pub fn finished(
     definition
 }
 
-/// Both CRDs as YAML documents, each starting with `---`. `deploy/crds/` has the same content.
+/// The CRDs as YAML documents, each starting with `---`. `deploy/crds/` has the same content.
 #[must_use]
 pub fn crds_yaml() -> String {
     crds().iter().map(yaml).collect()

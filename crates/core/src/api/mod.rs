@@ -25,6 +25,8 @@ mod rollout;
 pub mod rules;
 pub mod schema;
 pub mod stateful_node;
+pub mod stateful_set_rollout;
+mod stateful_set_rules;
 pub mod status;
 mod task_type;
 
@@ -54,6 +56,10 @@ pub use reasons::Reason;
 pub use rollout::{NodeCounts, Rollout, Stage, Unconverged};
 pub use stateful_node::{
     Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
+};
+pub use stateful_set_rollout::{
+    Groups, PodUpdate, StatefulSetRollout, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
+    StatefulSetSelection, StatefulSetStatus, StatefulSetStrategy,
 };
 pub use status::{
     Asked, Filling, HookRetry, HookState, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet,

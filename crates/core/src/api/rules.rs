@@ -609,7 +609,7 @@ const PORT_NAME: &str =
 // To estimate a rule's cost, Kubernetes before 1.36 assumes that a value that is a number or a string is as long as a
 // request, whatever its maxLength says, and rejects a rule that reads all of it. So the rules for such fields match no
 // pattern; they only compare single characters, and texts with those in a list.
-const IS_SHARE: &str = "type(self) == int ? (self > 0 && self <= 2147483647) : self in ['1%', '2%', '3%', '4%', '5%', '6%', '7%', \
+pub(super) const IS_SHARE: &str = "type(self) == int ? (self > 0 && self <= 2147483647) : self in ['1%', '2%', '3%', '4%', '5%', '6%', '7%', \
      '8%', '9%', '10%', '11%', '12%', '13%', '14%', '15%', '16%', '17%', '18%', '19%', '20%', '21%', '22%', \
      '23%', '24%', '25%', '26%', '27%', '28%', '29%', '30%', '31%', '32%', '33%', '34%', '35%', '36%', '37%', \
      '38%', '39%', '40%', '41%', '42%', '43%', '44%', '45%', '46%', '47%', '48%', '49%', '50%', '51%', '52%', \

@@ -197,3 +197,52 @@ pub(super) fn steps(_: &mut SchemaGenerator) -> Schema {
         "items": {"x-kubernetes-int-or-string": true, "maxLength": 63}
     })
 }
+
+/// The names of StatefulSets.
+pub(super) fn stateful_set_names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 50,
+        "items": {"type": "string", "minLength": 1, "maxLength": 253},
+        "x-kubernetes-list-type": "set"
+    })
+}
+
+/// A label selector, as in Kubernetes.
+pub(super) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels that an object must have.",
+                "maxProperties": 64,
+                "additionalProperties": {"type": "string", "maxLength": 63}
+            },
+            "matchExpressions": {
+                "type": "array",
+                "description": "Requirements on labels, all of which must hold.",
+                "maxItems": 64,
+                "items": {
+                    "type": "object",
+                    "description": "A requirement on a label.",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string", "description": "The label's key.", "minLength": 1, "maxLength": 317},
+                        "operator": {
+                            "type": "string",
+                            "description": "How the label's value is compared.",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"]
+                        },
+                        "values": {
+                            "type": "array",
+                            "description": "The values of In and NotIn.",
+                            "maxItems": 64,
+                            "items": {"type": "string", "maxLength": 63}
+                        }
+                    }
+                }
+            }
+        }
+    })
+}

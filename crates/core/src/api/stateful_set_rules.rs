@@ -1,0 +1,56 @@
+//! The validation rules of a StatefulSetRollout.
+
+use super::rules::{
+    HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER, IS_HOOK_NAME, IS_SHARE,
+    ONE_ACTION, Reason, Rule,
+};
+
+/// The rules of a StatefulSetRollout.
+pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
+    Rule::new(
+        "spec.statefulSets",
+        "(has(self.names) && size(self.names) > 0) != has(self.selector)",
+        "statefulSets needs either names or a selector, and not both: remove one of them, or add one",
+    )
+    .class(Reason::Required),
+    Rule::new(
+        "spec.statefulSets.selector",
+        "(has(self.matchLabels) && size(self.matchLabels) > 0) \
+         || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+        "statefulSets.selector is empty and would select every StatefulSet of the namespace: add matchLabels or \
+         matchExpressions",
+    ),
+    Rule::new(
+        "spec.statefulSets.selector.matchExpressions[]",
+        "self.operator in ['In', 'NotIn'] ? (has(self.values) && size(self.values) > 0) \
+         : (!has(self.values) || size(self.values) == 0)",
+        "an expression of statefulSets.selector needs values with In and NotIn, and none with Exists and DoesNotExist",
+    ),
+    Rule::new(
+        "spec.strategy.maxUnavailable",
+        IS_SHARE,
+        "strategy.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    Rule::new(
+        "spec.strategy.steps[]",
+        IS_SHARE,
+        "a step of strategy.steps has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    Rule::new(
+        "spec.strategy.hooks",
+        "self.all(h, !has(h.at) || !(h.at in ['BeforePromotion', 'AfterPromotion', 'BeforeRemove']))",
+        "a hook of a StatefulSetRollout runs at BeforeRollout, BeforeNode, AfterNode, AfterStep or AfterRollout: no pod is \
+         promoted or removed",
+    ),
+    Rule::new(
+        "spec.strategy",
+        "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \
+         || (has(self.steps) && size(self.steps) > 0)",
+        "a hook at AfterStep needs strategy.steps: the numbers of pods after which the rollout stops",
+    )
+    .on("hooks"),
+    Rule::new("spec.strategy.hooks", HOOK_NAMES_DIFFER, "hooks has two of one name: rename one"),
+    Rule::new("spec.strategy.hooks[].name", IS_HOOK_NAME, HOOK_NAME),
+    Rule::new("spec.strategy.hooks[]", HAS_ONE_ACTION, ONE_ACTION).class(Reason::Required),
+    Rule::new("spec.strategy.hooks[].http.headers[]", HAS_HEADER_VALUE, HEADER_VALUE),
+];
