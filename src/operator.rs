@@ -25,7 +25,7 @@ use tracing::{Instrument, field, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::controller::failures::Failures;
-use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node};
+use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node, reconcile_rollout};
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
 use crate::probe::SidecarProber;
@@ -97,6 +97,7 @@ pub struct Operator {
     extra_controllers: Vec<Arc<dyn Controller>>,
     traces: Traces,
     keeps_caches: bool,
+    stateful_sets: bool,
 }
 
 /// Another controller, which runs while this replica leads.
@@ -135,7 +136,16 @@ impl Operator {
             extra_controllers: Vec::new(),
             traces: Traces::default(),
             keeps_caches: true,
+            stateful_sets: false,
         }
+    }
+
+    /// Runs the controller of StatefulSetRollouts, too. It watches all StatefulSets that Windlass did not create, and
+    /// their pods.
+    #[must_use]
+    pub fn stateful_sets(mut self, stateful_sets: bool) -> Self {
+        self.stateful_sets = stateful_sets;
+        self
     }
 
     /// Restricts the operator to these namespaces. An empty list means all namespaces.
@@ -317,18 +327,24 @@ impl Operator {
         let mut helpers = JoinSet::new();
         let mut event_senders = JoinSet::new();
         let views: Vec<Arc<View>> = scopes.iter().map(|_| View::shared()).collect();
-        for view in &views {
+        let of_rollouts = scopes.iter().filter(|_| self.stateful_sets);
+        let of_rollouts: Vec<Arc<View>> = of_rollouts.map(|_| Arc::new(View::of_rollouts())).collect();
+        let all: Vec<Arc<View>> = views.iter().chain(&of_rollouts).cloned().collect();
+        for view in &all {
             view.count_requests(self.health.port_metrics());
         }
-        self.health.acts_on(views.clone());
+        self.health.acts_on(all.clone());
         let may_write = fence.clone();
         let client = GuardedClient::new(&self.client).counted(self.health.port_metrics());
         let client = client.fenced(move || may_write.is_open()).client();
         let mut running = Vec::new();
-        for (scope, view) in scopes.into_iter().zip(views.clone()) {
+        for (scope, view) in scopes.iter().zip(views) {
             let context = self.context(view, &client, registry, peers, fence, &mut event_senders);
-            let shutdown = shutdown.clone();
-            running.push(self.run_scope(&scope, context, &mut helpers, shutdown));
+            running.push(self.run_scope(scope, context, &mut helpers, shutdown.clone()));
+        }
+        for (scope, view) in scopes.iter().zip(of_rollouts) {
+            let context = self.context(view, &client, registry, peers, fence, &mut event_senders);
+            running.push(self.run_rollouts(scope, context, &mut helpers, shutdown.clone()));
         }
         for controller in &self.extra_controllers {
             running.push(controller.run(client.clone(), shutdown.clone().boxed()));
@@ -340,7 +356,7 @@ impl Operator {
         })
         .await;
         event_senders.shutdown().await;
-        views.iter().filter_map(|view| view.in_doubt_for()).max()
+        all.iter().filter_map(|view| view.in_doubt_for()).max()
     }
 
     /// What the controllers of these caches need.
@@ -368,6 +384,7 @@ impl Operator {
             sightings: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
+            holds: Arc::default(),
             deleted_jobs: Arc::default(),
             registry: registry.clone(),
             env: self.env.clone(),
@@ -446,6 +463,53 @@ impl Operator {
     }
 }
 
+impl Operator {
+    /// Reconciles StatefulSetRollouts.
+    fn run_rollouts(
+        &self,
+        scope: &Namespaces,
+        context: Context,
+        helpers: &mut JoinSet<()>,
+        shutdown: impl Future<Output = ()> + Clone + Send + Sync + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let context = Arc::new(context);
+        let (send, requests) = unbounded_channel();
+        let triggers = triggers::of_rollouts(&self.client, scope, &context.view, send, helpers);
+        let hooks = context.hook_prober.clone();
+        let reconciler = Arc::new(Reconciler {
+            kind: Kind::StatefulSetRollout,
+            context: context.clone(),
+            keeps_caches: self.keeps_caches,
+            known: Known::default(),
+            health: self.health.clone(),
+        });
+        let (metrics, concurrency) = (self.health.port_metrics(), self.concurrency);
+        async move {
+            let listed = async {
+                while !context.view.is_ready() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = listed => {}
+                () = shutdown.clone() => return,
+            }
+            let counted = Some(Counted { metrics, kind: Kind::StatefulSetRollout.name() });
+            let reconcile = move |key| reconciler.clone().reconcile_traced(key);
+            let rollouts =
+                run_workqueue(requests, concurrency, reconcile, |_| Duration::ZERO, counted, shutdown);
+            let hooks = hooks.run(|owner| triggers.answered(owner));
+            tokio::select! {
+                biased;
+                _ = rollouts => {}
+                () = hooks => {}
+            }
+        }
+        .boxed()
+    }
+}
+
 /// Sends requests to sidecars and of hooks forever. Requeues the fleets and nodes that got a new answer.
 fn probe(
     context: &Context,
@@ -497,6 +561,10 @@ impl Reconciler {
             Kind::NodeDeployment => {
                 view.fleets.get(&key).map(|fleet| Uids { own: fleet.meta.uid.clone(), stateful_set: None })
             }
+            Kind::StatefulSetRollout => view
+                .rollouts
+                .get(&key)
+                .map(|rollout| Uids { own: rollout.meta.uid.clone(), stateful_set: None }),
             _ => view.nodes.get(&key).map(|node| {
                 let stateful_set = node.status.stateful_set.as_ref().map(|set| set.uid.clone());
                 Uids { own: node.meta.uid.clone(), stateful_set }
@@ -504,11 +572,11 @@ impl Reconciler {
         };
         let Some(uids) = uids else {
             self.known.part(&self.context, self.kind, &key);
-            let owner = if self.kind == Kind::NodeDeployment {
-                HookOwner::Fleet(key)
-            } else {
+            let owner = if self.kind == Kind::StatefulNode {
                 self.context.prober.forget_node(&key);
                 HookOwner::Node(key)
+            } else {
+                HookOwner::Fleet(key)
             };
             self.context.hook_prober.forget(&owner);
             return None;
@@ -526,6 +594,7 @@ impl Reconciler {
         let context = with_empty_caches.as_ref().unwrap_or(&self.context);
         let result = match self.kind {
             Kind::NodeDeployment => reconcile_fleet(context, key).await,
+            Kind::StatefulSetRollout => reconcile_rollout(context, key).await,
             _ => reconcile_node(context, key).await,
         };
         let outcome = match &result {

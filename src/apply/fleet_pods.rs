@@ -84,7 +84,7 @@ impl FleetScope {
             if child.is_disrupted() {
                 return taken.contains(&child.name.as_str()) && self.is_better(&live, child);
             }
-            let pod = child.name.pod();
+            let pod = self.pod_of(&child.name);
             !live.serves(&pod, self.cached(&pod).as_deref(), unbroken)
         };
         let differing: Vec<&str> = children.iter().filter(differs).map(|c| c.name.as_str()).collect();
@@ -109,8 +109,15 @@ impl FleetScope {
     fn is_better(&self, live: &LivePods, child: &ChildFacts) -> bool {
         let key = Key::new(&self.fleet.meta.namespace, child.name.as_str());
         let runs = || {
-            let (node, pod) = (self.view.nodes.get(&key), self.cached(&child.name.pod()));
-            node.zip(pod).is_some_and(|(node, pod)| runs_main_container(&node, &pod))
+            let (node, pod) = (self.view.nodes.get(&key), self.cached(&self.pod_of(&child.name)));
+            match (node, pod) {
+                (Some(node), Some(pod)) => runs_main_container(&node, &pod),
+                (None, Some(pod)) if self.pods.is_some() => {
+                    let main = pod.images.first().map_or("", |(name, _)| name);
+                    !pod.meta.terminating && pod.runs(main)
+                }
+                _ => false,
+            }
         };
         self.has_come_up(live, child) || (!child.main_container_runs() && runs())
     }
@@ -126,7 +133,7 @@ impl FleetScope {
 
     /// True if the pod of a node that counts as down is Ready, and the node's status may not say so yet.
     fn has_come_up(&self, live: &LivePods, child: &ChildFacts) -> bool {
-        let pod = child.name.pod();
+        let pod = self.pod_of(&child.name);
         let heard = self.cached(&pod);
         // Without a sidecar a node whose pod is Ready is Ready as soon as its status is written.
         let lags = child.is_down() && child.sidecar.is_none();
@@ -134,6 +141,11 @@ impl FleetScope {
         live.has_come_up(&pod, heard)
             || (lags && child.controller.status_outdated && live.is_ready(&pod, heard))
             || (lags && live.is_newly_ready(&pod, heard, self.now))
+    }
+
+    /// The name of a node's pod.
+    fn pod_of(&self, node: &NodeName) -> String {
+        if self.pods.is_some() { node.to_string() } else { node.pod() }
     }
 
     fn cached(&self, pod: &str) -> Option<Arc<ObservedPod>> {
@@ -153,14 +165,20 @@ impl FleetScope {
 
     async fn read_pods(&self, children: &[ChildFacts]) -> Result<LivePods, ClusterError> {
         let meta = &self.fleet.meta;
-        let (namespace, names) = (&meta.namespace, || children.iter().map(|child| child.name.pod()));
+        let (namespace, names) = (&meta.namespace, || children.iter().map(|child| self.pod_of(&child.name)));
+        // Its group in the cache, and the label selector of a request.
+        let lists: Vec<(String, String)> = match &self.pods {
+            None => vec![(meta.name.clone(), format!("{LABEL_DEPLOYMENT}={}", meta.name))],
+            Some(pods) => pods.lists(&self.view),
+        };
         // The read updates the cache, so what was known before is collected first.
-        let known = self.view.pods.group(namespace, &meta.name).into_iter();
+        let known = lists.iter().flat_map(|(group, _)| self.view.pods.group(namespace, group));
         let known = known.map(|pod| (pod.meta.name.clone(), LivePod::cached(&pod))).collect();
         let _turn = self.caches.probes.turns.take().await;
         let mut live = LivePods::of(known);
-        let listed = self.cluster.live_pods(namespace, &meta.name).await?;
-        live.extend(listed);
+        for (_, labels) in &lists {
+            live.extend(self.cluster.live_pods(namespace, labels).await?);
+        }
         // A pod whose label was removed is not in the list but is still the same pod: it is read by name.
         let unlisted: Vec<String> = names().filter(|name| !live.has(name)).collect();
         let ask = |name: String| async move { self.cluster.live_pod(namespace, &name).await };

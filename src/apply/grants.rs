@@ -17,6 +17,10 @@ impl FleetScope {
     /// Writes these grants, several at the same time. Each is a separate patch, and none depends on another. If one
     /// fails, the others continue: the outcome of every write has to be known before anything else is decided.
     pub async fn grant_all(&self, grants: Vec<Grant>, by: GrantedBy<'_>) -> Result<(), ClusterError> {
+        if let Some(pods) = &self.pods {
+            self.plan_pods(pods, grants, by);
+            return Ok(());
+        }
         let grant = |grant: Grant| async move { self.grant(&grant, by).await };
         each(grants, OnFailure::DoAll, grant).await.map(drop)
     }

@@ -10,6 +10,7 @@ pub mod fleet_nodes;
 pub mod fleet_objects;
 pub mod fleet_pods;
 pub mod grants;
+pub mod hold;
 pub mod many;
 pub mod node_objects;
 pub mod node_service;

@@ -1,8 +1,9 @@
 //! What this process keeps beside the caches of the port, and may lose at any time: answers of the API server
-//! ([`ProbeCache`]), results of computations ([`Computed`]), what no object records ([`Sightings`]), and when
-//! statuses were written ([`StatusWrites`]).
+//! ([`ProbeCache`]), results of computations ([`Computed`]), what no object records ([`Sightings`]), when statuses were
+//! written ([`StatusWrites`]), and how often the hold of a StatefulSet was written again ([`Holds`]).
 
 pub mod computed;
+mod holds;
 pub mod live_pods;
 pub mod probes;
 pub mod remembered;
@@ -10,6 +11,7 @@ mod sightings;
 mod status_writes;
 
 pub use computed::Computed;
+pub use holds::Holds;
 pub use probes::ProbeCache;
 pub use sightings::{Sighting, Sightings};
 pub use status_writes::StatusWrites;

@@ -6,11 +6,12 @@ use chrono::{DateTime, Utc};
 
 use super::events::Events;
 use super::failures::Failures;
-use crate::cache::{Caches, Sightings, StatusWrites};
+use crate::cache::{Caches, Holds, Sightings, StatusWrites};
 use crate::clock::SharedClock;
 use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
+use crate::observe::pods::PodFleet;
 use crate::observe::node_scope::decided_on;
 use crate::observe::recorder::SidecarRecorder;
 use crate::planner::node::status::SidecarAnswer;
@@ -39,6 +40,8 @@ pub struct Context {
     pub status_writes: Arc<StatusWrites>,
     /// How often the reconcile of each object has failed in a row.
     pub failures: Arc<Failures>,
+    /// How often the hold of a StatefulSet was written again.
+    pub holds: Arc<Holds>,
     /// The Jobs of hooks that this process deleted.
     pub deleted_jobs: Arc<DeletedJobs>,
     /// Task types and recipes.
@@ -71,6 +74,7 @@ impl Context {
         self.caches.forget(uid);
         self.sightings.forget(uid);
         self.status_writes.forget(uid);
+        self.holds.forget(uid);
         self.deleted_jobs.forget(uid);
     }
 
@@ -98,6 +102,21 @@ impl Context {
     /// The scope that the tasks of a fleet work with; `None` if its spec cannot be read.
     #[must_use]
     pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
+        self.scope_of(fleet, now).map(FleetScope::repaired)
+    }
+
+    /// The same for a StatefulSetRollout, as a fleet of these pods.
+    #[must_use]
+    pub(crate) fn rollout_scope(
+        &self,
+        fleet: &Arc<ObservedFleet>,
+        pods: Arc<PodFleet>,
+        now: DateTime<Utc>,
+    ) -> Option<FleetScope> {
+        self.scope_of(fleet, now).map(|scope| scope.of_pods(pods))
+    }
+
+    fn scope_of(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
         let (view, cluster, caches) = (self.view.clone(), self.cluster.clone(), self.caches.clone());
         FleetScope::of(fleet, view, cluster, caches, self.sightings.clone(), self.options.clone(), now)
     }

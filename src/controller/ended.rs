@@ -1,6 +1,6 @@
 //! Compares two statuses of an object and finds the plans and tasks that ended in between.
 
-use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, StatefulNodeStatus};
+use crate::api::{HistoryEntry, NodeDeploymentStatus, RawPlan, StatefulNodeStatus, StatefulSetRolloutStatus};
 use crate::engine::{Plan, TaskRecord, TaskState};
 
 /// A status that has a plan and a history.
@@ -18,6 +18,16 @@ impl Recorded for NodeDeploymentStatus {
 
     fn history(&self) -> &[HistoryEntry] {
         &self.history
+    }
+}
+
+impl Recorded for StatefulSetRolloutStatus {
+    fn plan(&self) -> Option<&RawPlan> {
+        self.rollout.plan.as_ref()
+    }
+
+    fn history(&self) -> &[HistoryEntry] {
+        &self.rollout.history
     }
 }
 

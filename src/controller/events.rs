@@ -79,7 +79,7 @@ impl Events {
 #[cfg(test)]
 fn is_documented(kind: Kind, reason: &str) -> bool {
     use crate::api::reasons::{EVENTS_OF_FLEETS, EVENTS_OF_NODES};
-    let known: &[Reason] = if kind == Kind::NodeDeployment { EVENTS_OF_FLEETS } else { EVENTS_OF_NODES };
+    let known: &[Reason] = if kind == Kind::StatefulNode { EVENTS_OF_NODES } else { EVENTS_OF_FLEETS };
     known.iter().any(|known| known.as_ref() == reason)
 }
 

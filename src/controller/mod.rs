@@ -9,6 +9,7 @@ mod fleet;
 mod hooks;
 mod node;
 mod record;
+mod rollout;
 mod save;
 mod spans;
 
@@ -17,6 +18,7 @@ pub use context::Context;
 pub use fleet::KINDS_OF_A_SET;
 pub use fleet::reconcile as reconcile_fleet;
 pub use node::reconcile as reconcile_node;
+pub use rollout::reconcile as reconcile_rollout;
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ pub fn record(
 
 fn count(metrics: &Metrics, kind: Kind, ended: &Ended<'_>) {
     // The plans of nodes are parts of rollouts, and are not counted separately.
-    for entry in ended.plans.iter().filter(|_| kind == Kind::NodeDeployment) {
+    for entry in ended.plans.iter().filter(|_| kind != Kind::StatefulNode) {
         if let Some(took) = took(entry.started_at, entry.finished_at) {
             metrics.rollout_ended(&entry.outcome, took);
         }

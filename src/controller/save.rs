@@ -71,7 +71,7 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
     );
     let before: Vec<Condition> = serde_json::from_value(stored["conditions"].clone()).unwrap_or_default();
     let mut said = before.clone();
-    let up_to_date = (kind == Kind::NodeDeployment).then_some((conditions::UP_TO_DATE, Truth::False));
+    let up_to_date = (kind != Kind::StatefulNode).then_some((conditions::UP_TO_DATE, Truth::False));
     for (type_, truth) in up_to_date.into_iter().chain([(conditions::STALLED, Truth::True)]) {
         conditions::set(
             &mut said,
@@ -101,7 +101,7 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
 }
 
 fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Duration> {
-    let rest = if kind == Kind::NodeDeployment {
+    let rest = if kind != Kind::StatefulNode {
         cx.status_writes.left_of(&meta.uid, FLEET_INTERVAL)
     } else {
         cx.status_writes.delayed(&meta.uid, waits_for, NODE_DELAY, NODE_DELAY_IN_ALL)

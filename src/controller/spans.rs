@@ -13,7 +13,7 @@ use windlass_kube_port::observed::Meta;
 
 /// The spans of the plans and tasks that ended.
 pub fn of(cx: &Context, kind: Kind, meta: &Meta, ended: &Ended<'_>) -> Vec<Span> {
-    let of_fleet = kind == Kind::NodeDeployment;
+    let of_fleet = kind != Kind::StatefulNode;
     let fleet = if of_fleet { None } else { cx.fleet_of(meta) };
     let rollout = |began: Option<DateTime<Utc>>| {
         let status = &fleet.as_ref()?.status;

@@ -10,12 +10,12 @@ use super::fleet_record::halt_height;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY, STALLED, Truth};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
+    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
     LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    Ending, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout, SetName,
-    StrategyType,
+    Ending, Groups, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout,
+    RolloutHash, SetName, StrategyType,
 };
 use crate::engine::Plan;
 use crate::planner::fleet::facts::{
@@ -23,7 +23,7 @@ use crate::planner::fleet::facts::{
 };
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
-use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, SetFacts, Strategy};
+use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, FleetKind, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 use crate::revision::ClaimsComparison;
 use windlass_kube_port::observed::{Meta, ObservedNode};
@@ -80,47 +80,14 @@ impl FleetScope {
             }
         }
         self.count_remains(&mut sets);
-        let own_plan = self.own_plan_with_hooks();
-        let promoted = &spec.force_promote;
         FleetFacts {
-            spec: SpecFacts {
-                replicas: spec.replicas,
-                max_unavailable: spec.max_unavailable(),
-                partition: spec.partition(),
-                paused: spec.paused,
-                on_stall: spec.update_strategy.on_stall,
-                deadline_seconds: spec.update_strategy.progress_deadline_seconds,
-                strategy: self.strategy(),
-                promotion: spec.promotion(),
-                build_id: self.build_id(),
-                retire_delay_seconds: spec.retire_delay_seconds(),
-                halt_height: spec.halt_height(),
-                steps: self.steps().unwrap_or_default(),
-            },
+            kind: FleetKind::Nodes,
+            groups: Vec::new(),
+            spec: self.spec_facts(),
             terminating: meta.terminating,
-            requests: RequestFacts {
-                asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
-                restart: restart_request(meta, self.restarted_at.as_ref()),
-                abort: meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded),
-                retry: self.retry_request(),
-                force_promote: requested == **promoted && *promoted != status.spent_force_promote,
-            },
-            record: RecordFacts {
-                existed: status.replicas,
-                stalled: has_stalled(status),
-                last_completed: status.last_completed(),
-                rejected: status.rejected.clone().filter(|r| requested == *r.hash || self.blocker.is_some()),
-                restarted_at: self.restarted_at.clone(),
-                unrecorded: status.requested_rollout_hash.is_empty(),
-                scaled_to_zero: status.scaled_to_zero,
-                active_build_id: self.active_build_id(),
-            },
-            rollout: RolloutFacts {
-                now: FleetRollout::of(status),
-                at_hook: own_plan.as_ref().and_then(AtHook::of),
-                rolling_back: self.hooks_that_roll_back(),
-                step: own_plan.as_ref().and_then(step_of),
-            },
+            requests: self.request_facts(&requested),
+            record: self.record_facts(&requested),
+            rollout: self.rollout_facts(),
             findings: Findings { undecided, blocker: self.blocker.clone(), ..Findings::default() },
             service: ServiceFacts { selected: self.selected_set(), is_missing: self.lacks_service() },
             requested,
@@ -131,6 +98,62 @@ impl FleetScope {
             sets,
             children,
             renderings,
+        }
+    }
+
+    pub(super) fn spec_facts(&self) -> SpecFacts {
+        let spec = &self.spec;
+        SpecFacts {
+            replicas: spec.replicas,
+            max_unavailable: spec.max_unavailable(),
+            partition: spec.partition(),
+            paused: spec.paused,
+            on_stall: spec.update_strategy.on_stall,
+            deadline_seconds: spec.update_strategy.progress_deadline_seconds,
+            strategy: self.strategy(),
+            promotion: spec.promotion(),
+            build_id: self.build_id(),
+            retire_delay_seconds: spec.retire_delay_seconds(),
+            halt_height: spec.halt_height(),
+            steps: self.steps().unwrap_or_default(),
+            groups: Groups::Together,
+        }
+    }
+
+    pub(super) fn request_facts(&self, requested: &RolloutHash) -> RequestFacts {
+        let (meta, promoted) = (&self.fleet.meta, &self.spec.force_promote);
+        let abort = meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded);
+        RequestFacts {
+            asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
+            restart: restart_request(meta, self.restarted_at.as_ref()),
+            abort_rolls_back: abort.as_ref().map(AsRef::as_ref) == meta.annotation(ANNOTATION_ABORT_ROLLBACK),
+            abort,
+            retry: self.retry_request(),
+            force_promote: *requested == **promoted && *promoted != self.fleet.status.spent_force_promote,
+        }
+    }
+
+    pub(super) fn record_facts(&self, requested: &RolloutHash) -> RecordFacts {
+        let status = &self.fleet.status;
+        RecordFacts {
+            existed: status.replicas,
+            stalled: has_stalled(status),
+            last_completed: status.last_completed(),
+            rejected: status.rejected.clone().filter(|r| *requested == *r.hash || self.blocker.is_some()),
+            restarted_at: self.restarted_at.clone(),
+            unrecorded: status.requested_rollout_hash.is_empty(),
+            scaled_to_zero: status.scaled_to_zero,
+            active_build_id: self.active_build_id(),
+        }
+    }
+
+    pub(super) fn rollout_facts(&self) -> RolloutFacts {
+        let own_plan = self.own_plan_with_hooks();
+        RolloutFacts {
+            now: FleetRollout::of(&self.fleet.status),
+            at_hook: own_plan.as_ref().and_then(AtHook::of),
+            rolling_back: self.hooks_that_roll_back(),
+            step: own_plan.as_ref().and_then(step_of),
         }
     }
 

@@ -46,6 +46,9 @@ impl FleetScope {
     /// only written otherwise.
     #[must_use]
     pub fn specified(&self) -> RolloutHash {
+        if let Some(pods) = &self.pods {
+            return self.desired_revisions(pods);
+        }
         let written = self.written();
         let same = self.fleet.status.same_content.as_ref().filter(|same| written == *same.written_hash);
         same.and_then(|same| RolloutHash::recorded(same.recorded_hash.as_str())).unwrap_or(written)

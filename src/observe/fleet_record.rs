@@ -53,6 +53,16 @@ impl FleetScope {
         self
     }
 
+    /// The same StatefulSetRollout without a rollout that contradicts itself. All else is read from its StatefulSets.
+    #[must_use]
+    pub(super) fn repair_rollout(mut self) -> Self {
+        if Damage::of(&self.fleet.status).is_some() {
+            self.set_status(self.fleet.status.without(Damage::Rollout));
+            self.rollout_target = rollout_target_of(&self.fleet.status);
+        }
+        self
+    }
+
     /// Records whether the spec has the content of a revision and is only written otherwise.
     pub fn record_same_content(&mut self, same_content: Option<SameContent>) {
         if self.fleet.status.same_content != same_content {

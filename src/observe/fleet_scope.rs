@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::pods::PodFleet;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
-use crate::api::{NodeDeploymentSpec, RestartTime, RolloutHash, StatefulNodeSpec};
+use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Blocker, FleetFacts, RolloutTarget};
@@ -16,7 +17,7 @@ use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 use windlass_kube_port::EventBuffer;
 use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedNode};
-use windlass_kube_port::{Cluster, View};
+use windlass_kube_port::{Cluster, Kind, View};
 
 /// What the tasks of a fleet work with.
 #[derive(Clone)]
@@ -47,6 +48,8 @@ pub struct FleetScope {
     pub(crate) cache: Arc<Mutex<ReconcileCache>>,
     /// Records the events about what this reconcile did to nodes.
     pub recorder: EventBuffer,
+    /// The StatefulSets whose pods are its nodes, if it is a StatefulSetRollout.
+    pub(crate) pods: Option<Arc<PodFleet>>,
 }
 
 /// What one reconcile of a fleet has computed.
@@ -64,7 +67,7 @@ pub struct ReconcileCache {
 
 /// Everything that facts depend on and that may change within a reconcile. Other fleets are not part of it: their
 /// changes do not cause the facts of this one to be computed again, however many nodes they have.
-#[derive(Eq, PartialEq)]
+#[derive(PartialEq)]
 struct State {
     /// Change counters: of the fleet's own nodes, and of who owns which node. `revisions` has the same for its
     /// revisions.
@@ -76,10 +79,12 @@ struct State {
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
     blocker: Option<Blocker>,
+    /// Of a StatefulSetRollout: the changes of StatefulSets and pods, and the plans of its pods.
+    pods: Option<(u64, u64, Vec<PodUpdate>)>,
 }
 
 impl FleetScope {
-    /// The scope, with a status that fits what is observed; `None` if the fleet's spec cannot be read.
+    /// The scope, with the status as it is stored; `None` if the fleet's spec cannot be read.
     #[must_use]
     pub fn of(
         fleet: &Arc<ObservedFleet>,
@@ -105,8 +110,33 @@ impl FleetScope {
             now,
             cache: Arc::default(),
             recorder: EventBuffer::default(),
+            pods: None,
         };
-        Some(scope.repair_status().with_initial_restart())
+        Some(scope)
+    }
+
+    /// The same scope with a status that fits what is observed.
+    #[must_use]
+    pub fn repaired(self) -> Self {
+        self.repair_status().with_initial_restart()
+    }
+
+    /// The same scope of a StatefulSetRollout, as a fleet of these pods.
+    #[must_use]
+    pub(crate) fn of_pods(self, pods: Arc<PodFleet>) -> Self {
+        Self { pods: Some(pods), ..self }.repair_rollout()
+    }
+
+    /// The kind of the object.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.pods.is_some() { Kind::StatefulSetRollout } else { Kind::NodeDeployment }
+    }
+
+    /// The object as an argument of `windlass` commands, for example `nd/db`.
+    #[must_use]
+    pub fn asked_as(&self) -> String {
+        format!("{}/{}", self.facts().kind.short(), self.fleet.meta.name)
     }
 
     /// Treats a restart that was requested before any node existed as accepted: the first nodes are created with it,
@@ -159,7 +189,10 @@ impl FleetScope {
         {
             return facts.clone();
         }
-        let facts = Arc::new(self.observe_facts());
+        let facts = Arc::new(match &self.pods {
+            Some(pods) => self.observe_pods(pods),
+            None => self.observe_facts(),
+        });
         cache.taken += 1;
         cache.facts = Some((state, facts.clone()));
         facts
@@ -173,6 +206,10 @@ impl FleetScope {
             service: self.view.services.get(&meta.key()).map(|s| s.meta.resource_version.clone()),
             doubts: self.view.doubts_so_far(),
             blocker: self.blocker.clone(),
+            pods: self.pods.as_ref().map(|pods| {
+                let (sets, of_pods) = (self.view.stateful_sets.changes(), self.view.pods.changes());
+                (sets, of_pods, pods.updates().clone())
+            }),
         }
     }
 

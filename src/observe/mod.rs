@@ -9,6 +9,7 @@ mod fleet_record;
 mod fleet_release;
 pub mod fleet_scope;
 pub mod node_scope;
+pub(crate) mod pods;
 pub mod recorder;
 pub mod restart;
 

@@ -8,12 +8,12 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::lease::StandbyState;
-use crate::api::NodePhase;
+use crate::api::{NodeDeploymentStatus, NodePhase};
 use crate::api::conditions::{self, Truth};
 use crate::clock::monotonic;
 use crate::metrics::{FleetSample, Metrics};
 use windlass_kube_port::metrics::SharedMetrics;
-use windlass_kube_port::observed::ObservedFleet;
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedRollout};
 use windlass_kube_port::{Kind, View};
 
 /// How long a cache may get nothing but refusals from the API server, or not be known to be current, or a standby
@@ -135,33 +135,60 @@ impl Health {
 
 /// The samples of all known fleets.
 fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
-    view.fleets.list_all(|_| true).into_iter().map(|fleet| sample(view, &fleet))
+    let fleets = view.fleets.list_all(|_| true).into_iter().map(|fleet| of_fleet(view, &fleet));
+    fleets.chain(view.rollouts.list_all(|_| true).into_iter().map(|rollout| of_rollout(&rollout)))
 }
 
-#[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit for another 200,000 years")]
-fn sample(view: &View, fleet: &ObservedFleet) -> FleetSample {
-    let (meta, status) = (&fleet.meta, &fleet.status);
-    let condition = |type_| conditions::find(&status.conditions, type_);
-    let is_true = |type_| condition(type_).is_some_and(|found| found.status == Truth::True.as_ref());
-    let seconds = |at: DateTime<Utc>| at.timestamp_millis() as f64 / 1_000.0;
-    let nodes = view.nodes.group(&meta.namespace, &meta.uid);
+fn of_fleet(view: &View, fleet: &ObservedFleet) -> FleetSample {
+    let status = &fleet.status;
+    let nodes = view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
     let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed.as_ref()).count();
-    let desired = fleet.spec.as_ref().map_or(status.replicas, |spec| spec.replicas);
     let strategy = fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
     FleetSample {
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
         // An empty type means InPlace. Only objects that were stored long ago have one.
         strategy: if strategy.is_empty() { "InPlace".to_owned() } else { strategy },
         set: status.active_set.clone(),
         nodes: vec![
-            ("desired", i64::from(desired)),
+            ("desired", i64::from(fleet.spec.as_ref().map_or(status.replicas, |spec| spec.replicas))),
             ("existing", nodes.len() as i64),
             ("updated", i64::from(status.updated_replicas)),
             ("ready", i64::from(status.ready_replicas)),
             ("available", i64::from(status.available_replicas)),
             ("failed", failed as i64),
         ],
+        ..sample(&fleet.meta, status)
+    }
+}
+
+/// A StatefulSetRollout is a fleet of pods.
+fn of_rollout(rollout: &ObservedRollout) -> FleetSample {
+    let status = &rollout.status.rollout;
+    let desired: i32 = rollout.status.stateful_sets.iter().map(|set| set.replicas).sum();
+    FleetSample {
+        strategy: Kind::StatefulSetRollout.name().to_owned(),
+        nodes: vec![
+            ("desired", i64::from(desired)),
+            ("existing", i64::from(status.replicas)),
+            ("updated", i64::from(status.updated_replicas)),
+            ("ready", i64::from(status.ready_replicas)),
+            ("available", i64::from(status.available_replicas)),
+            ("failed", status.rollout.as_ref().map_or(0, |rollout| i64::from(rollout.nodes.failed))),
+        ],
+        ..sample(&rollout.meta, status)
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit for another 200,000 years")]
+fn sample(meta: &Meta, status: &NodeDeploymentStatus) -> FleetSample {
+    let condition = |type_| conditions::find(&status.conditions, type_);
+    let is_true = |type_| condition(type_).is_some_and(|found| found.status == Truth::True.as_ref());
+    let seconds = |at: DateTime<Utc>| at.timestamp_millis() as f64 / 1_000.0;
+    FleetSample {
+        namespace: meta.namespace.clone(),
+        name: meta.name.clone(),
+        strategy: String::new(),
+        set: String::new(),
+        nodes: Vec::new(),
         up_to_date: is_true(conditions::UP_TO_DATE),
         stalled: is_true(conditions::STALLED),
         reason: condition(conditions::UP_TO_DATE).map(|found| found.reason.clone()).unwrap_or_default(),

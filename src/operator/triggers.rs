@@ -10,7 +10,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::api::RawPlan;
-use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, MANAGER, place_of};
+use crate::api::names::{
+    LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER, place_of,
+};
+use crate::probe::hooks::HookOwner;
 use windlass_kube_port::observed::Meta;
 use windlass_kube_port::refusals::{self, EventsOf};
 use windlass_kube_port::watch::{Namespaces, watch};
@@ -91,6 +94,66 @@ pub fn start(
     }
 }
 
+/// Starts a watch of StatefulSetRollouts, of the StatefulSets that Windlass did not create, and of their pods.
+pub fn of_rollouts(
+    client: &Client,
+    scope: &Namespaces,
+    view: &Arc<View>,
+    rollouts: UnboundedSender<Request>,
+    helpers: &mut JoinSet<()>,
+) -> RolloutTriggers {
+    let triggers = RolloutTriggers { view: view.clone(), rollouts };
+    let not_ours = format!("{LABEL_MANAGED_BY}!={MANAGER}");
+    let of_sets = format!("{LABEL_POD_NAME},!{LABEL_NODE}");
+    let api = |kind| scope.api(client, view, kind);
+    let v = || view.clone();
+    let streams: [BoxStream<'static, Meta>; 3] = [
+        watch(api(Kind::StatefulSetRollout), None, Kind::StatefulSetRollout, v(), |v| &v.rollouts),
+        watch(api(Kind::StatefulSet), Some(&not_ours), Kind::StatefulSet, v(), |v| &v.stateful_sets),
+        watch(api(Kind::Pod), Some(&of_sets), Kind::Pod, v(), |v| &v.pods),
+    ];
+    let (news, mut told) = unbounded_channel();
+    view.notify(news);
+    let own = triggers.clone();
+    helpers.spawn(async move {
+        while let Some((_, meta)) = told.recv().await {
+            own.requeue_all(&meta.namespace);
+        }
+    });
+    for mut stream in streams {
+        let triggers = triggers.clone();
+        helpers.spawn(async move {
+            while let Some(meta) = stream.next().await {
+                triggers.requeue_all(&meta.namespace);
+            }
+        });
+    }
+    triggers
+}
+
+/// Requeues StatefulSetRollouts.
+#[derive(Clone)]
+pub struct RolloutTriggers {
+    view: Arc<View>,
+    rollouts: UnboundedSender<Request>,
+}
+
+impl RolloutTriggers {
+    /// Requeues all of a namespace: there are few, and an object may concern several.
+    fn requeue_all(&self, namespace: &str) {
+        for rollout in self.view.rollouts.list(namespace, |_| true) {
+            // The receiver is gone only when the operator stops.
+            let _ = self.rollouts.send(rollout.meta.key().into());
+        }
+    }
+
+    /// Requeues those that asked for the answer of a hook's peer.
+    pub fn answered(&self, owner: &HookOwner) {
+        let (HookOwner::Fleet(key) | HookOwner::Node(key)) = owner;
+        self.requeue_all(&key.namespace);
+    }
+}
+
 #[derive(Clone)]
 struct Triggers {
     view: Arc<View>,
@@ -149,7 +212,12 @@ impl Triggers {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Deployment | Kind::Job => {}
+            Kind::Event
+            | Kind::Secret
+            | Kind::StatefulSetRollout
+            | Kind::WorkerDeployment
+            | Kind::Deployment
+            | Kind::Job => {}
         }
     }
 

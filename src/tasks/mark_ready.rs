@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::sidecar_peer::{ask, is_there};
-use super::{CHILD_CHANGED, FleetScope, NodeScope, UNSEEN};
+use super::{CHILD_CHANGED, FleetScope, NodeScope, PodScope, UNSEEN, pods};
 use crate::engine::sentence::some_of;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::node_scope::spec_of;
@@ -24,6 +24,9 @@ pub struct MarkReady {}
 #[async_trait]
 impl Task for MarkReady {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        if let Some(scope) = cx.env.find::<PodScope>() {
+            return Ok(pods::ready(scope, cx));
+        }
         match cx.env.find::<FleetScope>() {
             Some(fleet) => Ok(fleet_ready(fleet)),
             None => node_ready(cx),

@@ -15,6 +15,7 @@ mod entrants;
 pub mod hooks;
 mod mark_ready;
 mod observe_image;
+mod pods;
 mod replace_pod;
 mod replacement;
 mod retire_incumbents;
@@ -32,6 +33,7 @@ use std::time::Duration;
 use crate::engine::{Outcome, TaskError};
 use windlass_kube_port::ClusterError;
 
+pub use crate::observe::pods::PodScope;
 pub use crate::observe::{FleetScope, NodeScope};
 pub use apply_service::ApplyService;
 pub use apply_stateful_set::{ApplyStatefulSet, create_stateful_set};

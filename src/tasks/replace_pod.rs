@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeScope, Replacement, not_written};
+use super::{NodeScope, PodScope, Replacement, not_written, pods};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use windlass_kube_port::{Kind, Target};
 
@@ -16,6 +16,9 @@ pub struct ReplacePod {}
 #[async_trait]
 impl Task for ReplacePod {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        if let Some(scope) = cx.env.find::<PodScope>() {
+            return pods::replace(scope, cx).await;
+        }
         let scope = cx.env.get::<NodeScope>()?;
         let mut replacement = scope.replacement()?;
         if matches!(replacement, Replacement::Due(_)) && scope.asks_for_revision().await? {

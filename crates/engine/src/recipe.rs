@@ -36,6 +36,8 @@ pub enum Builtin {
     MarkReady,
     /// Moves a node to another pod template.
     NodeUpdate,
+    /// Moves a pod of an existing StatefulSet to another revision.
+    PodUpdate,
     /// Removes a node.
     RemoveNode,
     /// Replaces a node's pod by one of the same template.
@@ -43,13 +45,14 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::BlueGreen,
         Self::BlueGreenImmediate,
         Self::HardFork,
         Self::InPlace,
         Self::MarkReady,
         Self::NodeUpdate,
+        Self::PodUpdate,
         Self::RemoveNode,
         Self::RestartNode,
     ];
@@ -62,6 +65,7 @@ impl Builtin {
             Self::InPlace => include_str!("../plans/in-place.yaml"),
             Self::MarkReady => include_str!("../plans/mark-ready.yaml"),
             Self::NodeUpdate => include_str!("../plans/node-update.yaml"),
+            Self::PodUpdate => include_str!("../plans/pod-update.yaml"),
             Self::RemoveNode => include_str!("../plans/remove-node.yaml"),
             Self::RestartNode => include_str!("../plans/restart-node.yaml"),
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 use windlass_clock::monotonic;
 use windlass_core::api::made_up_names::without_made_up_names;
-use windlass_core::api::names::{LABEL_DEPLOYMENT, MANAGER};
+use windlass_core::api::names::MANAGER;
 use windlass_core::observed::Meta;
 
 /// The page size of a list of names.
@@ -206,8 +206,8 @@ impl Cluster for KubeCluster {
         Err(too_many(described))
     }
 
-    async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError> {
-        let described = format!("the list of pods of {namespace}/{fleet}");
+    async fn live_pods(&self, namespace: &str, labels: &str) -> Result<Vec<LivePod>, ClusterError> {
+        let described = format!("the list of pods with {labels} in {namespace}");
         let api = self.api(Kind::Pod, namespace);
         let mut pods = Vec::new();
         let mut from = None;
@@ -215,7 +215,7 @@ impl Cluster for KubeCluster {
             // Without a resourceVersion the list is a consistent read: it includes every write that was acknowledged
             // before.
             let page = ListParams {
-                label_selector: Some(format!("{LABEL_DEPLOYMENT}={fleet}")),
+                label_selector: Some(labels.to_owned()),
                 limit: Some(PAGE),
                 continue_token: from.take(),
                 ..ListParams::default()

@@ -244,9 +244,9 @@ pub trait Cluster: Send + Sync {
     /// shows.
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError>;
 
-    /// The pods with a fleet's label, from the API server itself, by a consistent read. The view has them when the call
-    /// returns.
-    async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError>;
+    /// The pods that a label selector matches, from the API server itself, by a consistent read. The view has them when
+    /// the call returns.
+    async fn live_pods(&self, namespace: &str, labels: &str) -> Result<Vec<LivePod>, ClusterError>;
 
     /// One pod by its name, from the API server itself, as it is now. The view has the result when the call returns,
     /// also if the pod does not exist.

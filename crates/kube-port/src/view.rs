@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::metrics::SharedMetrics;
 use windlass_clock::monotonic;
-use windlass_core::api::names::{LABEL_NODE, LABEL_WORKERS};
+use windlass_core::api::names::{LABEL_NODE, LABEL_POD_NAME, LABEL_WORKERS};
 
 use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
         Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod, ObservedRevision,
-        ObservedService, ObservedStatefulSet,
+        ObservedRollout, ObservedService, ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -33,9 +33,11 @@ pub struct View {
     pub fleets: Cache<ObservedFleet>,
     /// Nodes.
     pub nodes: Cache<ObservedNode>,
-    /// StatefulSets that Windlass manages.
+    /// Rollouts of StatefulSets that Windlass did not create.
+    pub rollouts: Cache<ObservedRollout>,
+    /// StatefulSets that Windlass manages or, in a view of rollouts, all others.
     pub stateful_sets: Cache<ObservedStatefulSet>,
-    /// Pods of nodes.
+    /// Pods of nodes or, in a view of rollouts, of all other StatefulSets.
     pub pods: Cache<ObservedPod>,
     /// Services that Windlass manages.
     pub services: Cache<ObservedService>,
@@ -56,6 +58,8 @@ pub struct View {
     news: OnceLock<UnboundedSender<Changed>>,
     metrics: OnceLock<SharedMetrics>,
     doubts: Mutex<Doubts>,
+    /// True if it is about StatefulSets that Windlass did not create.
+    is_of_rollouts: bool,
 }
 
 /// Writes with an unknown outcome.
@@ -89,9 +93,12 @@ impl View {
         self.metrics.get()
     }
 
-    /// True if the first list of every kind of fleets is complete. The list of events may also be unavailable.
+    /// True if the first list of every kind is complete. The list of events may also be unavailable.
     #[must_use]
     pub fn is_ready(&self) -> bool {
+        if self.is_of_rollouts {
+            return self.rollouts.is_ready() && self.stateful_sets.is_ready() && self.pods.is_ready();
+        }
         self.fleets.is_ready()
             && self.nodes.is_ready()
             && self.stateful_sets.is_ready()
@@ -108,6 +115,12 @@ impl View {
         self.workers.is_ready() && self.deployments.is_ready() && self.worker_revisions.is_ready()
     }
 
+    /// An empty view of StatefulSetRollouts, of StatefulSets that Windlass did not create, and of their pods.
+    #[must_use]
+    pub fn of_rollouts() -> Self {
+        Self { is_of_rollouts: true, ..Self::default() }
+    }
+
     /// A number that changes with each change of any object.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -118,6 +131,7 @@ impl View {
             + self.services.changes()
             + self.claims.changes()
             + self.revisions.changes()
+            + self.rollouts.changes()
             + self.workers.changes()
             + self.deployments.changes()
             + self.worker_revisions.changes()
@@ -137,10 +151,11 @@ impl View {
     fn take_in(&self, kind: Kind, object: &impl Sent, meta: Meta) {
         let is_new = match kind {
             // No watch would report that such an object changes or is gone.
-            Kind::Pod if meta.label(LABEL_NODE).is_none() => self.pods.left(&meta),
+            Kind::Pod if !self.watches_pod(&meta) => self.pods.left(&meta),
             Kind::PersistentVolumeClaim if meta.label(LABEL_NODE).is_none() => self.claims.left(&meta),
             Kind::NodeDeployment => self.fleets.take_in(object, &meta),
             Kind::StatefulNode => self.nodes.take_in(object, &meta),
+            Kind::StatefulSetRollout => self.rollouts.take_in(object, &meta),
             Kind::StatefulSet => self.stateful_sets.take_in(object, &meta),
             Kind::Pod => self.pods.take_in(object, &meta),
             Kind::Service => self.services.take_in(object, &meta),
@@ -157,6 +172,12 @@ impl View {
             // The receiver is gone only when the operator stops.
             let _ = news.send((kind, meta));
         }
+    }
+
+    /// True if the watch of pods shows this one.
+    fn watches_pod(&self, meta: &Meta) -> bool {
+        let label = if self.is_of_rollouts { LABEL_POD_NAME } else { LABEL_NODE };
+        meta.label(label).is_some()
     }
 
     /// Records that a write to an object, decided on this resourceVersion, may or may not have been carried out.
@@ -218,6 +239,7 @@ impl View {
         match kind {
             Kind::NodeDeployment => self.fleets.deleted(key, uid),
             Kind::StatefulNode => self.nodes.deleted(key, uid),
+            Kind::StatefulSetRollout => self.rollouts.deleted(key, uid),
             Kind::StatefulSet => self.stateful_sets.deleted(key, uid),
             Kind::Pod => self.pods.deleted(key, uid),
             Kind::Service => self.services.deleted(key, uid),

@@ -101,6 +101,10 @@ impl Fleet<'_> {
     /// Does the work that is independent of the plan. The steps are also independent of one another: if one fails it is
     /// retried, while the rollout continues and the status reports the observed state.
     async fn apply_beside(&mut self, plan: Option<&Plan>) {
+        if let Some(of) = &self.of_pods {
+            let pods = of.pods.clone();
+            return self.apply_pods(&pods).await;
+        }
         let is_active = plan.is_some();
         match fleet_objects::apply_service(&self.scope).await {
             Ok(Some(sentence)) => {

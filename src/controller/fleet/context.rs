@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use super::pods::OfPods;
 use crate::api::{Reason, RevisionName};
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::Blocker;
 use crate::planner::fleet::requests::Remark;
 use crate::tasks::FleetScope;
-use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedFleet;
 
 /// A fleet during one reconcile.
@@ -22,6 +22,8 @@ pub(super) struct Fleet<'a> {
     pub(super) scope: FleetScope,
     pub(super) now: DateTime<Utc>,
     pub(super) report: ReconcileFindings,
+    /// What it is about, if it is a StatefulSetRollout.
+    pub(super) of_pods: Option<OfPods>,
 }
 
 /// The findings of a reconcile outside its plan.
@@ -52,11 +54,11 @@ impl<'a> Fleet<'a> {
         scope: FleetScope,
         now: DateTime<Utc>,
     ) -> Self {
-        Self { cx, stored, scope, now, report: ReconcileFindings::default() }
+        Self { cx, stored, scope, now, report: ReconcileFindings::default(), of_pods: None }
     }
 
     pub(super) fn record(&self, event: &Event) {
-        self.cx.events.record(Kind::NodeDeployment, &self.scope.fleet.meta, event);
+        self.cx.events.record(self.scope.kind(), &self.scope.fleet.meta, event);
     }
 
     pub(super) fn warn(&self, reason: Reason, cause: impl Into<String>, note: impl Into<String>) {
@@ -85,6 +87,6 @@ impl<'a> Fleet<'a> {
     /// temporary.
     fn denial(&self, error: &ReconcileError) -> Option<String> {
         let key = self.scope.fleet.meta.key();
-        error.denial().filter(|_| self.cx.failures.has(Kind::NodeDeployment, &key))
+        error.denial().filter(|_| self.cx.failures.has(self.scope.kind(), &key))
     }
 }

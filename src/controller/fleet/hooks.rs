@@ -120,9 +120,9 @@ impl Fleet<'_> {
         verdict.err().map(Blocker::Spec)
     }
 
-    fn job_owner(&self) -> JobOwner {
+    pub(super) fn job_owner(&self) -> JobOwner {
         let meta = &self.scope.fleet.meta;
-        JobOwner::itself(Kind::NodeDeployment, &meta.namespace, &meta.name, &meta.uid)
+        JobOwner::itself(self.scope.kind(), &meta.namespace, &meta.name, &meta.uid)
     }
 
     /// Deletes the Jobs of a plan that is about to end early.
@@ -236,9 +236,9 @@ impl Fleet<'_> {
         for place in hooks::asking(facts) {
             let id = &place.at.task_id;
             let note = format!(
-                "{} waits for a person: windlass approve nd/{}, or the annotation windlass.dev/approve={id}",
+                "{} waits for a person: windlass approve {}, or the annotation windlass.dev/approve={id}",
                 place.name(),
-                self.scope.fleet.meta.name
+                self.scope.asked_as()
             );
             self.record(&Event::normal(Reason::ApprovalRequested, place.at.tried(), note));
         }

@@ -10,9 +10,12 @@ mod context;
 mod decide;
 mod hooks;
 mod names;
+mod pods;
 mod probe;
 mod report;
 mod stored;
+
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
@@ -22,9 +25,12 @@ use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
 use crate::api::Reason;
 use crate::planner::fleet::report::spec_is_unreadable;
+use crate::observe::FleetScope;
+use crate::observe::pods::PodFleet;
 use context::Fleet;
 pub use names::KINDS_OF_A_SET;
-use windlass_kube_port::observed::ObservedFleet;
+use pods::OfPods;
+use windlass_kube_port::observed::{ObservedFleet, ObservedRollout};
 use windlass_kube_port::{Key, Kind};
 
 /// Reconciles one fleet.
@@ -37,13 +43,27 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     }
 }
 
+/// Reconciles a StatefulSetRollout, as a fleet of pods. `refused`: why some of it cannot be held.
+pub(super) async fn reconcile_pods(
+    cx: &Context,
+    fleet: Arc<ObservedFleet>,
+    scope: FleetScope,
+    stored: Arc<ObservedRollout>,
+    pods: Arc<PodFleet>,
+    refused: Option<String>,
+) -> Result<Next, ReconcileError> {
+    let now = scope.now;
+    let of_pods = OfPods { stored, pods, refused, overwritten: Vec::new() };
+    advance(Fleet { of_pods: Some(of_pods), ..Fleet::new(cx, fleet, scope, now) }).await
+}
+
 async fn advance(fleet: Fleet<'_>) -> Result<Next, ReconcileError> {
     let recorder = fleet.scope.recorder.clone();
-    let (cx, meta) = (fleet.cx, fleet.stored.clone());
+    let (cx, meta, kind) = (fleet.cx, fleet.stored.clone(), fleet.scope.kind());
     let next = stages(fleet).await;
     // Nodes may have been created or deleted even if the reconcile failed.
     for recorded in recorder.take() {
-        cx.events.record(Kind::NodeDeployment, &meta.meta, &recorded);
+        cx.events.record(kind, &meta.meta, &recorded);
     }
     next
 }

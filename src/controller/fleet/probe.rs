@@ -78,6 +78,12 @@ impl<'a> Fleet<'a> {
         if self.scope.fleet.meta.terminating {
             return Ok(());
         }
+        if let Some(of) = &self.of_pods {
+            self.scope.block(of.refused.clone().map(Blocker::Spec));
+            let of_hooks = self.check_hooks().await;
+            self.scope.block(of_hooks);
+            return Ok(());
+        }
         // A missing revision does not block the rest.
         match fleet_objects::restore_revisions(&self.scope).await {
             Ok(sentence) => self.report.not_applied = sentence,

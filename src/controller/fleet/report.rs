@@ -33,7 +33,11 @@ impl Fleet<'_> {
         Findings {
             not_applied: self.report.not_applied.clone(),
             // By each reconcile, also by one that applies nothing: the conditions would change for one write.
-            reverted: fleet_objects::reverted_by_admission(&self.scope),
+            reverted: if self.of_pods.is_none() {
+                fleet_objects::reverted_by_admission(&self.scope)
+            } else {
+                None
+            },
             waits_for: self.report.waits_for.clone(),
         }
     }
@@ -65,7 +69,7 @@ impl Fleet<'_> {
         let sentences: Vec<&str> = remarks.iter().map(|remark| remark.sentence.as_str()).collect();
         conditions::add_to_message(&mut status.conditions, UP_TO_DATE, &sentences);
         // What the collector is at already cannot be retained any more.
-        if !facts.terminating || !meta.collects_first {
+        if self.of_pods.is_none() && (!facts.terminating || !meta.collects_first) {
             let release = self.scope.release();
             release::refresh(&mut status, &release);
             if release::can_wait(before, &status, &release) {
@@ -77,7 +81,15 @@ impl Fleet<'_> {
         let is_new = is_news(before, &status) || !sentences.iter().all(|sentence| said.contains(sentence));
         let urgency = if is_new { Urgency::Now } else { urgency };
         let progress = Progress { plan, finished_tasks: &self.report.finished_tasks };
-        let next = save(self.cx, Kind::NodeDeployment, meta, before, &status, urgency, progress).await?;
+        let kind = self.scope.kind();
+        let next = match &self.of_pods {
+            None => save(self.cx, kind, meta, before, &status, urgency, progress).await?,
+            Some(of) => {
+                let after = of.status(status.clone(), self);
+                let urgency = if of.has_moved(&after.nodes) { Urgency::Now } else { urgency };
+                save(self.cx, kind, meta, &*of.stored.status, &after, urgency, progress).await?
+            }
+        };
         self.record_status_events(&status, &facts, plan);
         // An event follows the write that said it first. So an operator that starts sends none.
         for Remark { sentence, event } in remarks.iter().filter(|remark| !said.contains(&remark.sentence)) {
@@ -112,6 +124,9 @@ impl Fleet<'_> {
         let blocker = facts.findings.blocker.as_ref().map(Blocker::to_string);
         for sentence in blocker.iter().chain(&facts.findings.not_applied) {
             self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
+        }
+        for overwritten in self.of_pods.iter().flat_map(|of| &of.overwritten) {
+            self.warn(Reason::StrategyOverwritten, format!("{generation}/{}", overwritten.sentence), &overwritten.sentence);
         }
         for conflict in &facts.conflicts {
             self.warn(Reason::InvalidSpec, &conflict.message, &conflict.message);

@@ -43,7 +43,11 @@ impl JobOwner {
     /// The fleet as an argument of `windlass` commands: `nd/db`.
     #[must_use]
     pub fn asked_as(&self) -> String {
-        let short = if self.kind == Kind::WorkerDeployment { "wwd" } else { "nd" };
+        let short = match self.kind {
+            Kind::WorkerDeployment => "wwd",
+            Kind::StatefulSetRollout => "ssr",
+            _ => "nd",
+        };
         format!("{short}/{}", self.fleet)
     }
 

@@ -109,8 +109,13 @@ impl HookScope {
     /// The object on whose behalf peers are queried.
     #[must_use]
     pub fn asks_for(&self) -> HookOwner {
-        let key = Key::new(&self.owner.namespace, &self.owner.name);
-        if self.owner.kind == Kind::StatefulNode { HookOwner::Node(key) } else { HookOwner::Fleet(key) }
+        let key = |name: &str| Key::new(&self.owner.namespace, name);
+        match (self.owner.kind, &self.values.pod) {
+            (Kind::StatefulNode, _) => HookOwner::Node(key(&self.owner.name)),
+            // A pod has no object of its own: its plan is in the status of the StatefulSetRollout.
+            (Kind::StatefulSetRollout, Some(pod)) => HookOwner::Node(key(pod)),
+            _ => HookOwner::Fleet(key(&self.owner.name)),
+        }
     }
 }
 

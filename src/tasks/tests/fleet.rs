@@ -102,6 +102,7 @@ impl Fleet {
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             blocker: None,
             cache: Arc::default(),
+            pods: None,
             recorder: windlass_kube_port::EventBuffer::default(),
             now: DateTime::from_timestamp(2_000_000_000, 0).unwrap(),
         }

@@ -104,8 +104,8 @@ impl Cluster for DryRunCluster {
         self.unless_unallowed(&what, Vec::new(), self.inner.names(kind, namespace).await)
     }
 
-    async fn live_pods(&self, namespace: &str, fleet: &str) -> Result<Vec<LivePod>, ClusterError> {
-        self.inner.live_pods(namespace, fleet).await
+    async fn live_pods(&self, namespace: &str, labels: &str) -> Result<Vec<LivePod>, ClusterError> {
+        self.inner.live_pods(namespace, labels).await
     }
 
     async fn live_pod(&self, namespace: &str, name: &str) -> Result<Option<LivePod>, ClusterError> {

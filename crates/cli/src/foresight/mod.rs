@@ -164,6 +164,7 @@ fn scope(
         Arc::new(RenderOptions::default()),
         now,
     )
+    .map(FleetScope::repaired)
 }
 
 /// A fleet after the change, and the clients to examine it.

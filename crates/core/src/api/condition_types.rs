@@ -17,6 +17,9 @@ pub const NODE_UPDATE_IN_PROGRESS: &str = "NodeUpdateInProgress";
 /// Condition type of a node: what its sidecar last reported.
 pub const SIDECAR_READY: &str = "SidecarReady";
 
+/// Condition type of a StatefulSetRollout: only Windlass updates the pods of its StatefulSets.
+pub const HELD: &str = "Held";
+
 /// Condition type: kstatus reads `True` as failed.
 pub const STALLED: &str = "Stalled";
 

@@ -36,6 +36,8 @@ pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
 pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation: abort the plan with this ID.
 pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
+/// Annotation on a StatefulSetRollout: roll back the plan with this ID, which is aborted.
+pub const ANNOTATION_ABORT_ROLLBACK: &str = "windlass.dev/abort-rollback";
 /// Annotation: retry the plan with this ID.
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 /// Annotation: skip the task with this ID.
@@ -64,6 +66,12 @@ pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
 /// Annotation on child objects: which labels and annotations came from `template.metadata`, so that a key that is
 /// removed there is removed from the child as well. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
+/// Annotation on a StatefulSet that a StatefulSetRollout holds: its `updateStrategy` before that, as JSON.
+pub const ANNOTATION_UPDATE_STRATEGY: &str = "windlass.dev/update-strategy";
+/// The finalizer of a StatefulSetRollout: the update strategies of its StatefulSets have to be restored.
+pub const FINALIZER_RELEASE: &str = "windlass.dev/release";
+/// Label that Kubernetes sets on each pod of a StatefulSet: the pod's name.
+pub const LABEL_POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 /// The labels of a pod template that Windlass or Kubernetes sets on pods: a user's template may not have them.
 pub const RESERVED_LABELS: [&str; 9] = [
     LABEL_DEPLOYMENT,

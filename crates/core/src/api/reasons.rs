@@ -4,7 +4,7 @@
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use super::condition_types::{
-    NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
+    HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
     UP_TO_DATE,
 };
 
@@ -78,6 +78,9 @@ pub enum Reason {
     SidecarUnreachable,
     Unschedulable,
     WaitingForWave,
+    Held,
+    StrategyOverwritten,
+    StatefulSetMissing,
 }
 
 /// The type of a condition, its status, and the reasons that it may then have.
@@ -156,6 +159,13 @@ pub const OF_FLEETS: &[Reasons] = &[
     (STALLED, Truth::False, &[Reason::Progressing]),
     (RECONCILING, Truth::True, &[Reason::Progressing]),
     (RECONCILING, Truth::False, &[Reason::Settled]),
+];
+
+/// The condition that only a StatefulSetRollout has. Its others are those of a fleet.
+pub const OF_ROLLOUTS: &[Reasons] = &[
+    (HELD, Truth::True, &[Reason::Held]),
+    (HELD, Truth::False, &[Reason::StrategyOverwritten, Reason::StatefulSetMissing, Reason::InvalidSpec]),
+    (HELD, Truth::Unknown, &[Reason::Applying]),
 ];
 
 /// The conditions of a node.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -17,8 +18,10 @@ use sha2::{Digest, Sha256};
 
 use crate::api::{
     JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
-    StatefulNodeStatus,
-    names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_WORKERS},
+    StatefulNodeStatus, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
+    names::{
+        ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_WORKERS, MANAGER,
+    },
 };
 
 pub use crate::api::names::LAST_APPLIED;
@@ -110,6 +113,36 @@ pub struct ObservedNode {
     pub unreadable: Vec<String>,
 }
 
+/// A StatefulSetRollout.
+#[derive(Clone, Debug)]
+pub struct ObservedRollout {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Its spec, or why it cannot be read.
+    pub spec: Result<Arc<StatefulSetRolloutSpec>, String>,
+    /// Its status.
+    pub status: Box<StatefulSetRolloutStatus>,
+    /// The parts of its status that could not be read.
+    pub unreadable: Vec<String>,
+}
+
+/// What a StatefulSetRollout reads of a StatefulSet that Windlass did not create.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ExternalSet {
+    /// `spec.updateStrategy`.
+    pub update_strategy: Value,
+    /// `spec.ordinals.start`.
+    pub start: i64,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i64,
+    /// `spec.selector`, in the notation of a request.
+    pub selector: String,
+    /// `status.currentRevision`.
+    pub current_revision: String,
+}
+
 /// A StatefulSet.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ObservedStatefulSet {
@@ -136,6 +169,8 @@ pub struct ObservedStatefulSet {
     pub observed_generation: i64,
     /// `status.updateRevision`.
     pub update_revision: String,
+    /// The fields that only a StatefulSetRollout reads; `None` if Windlass created it.
+    pub external: Option<Box<ExternalSet>>,
 }
 
 impl ObservedStatefulSet {
@@ -293,12 +328,44 @@ fn by_owners(meta: &Meta) -> Vec<&str> {
     meta.owners.iter().map(|owner| owner.uid.as_str()).collect()
 }
 
+/// Indexes a pod by the name of the fleet in its label or, if it has none, by the UID of its StatefulSet.
+fn by_fleet_or_set(meta: &Meta) -> Vec<&str> {
+    let set = || meta.controller().filter(|owner| owner.kind == "StatefulSet").map(|owner| owner.uid.as_str());
+    meta.label(LABEL_DEPLOYMENT).or_else(set).into_iter().collect()
+}
+
 /// Indexes an object by the name of the fleet in its label.
 fn by_fleet(meta: &Meta) -> Vec<&str> {
     meta.label(LABEL_DEPLOYMENT).into_iter().collect()
 }
 
 observed_with_spec!(ObservedFleet, ObservedNode);
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RolloutJson {
+    metadata: FinalizersJson,
+    spec: Value,
+    status: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FinalizersJson {
+    finalizers: Vec<String>,
+}
+
+impl Observed for ObservedRollout {
+    fn of(object: &impl Sent, meta: Meta) -> Self {
+        let RolloutJson { metadata, spec, status } = object.fields();
+        let (status, unreadable) = lenient(&status);
+        let finalizers = metadata.finalizers;
+        Self { meta, finalizers, spec: strict(&spec), status: Box::new(status), unreadable }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
 
 /// The group of the StatefulSets with [`ObservedStatefulSet::deletes_claims`]. It cannot be the name of a fleet.
 pub const DELETES_CLAIMS: &str = "deletes/claims";
@@ -315,7 +382,10 @@ struct StatefulSetJson<T> {
 #[serde(rename_all = "camelCase", default, bound = "T: Default + DeserializeOwned")]
 struct StatefulSetSpecJson<T> {
     replicas: Option<i64>,
-    update_strategy: UpdateStrategyJson,
+    update_strategy: Value,
+    ordinals: OrdinalsJson,
+    min_ready_seconds: i64,
+    selector: LabelSelector,
     revision_history_limit: Option<i64>,
     persistent_volume_claim_retention_policy: BTreeMap<String, String>,
     template: T,
@@ -323,15 +393,15 @@ struct StatefulSetSpecJson<T> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct UpdateStrategyJson {
-    #[serde(rename = "type")]
-    type_: String,
+struct OrdinalsJson {
+    start: i64,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct StatefulSetStatusJson {
     observed_generation: i64,
+    current_revision: String,
     update_revision: String,
 }
 
@@ -393,10 +463,22 @@ impl Observed for ObservedStatefulSet {
 impl ObservedStatefulSet {
     fn without_template<T>(spec: StatefulSetSpecJson<T>, status: StatefulSetStatusJson, meta: Meta) -> Self {
         let retention = spec.persistent_volume_claim_retention_policy;
+        let is_external = meta.label(LABEL_MANAGED_BY) != Some(MANAGER);
+        let update_strategy = spec.update_strategy["type"].as_str().unwrap_or_default().to_owned();
+        let external = is_external.then(|| {
+            Box::new(ExternalSet {
+                update_strategy: spec.update_strategy,
+                start: spec.ordinals.start,
+                min_ready_seconds: spec.min_ready_seconds,
+                selector: selector_text(&spec.selector),
+                current_revision: status.current_revision,
+            })
+        });
         Self {
             meta,
+            external,
             replicas: spec.replicas.unwrap_or(1),
-            update_strategy: spec.update_strategy.type_,
+            update_strategy,
             revision_history_limit: spec.revision_history_limit,
             deletes_claims: retention.values().any(|policy| policy == "Delete"),
             observed_generation: status.observed_generation,
@@ -420,7 +502,7 @@ struct RevisionJson {
 }
 
 observed! {
-    ObservedPod, by_fleet, read_pod,
+    ObservedPod, by_fleet_or_set, read_pod,
     ObservedService, by_owner, |object: ServiceJson, meta| Self { meta, spec: JsonText::from(&object.spec) },
     ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
     ObservedRevision, by_owner, |object: RevisionJson, meta| Self {
@@ -428,6 +510,22 @@ observed! {
         revision: object.revision,
         data: JsonText::from(&object.data),
     },
+}
+
+/// A label selector in the notation of a request, for example `app=db,tier in (a,b)`.
+#[must_use]
+pub fn selector_text(selector: &LabelSelector) -> String {
+    let equal = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let others = selector.match_expressions.iter().flatten().map(|requirement| {
+        let (key, values) = (&requirement.key, requirement.values.clone().unwrap_or_default().join(","));
+        match requirement.operator.as_str() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.clone(),
+        }
+    });
+    equal.chain(others).collect::<Vec<_>>().join(",")
 }
 
 /// A digest of 32 hex digits that identifies a template. It is not a versioned hash: it only ever compares one response

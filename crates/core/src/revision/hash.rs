@@ -1,12 +1,14 @@
 //! The two hashes: the pod template hash, of what should run on a node, and the rollout hash, of every input whose
 //! change starts a rollout. Each contains the version of its algorithm.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::canonical::{Root, canonical, to_bytes};
 use super::template;
-use crate::api::PodTemplateHash;
+use crate::api::{PodTemplateHash, RolloutHash};
 
 pub use super::hex::hex;
 
@@ -30,10 +32,15 @@ pub fn pod_template_hash(rendered: &Value) -> PodTemplateHash {
     PodTemplateHash::computed(hash("pod-template", &canonical(&template, Root::PodTemplate)))
 }
 
+/// The rollout hash of a set of named revisions, in any order.
+#[must_use]
+pub fn revisions_hash<'a>(revisions: impl IntoIterator<Item = (&'a str, &'a str)>) -> RolloutHash {
+    let all: BTreeMap<&str, &str> = revisions.into_iter().collect();
+    RolloutHash::computed(hash("revisions", &json!(all)))
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn template() -> Value {

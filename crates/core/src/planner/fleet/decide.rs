@@ -61,7 +61,12 @@ fn decide_with_active_plan(
     stalled: bool,
 ) -> FleetDecision {
     if facts.is_aborted(plan) {
-        return FleetDecision::Abort;
+        let current = facts.record.last_completed.as_ref().filter(|_| facts.requests.abort_rolls_back);
+        let current = current.filter(|current| **current != *plan.target_hash);
+        return match current {
+            Some(current) => FleetDecision::RollBack(rollout_to(facts, current, Cause::Superseded)),
+            None => FleetDecision::Abort,
+        };
     }
     if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;

@@ -1,6 +1,7 @@
 //! The facts that every decision about a fleet is based on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::api::IntOrString;
 
@@ -10,7 +11,7 @@ use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use crate::api::{
-    AtHook, BuildId, Ending, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion, Rejected,
+    AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion, Rejected,
     RestartTime, RolloutHash, SetName,
 };
 use crate::engine::Plan;
@@ -25,10 +26,44 @@ pub struct Rendering {
     pub image: String,
 }
 
+/// The pods of one StatefulSet, where a fleet consists of the pods of existing StatefulSets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The ordinals of its pods in the fleet.
+    pub ordinals: Range<i32>,
+    /// What the fleet's targets are for it, by rollout hash and restart.
+    pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
+}
+
+/// What a fleet consists of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FleetKind {
+    /// Nodes: a NodeDeployment.
+    #[default]
+    Nodes,
+    /// The pods of existing StatefulSets: a StatefulSetRollout.
+    Pods,
+}
+
+impl FleetKind {
+    /// The short name of its kind on the command line.
+    #[must_use]
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Nodes => "nd",
+            Self::Pods => "ssr",
+        }
+    }
+}
+
 /// The facts that every decision about a fleet is based on.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct FleetFacts {
+    /// What it consists of.
+    pub kind: FleetKind,
+    /// Its StatefulSets, in the order in which they are updated. Empty if it consists of nodes.
+    pub groups: Vec<Group>,
     /// What its spec asks for.
     pub spec: SpecFacts,
     /// True if the fleet is being deleted.
@@ -89,6 +124,8 @@ pub struct SpecFacts {
     pub halt_height: i64,
     /// `inPlace.steps`; empty if they do not ascend.
     pub steps: Vec<IntOrString>,
+    /// Whether one StatefulSet is finished before the next one starts.
+    pub groups: Groups,
 }
 
 /// What a user requests of a fleet, beside its desired state.
@@ -100,6 +137,8 @@ pub struct RequestFacts {
     pub restart: Option<RestartTime>,
     /// The plan that the abort annotation names.
     pub abort: Option<PlanId>,
+    /// True if that plan is not only aborted, but rolled back.
+    pub abort_rolls_back: bool,
     /// The plan that the retry annotation names, unless that request was already used up.
     pub retry: Option<PlanId>,
     /// True if the promotion of the desired revision is requested.
@@ -321,7 +360,36 @@ impl FleetFacts {
     /// What the revision in a node's spec renders to under a restart.
     #[must_use]
     pub fn held_by(&self, child: &ChildFacts, restart: Option<&RestartTime>) -> Option<&Rendering> {
-        self.rendering(child.spec_hash.as_ref()?, restart)
+        self.rendering_for(child, child.spec_hash.as_ref()?, restart)
+    }
+
+    /// What a revision renders to for a node under a restart.
+    fn rendering_for(
+        &self,
+        child: &ChildFacts,
+        revision: &RolloutHash,
+        restart: Option<&RestartTime>,
+    ) -> Option<&Rendering> {
+        match self.groups.iter().find(|group| group.ordinals.contains(&child.ordinal)) {
+            Some(group) => group.renderings.get(&(revision.clone(), restart.cloned())),
+            None => self.rendering(revision, restart),
+        }
+    }
+
+    /// The lowest ordinal of the nodes that may move now. With [`Groups::OneAtATime`] it is that of the first StatefulSet
+    /// that is not finished.
+    #[must_use]
+    pub fn moves_from(&self, rollout_target: &RolloutTarget) -> i32 {
+        let is_unfinished = |group: &&Group| {
+            let of_group = self.children.iter().filter(|child| group.ordinals.contains(&child.ordinal));
+            of_group.clone().any(|child| !self.is_updated(child, rollout_target) || child.is_disrupted())
+        };
+        match self.spec.groups {
+            Groups::Together => 0,
+            Groups::OneAtATime => {
+                self.groups.iter().find(is_unfinished).map_or(0, |group| group.ordinals.start)
+            }
+        }
     }
 
     /// The restart that applies to a node. A node that the partition holds keeps what it runs, restarts included.
@@ -339,7 +407,7 @@ impl FleetFacts {
     /// What a node should run.
     #[must_use]
     pub fn target_for(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> Option<&Rendering> {
-        self.rendering(self.revision_for(child, rollout_target), self.restart_of(child))
+        self.rendering_for(child, self.revision_for(child, rollout_target), self.restart_of(child))
     }
 
     /// How many nodes are moving or leaving while their main containers run. Nodes that are only down do not count.

@@ -139,7 +139,7 @@ pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
 /// there are none of these, the first current hook.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
-    let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("nd/{deployment}")));
+    let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("{}/{deployment}", facts.kind.short())));
     let people = people(facts, deployment);
     if failure.is_none() && people.is_none() {
         return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.said()));
@@ -152,7 +152,7 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
 pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
     let current_hooks: Vec<CurrentHook<'_>> = asking(facts).collect();
     let [first, others @ ..] = current_hooks.as_slice() else { return None };
-    let verb = format!("waiting for a person: windlass approve nd/{deployment}");
+    let verb = format!("waiting for a person: windlass approve {}/{deployment}", facts.kind.short());
     if others.is_empty() {
         let id = &first.at.task_id;
         return Some(format!("{}: {verb}, or the annotation {ANNOTATION_APPROVE}={id}", first.name()));

@@ -134,11 +134,14 @@ fn clause(
 /// was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
+    let from = facts.moves_from(rollout_target);
+    let may_move = |c: &&ChildFacts| c.ordinal >= from || c.state().is_in_flight();
     let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
         .children
         .iter()
         .rev()
         .filter(|c| !c.surplus && !c.terminating && !c.leave.asked && !facts.is_granted(c, rollout_target))
+        .filter(may_move)
         .filter_map(|c| {
             Some((c, facts.revision_for(c, rollout_target), facts.target_for(c, rollout_target)?))
         })

@@ -1,0 +1,369 @@
+//! The pods of existing StatefulSets as the nodes of a fleet. A pod has no object of its own in which a grant could be
+//! recorded: what it was granted is the target of its plan in `status.nodes`. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::child::{
+    ChildFacts, ControllerFacts, GrantFacts, GrantTime, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
+};
+use super::facts::{Group, Rendering};
+use crate::api::{
+    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Rejected, RestartTime, RolloutHash, TaskType,
+};
+use crate::engine::{Plan, TaskState};
+use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
+use crate::planner::node::problem::pod_facts;
+use crate::planner::waits::{self, Wait};
+use crate::revision::hash::revisions_hash;
+
+/// A selected StatefulSet and its pods.
+#[derive(Clone, Debug)]
+pub struct PodSet {
+    /// The StatefulSet.
+    pub set: Arc<ObservedStatefulSet>,
+    /// Its update revision. While its controller has not observed the latest generation, the one that was known before.
+    pub update_revision: String,
+    /// The pods that it controls.
+    pub pods: Vec<Arc<ObservedPod>>,
+}
+
+/// The plan of a pod that is being updated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodPlan {
+    /// The pod's name.
+    pub pod: String,
+    /// The plan.
+    pub plan: Plan,
+}
+
+/// Everything that the facts about pods are computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct PodsInput<'a> {
+    /// The StatefulSets, in the order in which they are updated.
+    pub sets: &'a [PodSet],
+    /// The plans of the pods that are being updated.
+    pub plans: &'a [PodPlan],
+    /// The target of the active rollout, if there is one.
+    pub target: Option<&'a RolloutHash>,
+    /// The rejected target, if there is one.
+    pub rejected: Option<&'a Rejected>,
+    /// The latest restart that was accepted.
+    pub restart: Option<&'a RestartTime>,
+    /// `strategy.progressDeadlineSeconds`.
+    pub deadline_seconds: i64,
+    /// The time.
+    pub now: DateTime<Utc>,
+}
+
+/// The facts about pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pods {
+    /// One for each ordinal of each StatefulSet, whether the pod exists or not, by ordinal.
+    pub children: Vec<ChildFacts>,
+    /// The StatefulSets, in the order in which they are updated.
+    pub groups: Vec<Group>,
+    /// The pods of ordinals that were removed by scaling down.
+    pub shutting_down: Vec<String>,
+    /// The time that these pods may still take to end.
+    pub ending: Option<Wait>,
+    /// What the known targets are.
+    pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
+}
+
+/// The partition of a held StatefulSet: above every ordinal.
+pub const HOLD_PARTITION: i64 = 1_000_000;
+
+/// What the update strategy of a StatefulSet leads to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// No pod is updated; a lost pod is created again at the current revision.
+    Hold,
+    /// No pod is updated; a lost pod is created again at the update revision.
+    Window,
+    /// The StatefulSet controller updates pods by itself.
+    Native,
+}
+
+impl Mode {
+    /// The mode of a StatefulSet.
+    #[must_use]
+    pub fn of(set: &ObservedStatefulSet) -> Self {
+        let live = set.external.as_deref().map(|external| &external.update_strategy);
+        let partition = live.and_then(|live| live["rollingUpdate"]["partition"].as_i64()).unwrap_or_default();
+        match set.update_strategy.as_str() {
+            "OnDelete" => Self::Window,
+            "RollingUpdate" if partition >= HOLD_PARTITION => Self::Hold,
+            _ => Self::Native,
+        }
+    }
+}
+
+impl PodSet {
+    /// The mode in which a pod is created at this target.
+    #[must_use]
+    pub fn mode_for(&self, target: &str) -> Mode {
+        let revision = revision_of(target);
+        let needs_window = revision == self.update_revision && revision != self.external().current_revision;
+        if needs_window { Mode::Window } else { Mode::Hold }
+    }
+
+    /// The mode that the StatefulSet needs now: the window while a pod of it is about to be replaced at its update
+    /// revision. `plans`: those that are stored, so that they may act.
+    #[must_use]
+    pub fn mode_now<'a>(&self, plans: impl IntoIterator<Item = &'a PodPlan>) -> Mode {
+        let is_replaced = |of: &PodPlan| {
+            let replaces = of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
+            of.plan.is_active() && replaces && self.has(&of.pod) && self.mode_for(&of.plan.target_hash) == Mode::Window
+        };
+        if plans.into_iter().any(is_replaced) { Mode::Window } else { Mode::Hold }
+    }
+
+    /// True if one of its ordinals has this pod name.
+    #[must_use]
+    pub fn has(&self, pod: &str) -> bool {
+        self.names().any(|name| name == pod)
+    }
+
+    fn external(&self) -> &ExternalSet {
+        static NONE: std::sync::LazyLock<ExternalSet> = std::sync::LazyLock::new(ExternalSet::default);
+        self.set.external.as_deref().unwrap_or(&NONE)
+    }
+
+    fn replicas(&self) -> i32 {
+        i32::try_from(self.set.replicas).unwrap_or(i32::MAX).max(0)
+    }
+
+    /// The names of its pods, by ordinal.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let start = self.external().start;
+        (0..i64::from(self.replicas())).map(move |n| format!("{}-{}", self.set.meta.name, start + n))
+    }
+
+    fn pod(&self, name: &str) -> Option<&Arc<ObservedPod>> {
+        self.pods.iter().find(|pod| pod.meta.name == name)
+    }
+
+    /// True if each of its pods is at the update revision and available: its controller has completed the update, or is
+    /// about to.
+    fn is_complete(&self, now: DateTime<Utc>) -> bool {
+        let min_ready = self.external().min_ready_seconds;
+        self.names().all(|name| {
+            self.pod(&name).is_some_and(|pod| {
+                pod.revision == self.update_revision && is_available(pod, min_ready, now) && !pod.meta.terminating
+            })
+        })
+    }
+
+    /// The revision at which its controller creates lost pods while it is held.
+    #[must_use]
+    pub fn current_revision(&self, now: DateTime<Utc>) -> &str {
+        let current = self.external().current_revision.as_str();
+        if current.is_empty() || self.is_complete(now) { &self.update_revision } else { current }
+    }
+
+    /// How many of its pods are Ready, and how many are at its update revision.
+    #[must_use]
+    pub fn counts(&self) -> (i32, i32) {
+        let count = |wanted: &dyn Fn(&ObservedPod) -> bool| {
+            self.names().filter(|name| self.pod(name).is_some_and(|pod| wanted(pod))).count() as i32
+        };
+        let ready = count(&|pod| pod.is_ready() && !pod.meta.terminating);
+        (ready, count(&|pod| pod.revision == self.update_revision))
+    }
+}
+
+/// The rollout hash of the update revisions of StatefulSets: what is desired.
+#[must_use]
+pub fn desired(sets: &[PodSet]) -> RolloutHash {
+    revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.update_revision.as_str())))
+}
+
+/// The rollout hash of the current revisions of StatefulSets: what last completed.
+#[must_use]
+pub fn completed(sets: &[PodSet], now: DateTime<Utc>) -> RolloutHash {
+    revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.current_revision(now))))
+}
+
+fn is_available(pod: &ObservedPod, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
+    let ready = pod.ready.as_ref().filter(|condition| condition.holds);
+    let is_over = |since: DateTime<Utc>| since + TimeDelta::seconds(min_ready_seconds) <= now;
+    ready.is_some_and(|ready| min_ready_seconds == 0 || ready.since.is_some_and(is_over))
+}
+
+/// The hash of what a pod of this revision runs: its revision and, once a restart was accepted and the pod was created
+/// after it, that restart.
+#[must_use]
+pub fn pod_hash(revision: &str, restart: Option<&RestartTime>) -> Option<PodTemplateHash> {
+    match restart {
+        _ if revision.is_empty() => None,
+        Some(restart) => PodTemplateHash::recorded(format!("{revision}@{restart}")),
+        None => PodTemplateHash::recorded(revision),
+    }
+}
+
+/// The revision in such a hash.
+#[must_use]
+pub fn revision_of(hash: &str) -> &str {
+    hash.split_once('@').map_or(hash, |(revision, _)| revision)
+}
+
+/// True if a pod was created after this restart was requested. Kubernetes records whole seconds: a pod of the same second
+/// counts as created before.
+fn is_after(pod: &ObservedPod, restart: &RestartTime) -> bool {
+    let at = restart.as_str().parse::<DateTime<Utc>>();
+    at.is_ok_and(|at| pod.meta.created_at.is_some_and(|created| created > at))
+}
+
+/// Computes the facts.
+#[must_use]
+pub fn observe(input: &PodsInput<'_>) -> Pods {
+    let (requested, current) = (desired(input.sets), completed(input.sets, input.now));
+    let mut pods = Pods::default();
+    let restarts = || [None, input.restart.cloned()].into_iter().skip(usize::from(input.restart.is_none()));
+    for hash in [&requested, &current] {
+        for restart in restarts() {
+            let any = Rendering { hash: PodTemplateHash::computed(hash.to_string()), image: String::new() };
+            pods.renderings.insert((hash.clone(), restart), any);
+        }
+    }
+    let mut end: i32 = input.sets.iter().map(PodSet::replicas).sum();
+    for set in input.sets {
+        let begin = end - set.replicas();
+        let mut group = Group { ordinals: begin..end, renderings: BTreeMap::new() };
+        // The update revision is last: it wins where both are one target.
+        for (hash, revision) in
+            [(&current, set.current_revision(input.now)), (&requested, set.update_revision.as_str())]
+        {
+            for restart in restarts() {
+                let Some(of) = pod_hash(revision, restart.as_ref()) else { continue };
+                let rendering = Rendering { hash: of, image: String::new() };
+                group.renderings.insert((hash.clone(), restart), rendering);
+            }
+        }
+        let of = Of { input, set, group: &group, requested: &requested, current: &current };
+        let names: Vec<String> = set.names().collect();
+        pods.children.extend(names.iter().zip(begin..).filter_map(|(name, ordinal)| of.child(name, ordinal)));
+        let surplus = set.pods.iter().filter(|pod| !names.contains(&pod.meta.name));
+        for pod in surplus {
+            pods.shutting_down.push(pod.meta.name.clone());
+            pods.ending = Wait::union(pods.ending.into_iter().chain(waits::of_pod(pod, input.now)));
+        }
+        pods.groups.push(group);
+        end = begin;
+    }
+    pods.children.sort_by_key(|child| child.ordinal);
+    pods
+}
+
+/// The StatefulSet whose pods are observed.
+struct Of<'a> {
+    input: &'a PodsInput<'a>,
+    set: &'a PodSet,
+    group: &'a Group,
+    requested: &'a RolloutHash,
+    current: &'a RolloutHash,
+}
+
+impl Of<'_> {
+    fn child(&self, name: &str, ordinal: i32) -> Option<ChildFacts> {
+        let Self { input, set, .. } = self;
+        let now = input.now;
+        let pod = set.pod(name).map(|pod| &**pod);
+        let told = input.restart.filter(|restart| pod.is_none_or(|pod| is_after(pod, restart)));
+        let hash = pod.and_then(|pod| pod_hash(&pod.revision, told));
+        let plan = input.plans.iter().find(|of| of.pod == name && of.plan.is_active()).map(|of| &of.plan);
+        let granted = plan.and_then(|plan| PodTemplateHash::recorded(plan.target_hash.as_str()));
+        let grant = granted.clone().or_else(|| hash.clone());
+        let min_ready = set.external().min_ready_seconds;
+        let facts = pod.map(|pod| pod_facts(pod, "", Some(&set.set.meta.uid), None, None, now));
+        let ready_since = facts.as_ref().filter(|facts| facts.ready).and_then(|facts| facts.ready_since);
+        let available = pod.is_some_and(|pod| !pod.meta.terminating && is_available(pod, min_ready, now));
+        let wait = match ready_since {
+            Some(since) => Wait::of(since, min_ready).filter(|_| !available),
+            None => pod.and_then(|pod| waits::of_pod(pod, now)),
+        };
+        let since = |pod: &ObservedPod| pod.ready.as_ref().and_then(|c| c.since).or(pod.meta.created_at);
+        let problem = match (pod, facts.as_ref()) {
+            (Some(pod), Some(facts)) => {
+                facts.problem.clone().map(|problem| Problem { since: since(pod).unwrap_or(now).min(now), ..problem })
+            }
+            _ => Some(Problem {
+                reason: crate::api::Reason::Missing.to_string(),
+                message: format!("StatefulSet {} has no pod of this name now", set.set.meta.name),
+                since: now,
+                ..Problem::default()
+            }),
+        };
+        Some(ChildFacts {
+            name: NodeName::recorded(name)?,
+            ordinal,
+            surplus: false,
+            terminating: false,
+            leave: LeaveFacts::default(),
+            spec_hash: self.target_of(grant.as_ref()),
+            restarts: RestartFacts { asked: input.restart.cloned(), told: told.cloned() },
+            controller: ControllerFacts { rolling: plan.is_some(), ..ControllerFacts::default() },
+            grant: GrantFacts {
+                time: self.grant_time(plan, pod, hash.as_ref(), wait, available),
+                is_proven: available,
+                id: plan.and_then(|plan| GrantId::recorded(plan.id.as_str())),
+                spent_id: None,
+                hash: grant,
+            },
+            pod: PodFacts {
+                hash,
+                image: String::new(),
+                was_edited: false,
+                ready: facts.as_ref().is_some_and(|facts| facts.ready),
+                ready_since,
+                available,
+                ever_ready: true,
+                failed: facts.as_ref().is_some_and(|facts| facts.cannot_run),
+                runs: facts.as_ref().is_some_and(|facts| facts.running && !facts.terminating),
+            },
+            health: HealthFacts { unreachable: None, problem, wait },
+            sidecar: None,
+            at_hook: plan.and_then(AtHook::of),
+        })
+    }
+
+    /// The rollout hash that a pod with this grant is at; `None` if it is at neither, or at one that was rolled back.
+    fn target_of(&self, grant: Option<&PodTemplateHash>) -> Option<RolloutHash> {
+        let revision = revision_of(grant?.as_str());
+        let rolled_back =
+            self.input.rejected.filter(|rejected| rejected.ending() == Some(Ending::RolledBack));
+        let is_usable = |hash: &&RolloutHash| rolled_back.is_none_or(|rejected| **hash != *rejected.hash);
+        let known = self.input.target.into_iter().chain([self.requested, self.current]).filter(is_usable);
+        let is_at = |hash: &&RolloutHash| {
+            let rendering = self.group.renderings.get(&((*hash).clone(), None));
+            rendering.is_some_and(|rendering| revision_of(rendering.hash.as_str()) == revision)
+        };
+        known.filter(is_at).next().cloned()
+    }
+
+    /// The time that a pod has to become available with what it was granted.
+    fn grant_time(
+        &self,
+        plan: Option<&Plan>,
+        pod: Option<&ObservedPod>,
+        hash: Option<&PodTemplateHash>,
+        wait: Option<Wait>,
+        available: bool,
+    ) -> GrantTime {
+        let Some(plan) = plan.filter(|_| !available) else { return GrantTime::None };
+        let replace = plan.tasks.iter().find(|task| TaskType::ReplacePod.is(task));
+        let begun = match pod {
+            Some(pod) if hash.is_some_and(|hash| *hash == *plan.target_hash) => pod.meta.created_at,
+            Some(_) => None,
+            // It was deleted, and is not created again.
+            None => replace.filter(|task| task.state != TaskState::Pending).and_then(|task| task.started_at),
+        };
+        let Some(begun) = begun else { return GrantTime::None };
+        let allowed = TimeDelta::seconds(self.input.deadline_seconds);
+        let until = wait.map_or(begun, |wait| wait.until.max(begun)) + allowed;
+        if until <= self.input.now { GrantTime::Over } else { GrantTime::Until(until) }
+    }
+}

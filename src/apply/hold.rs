@@ -1,0 +1,129 @@
+//! Holds StatefulSets: an update strategy under which only Windlass updates pods. For the update of a pod the strategy is
+//! OnDelete for a moment (the window); on release the strategy from before is restored.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ReconcileError;
+use super::patches::metadata_ops;
+use crate::api::names::{ANNOTATION_UPDATE_STRATEGY, MANAGER};
+use crate::cache::Holds;
+use crate::observe::pods::PodFleet;
+use crate::planner::fleet::pods::{HOLD_PARTITION, Mode, PodSet};
+use crate::render::MetadataChange;
+use windlass_kube_port::observed::ObservedStatefulSet;
+use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
+
+/// Somebody else has overwritten the hold of a StatefulSet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Overwritten {
+    /// Who, and what to do.
+    pub sentence: String,
+    /// When the hold is written again.
+    pub again: Duration,
+}
+
+/// Writes the update strategy that a StatefulSet needs, if it has another one. Returns a sentence if somebody else has
+/// overwritten the hold.
+pub async fn hold(
+    cluster: &dyn Cluster,
+    holds: &Holds,
+    of: &PodSet,
+    pods: &PodFleet,
+) -> Result<Option<Overwritten>, ReconcileError> {
+    let set = &*of.set;
+    let (needed, live) = (of.mode_now(&pods.stored_plans()), Mode::of(set));
+    let is_adopted = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some();
+    if pods.is_ours(set) {
+        if live != needed {
+            write(cluster, set, needed, None).await?;
+        }
+        return Ok(None);
+    }
+    let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
+    if !is_adopted && !pods.was_held(set) {
+        write(cluster, set, Mode::Hold, Some(&before)).await?;
+        return Ok(None);
+    }
+    let sentence = overwritten(cluster, set, &before).await;
+    if holds.pause(&set.meta.uid).is_zero() {
+        holds.rewrite(&set.meta.uid);
+        write(cluster, set, Mode::Hold, Some(&before)).await?;
+    }
+    let again = holds.pause(&set.meta.uid).max(Duration::from_secs(1));
+    Ok(Some(Overwritten { sentence, again }))
+}
+
+async fn write(
+    cluster: &dyn Cluster,
+    set: &ObservedStatefulSet,
+    mode: Mode,
+    before: Option<&Value>,
+) -> Result<(), ReconcileError> {
+    let value = match mode {
+        Mode::Window => json!({"type": "OnDelete"}),
+        _ => json!({"type": "RollingUpdate", "rollingUpdate": {"partition": HOLD_PARTITION}}),
+    };
+    let mut ops = vec![PatchOp::set("/spec/updateStrategy", value)];
+    ops.extend(before.map(|before| annotation_ops(set, Some(before))).unwrap_or_default());
+    patch(cluster, set, ops).await
+}
+
+fn annotation_ops(set: &ObservedStatefulSet, before: Option<&Value>) -> Vec<PatchOp> {
+    let annotations = BTreeMap::from([(ANNOTATION_UPDATE_STRATEGY.to_owned(), before.map(Value::to_string))]);
+    metadata_ops(&set.meta, &MetadataChange { annotations, ..MetadataChange::default() })
+}
+
+async fn patch(cluster: &dyn Cluster, set: &ObservedStatefulSet, ops: Vec<PatchOp>) -> Result<(), ReconcileError> {
+    let target = Target::of(Kind::StatefulSet, &set.meta);
+    cluster.patch(target, Part::Main, ops).await.map(drop).map_err(ReconcileError::Children)
+}
+
+/// Restores the update strategy that a StatefulSet had before it was held.
+pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result<(), ReconcileError> {
+    let annotation = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY);
+    let live = Mode::of(set);
+    let is_ours = live == Mode::Hold || (live == Mode::Window && annotation.is_some());
+    let mut ops = Vec::new();
+    if is_ours {
+        let before = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        // What there is without an update strategy.
+        let default = || json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+        ops.push(PatchOp::set("/spec/updateStrategy", before.filter(Value::is_object).unwrap_or_else(default)));
+    }
+    if annotation.is_some() {
+        ops.extend(annotation_ops(set, None));
+    }
+    if ops.is_empty() {
+        return Ok(());
+    }
+    match patch(cluster, set, ops).await {
+        Err(ReconcileError::Children(ClusterError::NotFound { .. })) => Ok(()),
+        patched => patched,
+    }
+}
+
+/// Says who has overwritten the hold, as far as the managed fields of the StatefulSet show it, and what to do.
+async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Value) -> String {
+    let found = cluster.get(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await.ok().flatten();
+    let manager = found.as_ref().and_then(|found| manager_of(found));
+    let by = manager.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {manager}"));
+    format!(
+        "{}: {by} has overwritten spec.updateStrategy with {live}, so that Kubernetes updates its pods by itself: remove \
+         updateStrategy from the source of this StatefulSet, or set it to \
+         {{\"type\":\"RollingUpdate\",\"rollingUpdate\":{{\"partition\":{HOLD_PARTITION}}}}}",
+        set.meta.name
+    )
+}
+
+/// The field manager that wrote `spec.updateStrategy` last, other than Windlass.
+fn manager_of(set: &Value) -> Option<String> {
+    let entries = set["metadata"]["managedFields"].as_array()?;
+    let owns = |entry: &&Value| {
+        !entry["fieldsV1"]["f:spec"]["f:updateStrategy"].is_null() && entry["manager"] != MANAGER
+    };
+    let last = entries.iter().filter(owns).max_by_key(|entry| entry["time"].as_str().map(str::to_owned))?;
+    last["manager"].as_str().map(str::to_owned)
+}

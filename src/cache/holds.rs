@@ -1,0 +1,67 @@
+//! How often the hold of a StatefulSet was written again because somebody else overwrote it: it limits the rate of these
+//! writes, so that two programs that disagree do not write in a loop.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::remembered::Remembered;
+use crate::clock::monotonic;
+
+/// The first pause after a hold was written again. It doubles with each further time.
+const FIRST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(30);
+/// After this time without another overwrite, the next one is the first one again.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(2);
+
+/// By the UID of a StatefulSet.
+#[derive(Default)]
+pub struct Holds {
+    /// How often the hold was written again, and when it was last.
+    rewritten: Remembered<str, (u32, Instant)>,
+}
+
+impl Holds {
+    /// How much longer the hold is not written again.
+    pub fn pause(&self, uid: &str) -> Duration {
+        let Some((count, last)) = self.known(uid) else { return Duration::ZERO };
+        let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(LONGEST_PAUSE);
+        pause.saturating_sub(monotonic().duration_since(last))
+    }
+
+    /// Records that the hold is written again.
+    pub fn rewrite(&self, uid: &str) {
+        let count = self.known(uid).map_or(0, |(count, _)| count);
+        self.rewritten.put(uid, (count + 1, monotonic()));
+    }
+
+    fn known(&self, uid: &str) -> Option<(u32, Instant)> {
+        self.rewritten.get(uid).filter(|(_, last)| monotonic().duration_since(*last) < FORGOTTEN_AFTER)
+    }
+
+    /// Forgets the StatefulSet with this UID.
+    pub fn forget(&self, uid: &str) {
+        self.rewritten.forget(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_overwrite_doubles_the_pause_until_it_is_forgotten() {
+        let holds = Holds::default();
+        assert_eq!(holds.pause("a"), Duration::ZERO);
+        for seconds in [30, 60, 120, 240, 480, 960, 1800, 1800] {
+            holds.rewrite("a");
+            assert_eq!(holds.pause("a"), Duration::from_secs(seconds));
+            assert_eq!(holds.pause("b"), Duration::ZERO);
+        }
+        tokio::time::advance(Duration::from_secs(7200)).await;
+        assert_eq!(holds.pause("a"), Duration::ZERO);
+        holds.rewrite("a");
+        assert_eq!(holds.pause("a"), Duration::from_secs(30));
+    }
+}

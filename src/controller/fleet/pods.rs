@@ -1,0 +1,292 @@
+//! A StatefulSetRollout, whose nodes are pods: holds its StatefulSets, and carries out the plans of its pods.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::context::Fleet;
+use crate::api::conditions::{self, HELD, Truth};
+use crate::api::names::ANNOTATION_SKIP;
+use crate::api::{
+    HookPoint, NodeDeploymentStatus, PodUpdate, RawPlan, Reason, StatefulSetRolloutStatus, StatefulSetStatus,
+};
+use crate::apply::hold::{self, Overwritten};
+use crate::controller::ReconcileError;
+use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
+use crate::engine::{self, Advance, Plan, PlanState};
+use crate::hooks::Values;
+use crate::observe::pods::{PodFleet, plan_of, without_sets};
+use crate::planner::fleet::hooks::tried;
+use crate::planner::fleet::pods::PodSet;
+use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
+use crate::tasks::PodScope;
+use crate::tasks::hooks::{About, HookScope, delete_jobs};
+use windlass_kube_port::Key;
+use windlass_kube_port::observed::ObservedRollout;
+
+/// The object that a fleet of pods is about.
+pub(super) struct OfPods {
+    /// It, as it is stored.
+    pub stored: Arc<ObservedRollout>,
+    /// What it selects.
+    pub pods: Arc<PodFleet>,
+    /// Why some of it cannot be held.
+    pub refused: Option<String>,
+    /// Whose hold was overwritten.
+    pub overwritten: Vec<Overwritten>,
+}
+
+impl Fleet<'_> {
+    /// Does the work beside the rollout's plan. Each step is independent of the others.
+    pub(super) async fn apply_pods(&mut self, of: &PodFleet) {
+        for set in of.observed(&self.scope.view) {
+            match hold::hold(&*self.cx.cluster, &self.cx.holds, &set, of).await {
+                Ok(None) => {}
+                Ok(Some(overwritten)) => {
+                    self.report.look_again = Some(
+                        self.report.look_again.map_or(overwritten.again, |known| known.min(overwritten.again)),
+                    );
+                    if let Some(of) = &mut self.of_pods {
+                        of.overwritten.push(overwritten);
+                    }
+                }
+                Err(error) => self.note(error),
+            }
+        }
+        if let Err(error) = self.release_unselected(of).await {
+            self.note(error);
+        }
+        if let Err(error) = self.advance_pods(of).await {
+            self.note(error);
+        }
+    }
+
+    /// Releases the StatefulSets that the spec does not select any more, unless another StatefulSetRollout holds them
+    /// now.
+    async fn release_unselected(&self, of: &PodFleet) -> Result<(), ReconcileError> {
+        let namespace = &self.scope.fleet.meta.namespace;
+        for known in &of.recorded {
+            let key = Key::new(namespace, &known.name);
+            if known.uid.is_empty() || of.sets.contains(&key) {
+                continue;
+            }
+            let Some(set) = self.scope.view.stateful_sets.get(&key) else { continue };
+            let own = &self.scope.fleet.meta.uid;
+            if set.meta.uid == known.uid && !crate::controller::rollout::is_selected(self.cx, &set.meta, own) {
+                hold::release(&*self.cx.cluster, &set).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out the plans of the pods, as far as they are stored.
+    async fn advance_pods(&mut self, of: &PodFleet) -> Result<(), ReconcileError> {
+        let status = &self.scope.fleet.status;
+        // Without a rollout, nothing moves: a pod that is gone comes back as it was.
+        let goes_on = status.rollout.is_some() && status.plan.as_ref().is_some_and(RawPlan::may_be_active);
+        let sets = of.observed(&self.scope.view);
+        let updates = of.updates().clone();
+        let mut kept = Vec::new();
+        for mut update in updates {
+            let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else { continue };
+            let exists = sets.iter().any(|set| set.has(&update.name));
+            if !goes_on || !exists {
+                self.delete_jobs_of(&plan).await?;
+                continue;
+            }
+            if self.advance_pod(of, &update, &mut plan).await? {
+                update.plan = Some(RawPlan::of(&plan));
+                kept.push(update);
+            }
+        }
+        *of.updates() = kept;
+        Ok(())
+    }
+
+    /// Carries out the plan of a pod. Returns false if it is over.
+    async fn advance_pod(
+        &mut self,
+        of: &PodFleet,
+        update: &PodUpdate,
+        plan: &mut Plan,
+    ) -> Result<bool, ReconcileError> {
+        self.edit(plan);
+        let of_pods = self.of_pods.as_ref().map(|of| of.pods.clone());
+        let Some(pods) = of_pods else { return Ok(true) };
+        let scope = PodScope { fleet: self.scope.clone(), pods, update: update.clone() };
+        let env = self.cx.env.layer().with(scope);
+        let env = match self.hooks_of_pod(of, update, plan) {
+            Some(hooks) => env.with(hooks).with(self.cx.deleted_jobs.clone()),
+            None => env,
+        };
+        let deadline = self.scope.spec.update_strategy.progress_deadline_seconds;
+        let advance = engine::advance(plan, &self.cx.registry, &env, self.now, deadline).await;
+        let hooks = &self.scope.spec.update_strategy.hooks;
+        if let Some(event) = pass_over(plan, hooks, Some(&update.name)) {
+            self.record(&event);
+        }
+        match advance {
+            Advance::Waiting { recheck_after } => {
+                let earlier = |known: Option<std::time::Duration>| known.into_iter().chain(recheck_after).min();
+                self.report.look_again = earlier(self.report.look_again);
+                Ok(true)
+            }
+            Advance::Checkpoint | Advance::Held => Ok(true),
+            Advance::Invalidated { .. } => {
+                self.delete_jobs_of(plan).await?;
+                Ok(false)
+            }
+            Advance::Ended => {
+                if plan.state == PlanState::Failed {
+                    let note = format!("{}: {}", update.name, plan.failure);
+                    self.warn(Reason::RolloutFailed, &plan.id, note);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Brings a pod's plan in line with the list of hooks, and with what a person asks of its tasks.
+    fn edit(&self, plan: &mut Plan) {
+        let (meta, status) = (&self.scope.fleet.meta, &self.scope.fleet.status);
+        let retried = status.hook_retry.as_ref().map(|retry| retry.tasks.as_slice()).unwrap_or_default();
+        if engine::held_by(plan).is_some_and(|task| retried.contains(&tried(task))) {
+            engine::try_again(plan);
+        }
+        if let Some(id) = meta.annotation(ANNOTATION_SKIP)
+            && plan.tasks.iter().any(|task| task.id == id && !task.state.is_over())
+            && let Err(refused) = engine::skip(plan, id, &self.cx.registry, self.now)
+        {
+            self.warn(Reason::SkipRefused, id, refused.to_string());
+        }
+        let hooks = &self.scope.spec.update_strategy.hooks;
+        let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return };
+        if hooks.is_empty() && !plan.tasks.iter().any(is_of_list) {
+            return;
+        }
+        let points = vec![HookPoint::BeforeNode, HookPoint::AfterNode];
+        HookPlacement { hooks, points, stops: Vec::new() }.bring_to(plan, &recipe.tasks);
+    }
+
+    /// The scope of the hooks of a pod's plan; `None` if it has none.
+    fn hooks_of_pod(&self, of: &PodFleet, update: &PodUpdate, plan: &Plan) -> Option<HookScope> {
+        if !has_hooks(plan) {
+            return None;
+        }
+        let fleet = &self.scope.fleet;
+        let set = of.observed(&self.scope.view).into_iter().find(|set| set.has(&update.name))?;
+        let pod = self.scope.cached_pod(&update.name);
+        let facts = self.scope.facts();
+        let child = facts.children.iter().find(|child| child.name == *update.name)?;
+        let (from, target) = rollout_hashes(&fleet.status);
+        let values = Values {
+            fleet: Some(fleet.meta.name.clone()),
+            namespace: Some(fleet.meta.namespace.clone()),
+            node: Some(update.name.clone()),
+            ordinal: update.name.rsplit('-').next().map(str::to_owned),
+            pod: Some(update.name.clone()),
+            pod_ip: pod.as_ref().map(|pod| pod.ip.clone()).filter(|ip| !ip.is_empty()),
+            image: set.set.images.first().map(|(_, image)| image.clone()),
+            from_hash: Some(from),
+            target_hash: Some(target),
+            set: Some(set.set.meta.name.clone()),
+            ..Values::default()
+        };
+        let point = plan.current_task().and_then(point_of);
+        let is_before = point == Some(HookPoint::BeforeNode);
+        let skip = if is_before && !child.main_container_runs() {
+            Some("the main container of its pod does not run".to_owned())
+        } else if is_before && pod.is_some_and(|pod| pod.meta.uid != update.pod_uid) {
+            Some("its pod is not replaced".to_owned())
+        } else {
+            None
+        };
+        let spec = self.scope.spec.clone();
+        let scope = self.cx.hook_scope(self.job_owner(), Some(spec), &[&fleet.meta], values);
+        Some(HookScope { about: About::Point(point), skip, ..scope })
+    }
+
+    async fn delete_jobs_of(&self, plan: &Plan) -> Result<(), ReconcileError> {
+        if !has_hooks(plan) {
+            return Ok(());
+        }
+        let deleted = &self.cx.deleted_jobs;
+        let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
+        deleted.map_err(ReconcileError::Children)
+    }
+}
+
+impl OfPods {
+    /// The status to write.
+    pub fn status(
+        &self,
+        mut rollout: NodeDeploymentStatus,
+        fleet: &Fleet<'_>,
+    ) -> StatefulSetRolloutStatus {
+        without_sets(&mut rollout);
+        let sets = self.pods.observed(&fleet.scope.view);
+        let (truth, reason, message) = self.held(&sets);
+        let generation = fleet.scope.fleet.meta.generation;
+        conditions::set(&mut rollout.conditions, HELD, truth, reason, &message, generation, fleet.now);
+        let missing = self.pods.missing.iter();
+        let missing = missing.map(|name| StatefulSetStatus { name: name.clone(), ..StatefulSetStatus::default() });
+        StatefulSetRolloutStatus {
+            rollout,
+            stateful_sets: sets.iter().map(|set| self.status_of(set, fleet.now)).chain(missing).collect(),
+            nodes: self.pods.updates().clone(),
+        }
+    }
+
+    fn status_of(&self, of: &PodSet, now: DateTime<Utc>) -> StatefulSetStatus {
+        let (ready, updated) = of.counts();
+        StatefulSetStatus {
+            name: of.set.meta.name.clone(),
+            uid: of.set.meta.uid.clone(),
+            current_revision: of.current_revision(now).to_owned(),
+            update_revision: of.update_revision.clone(),
+            replicas: i32::try_from(of.set.replicas).unwrap_or(i32::MAX),
+            ready,
+            updated,
+            held: self.pods.is_ours(&of.set),
+        }
+    }
+
+    fn held(&self, sets: &[PodSet]) -> (Truth, Reason, String) {
+        if let Some(overwritten) = self.overwritten.first() {
+            return (Truth::False, Reason::StrategyOverwritten, overwritten.sentence.clone());
+        }
+        if let Some(refused) = &self.refused {
+            return (Truth::False, Reason::InvalidSpec, refused.clone());
+        }
+        if let Some(name) = self.pods.missing.first() {
+            let message = format!("{name}: there is no StatefulSet of this name yet; it is held once it is created");
+            return (Truth::False, Reason::StatefulSetMissing, message);
+        }
+        if sets.is_empty() {
+            let message = "no StatefulSet matches spec.statefulSets.selector".to_owned();
+            return (Truth::False, Reason::StatefulSetMissing, message);
+        }
+        match sets.iter().find(|set| !self.pods.is_ours(&set.set)) {
+            Some(set) => {
+                let message = format!("{}: its update strategy is not written yet", set.set.meta.name);
+                (Truth::Unknown, Reason::Applying, message)
+            }
+            None => (Truth::True, Reason::Held, String::new()),
+        }
+    }
+
+    /// True if a plan of a pod began, ended, or came to another task.
+    pub fn has_moved(&self, after: &[PodUpdate]) -> bool {
+        let gist = |updates: &[PodUpdate]| -> Vec<_> {
+            let of = |update: &PodUpdate| {
+                let plan = plan_of(update);
+                let tasks = plan.iter().flat_map(|plan| &plan.tasks);
+                let tasks: Vec<_> =
+                    tasks.map(|task| (task.state, task.progress.clone(), task.attempt)).collect();
+                (update.name.clone(), plan.as_ref().map(|plan| plan.id.clone()), tasks)
+            };
+            updates.iter().map(of).collect()
+        };
+        gist(&self.stored.status.nodes) != gist(after)
+    }
+}

@@ -1,0 +1,114 @@
+//! The reconcile of a StatefulSetRollout: it selects StatefulSets, and is then a fleet whose nodes are their pods.
+
+mod selection;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::json;
+
+use super::fleet::reconcile_pods;
+use super::record::Progress;
+use super::save::{Urgency, save};
+use super::{Context, Next, ReconcileError};
+use crate::api::names::{ANNOTATION_UPDATE_STRATEGY, FINALIZER_RELEASE};
+use crate::apply::hold;
+use crate::engine::{Builtin, Recipe};
+use crate::observe::pods::{PodFleet, as_fleet};
+use crate::planner::fleet::report::spec_is_unreadable;
+use selection::{Selection, controlled, names, select, selects};
+use windlass_kube_port::observed::{Meta, ObservedRollout, ObservedStatefulSet};
+use windlass_kube_port::{Key, Kind, Part, PatchOp, Target};
+
+/// The requeue delay while a StatefulSet does not exist that no watch shows if Windlass or another operator creates it.
+const REQUEUE_MISSING: Duration = Duration::from_secs(30);
+
+/// Reconciles one StatefulSetRollout.
+pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
+    let Some(stored) = cx.view.rollouts.get(key) else { return Ok(Next::on_event()) };
+    let now = cx.clock.now();
+    let has_finalizer = stored.finalizers.iter().any(|finalizer| finalizer == FINALIZER_RELEASE);
+    if stored.meta.terminating {
+        return if has_finalizer { release(cx, &stored).await } else { Ok(Next::on_event()) };
+    }
+    let Ok(spec) = &stored.spec else { return unreadable_spec(cx, &stored, now).await };
+    if !has_finalizer {
+        let finalizers: Vec<&str> =
+            stored.finalizers.iter().map(String::as_str).chain([FINALIZER_RELEASE]).collect();
+        patch(cx, &stored, PatchOp::set("/metadata/finalizers", json!(finalizers))).await?;
+        // The write itself requeues the object.
+        return Ok(Next::on_event());
+    }
+    let sets = cx.view.stateful_sets.list(&key.namespace, |_| true);
+    let others = cx.view.rollouts.list(&key.namespace, |_| true);
+    let mut selection = select(&stored.meta, spec, &sets, &others);
+    ask_for_missing(cx, key, &mut selection).await?;
+    let recipe = cx.registry.recipe(&Recipe::builtin(Builtin::PodUpdate).name);
+    let recipe = recipe.map_err(|error| ReconcileError::Plan(error.to_string()))?.clone();
+    let is_missing = !selection.missing.is_empty();
+    let pods = PodFleet::new(&stored, selection.sets, selection.missing, spec.strategy.groups, recipe);
+    let pods = Arc::new(pods);
+    let Some(fleet) = as_fleet(&stored, &pods, &cx.view, now) else { return Ok(Next::on_event()) };
+    let Some(scope) = cx.rollout_scope(&fleet, pods.clone(), now) else { return Ok(Next::on_event()) };
+    let refused = selection.refused.into_iter().next();
+    let next = reconcile_pods(cx, fleet, scope, stored, pods, refused).await?;
+    Ok(if is_missing { next.within(REQUEUE_MISSING) } else { next })
+}
+
+/// Finds out whether a missing StatefulSet is one that no watch here shows, since Windlass created it.
+async fn ask_for_missing(cx: &Context, key: &Key, selection: &mut Selection) -> Result<(), ReconcileError> {
+    let mut refused = Vec::new();
+    for name in &selection.missing {
+        let found = cx.cluster.get(Kind::StatefulSet, &key.namespace, name).await;
+        let found = found.map_err(ReconcileError::Observe)?.map(|found| Meta::read(&found));
+        if let Some(owner) = found.as_ref().and_then(Meta::controller) {
+            refused.push((name.clone(), controlled(name, &owner.kind, &owner.name)));
+        }
+    }
+    selection.missing.retain(|name| !refused.iter().any(|(known, _)| known == name));
+    selection.refused.extend(refused.into_iter().map(|(_, sentence)| sentence));
+    Ok(())
+}
+
+/// True if a StatefulSetRollout other than the one with this UID selects the StatefulSet.
+pub(super) fn is_selected(cx: &Context, set: &Meta, except: &str) -> bool {
+    let rollouts = cx.view.rollouts.list(&set.namespace, |other| other.meta.uid != except);
+    rollouts.iter().any(|rollout| selects(rollout, set))
+}
+
+/// Restores the update strategy of each StatefulSet, and lets the object go.
+async fn release(cx: &Context, stored: &ObservedRollout) -> Result<Next, ReconcileError> {
+    // The status may not say yet that a StatefulSet is held.
+    let is_held = |set: &ObservedStatefulSet| {
+        let is_recorded = stored.status.stateful_sets.iter().any(|known| known.uid == set.meta.uid);
+        is_recorded || (names(stored, &set.meta) && set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some())
+    };
+    for set in cx.view.stateful_sets.list(&stored.meta.namespace, is_held) {
+        if !is_selected(cx, &set.meta, &stored.meta.uid) {
+            hold::release(&*cx.cluster, &set).await?;
+        }
+    }
+    let left: Vec<&String> = stored.finalizers.iter().filter(|name| *name != FINALIZER_RELEASE).collect();
+    patch(cx, stored, PatchOp::set("/metadata/finalizers", json!(left))).await?;
+    Ok(Next::on_event())
+}
+
+async fn patch(cx: &Context, stored: &ObservedRollout, op: PatchOp) -> Result<(), ReconcileError> {
+    let target = Target::of(Kind::StatefulSetRollout, &stored.meta);
+    cx.cluster.patch(target, Part::Main, vec![op]).await.map(drop).map_err(ReconcileError::Persist)
+}
+
+async fn unreadable_spec(
+    cx: &Context,
+    stored: &ObservedRollout,
+    now: DateTime<Utc>,
+) -> Result<Next, ReconcileError> {
+    let sentence = stored.spec.as_ref().err().cloned().unwrap_or_default();
+    let mut status = (*stored.status).clone();
+    spec_is_unreadable(&mut status.rollout, &sentence, stored.meta.generation, now);
+    let (kind, before) = (Kind::StatefulSetRollout, &*stored.status);
+    save(cx, kind, &stored.meta, before, &status, Urgency::Now, Progress::default()).await
+}

@@ -1,0 +1,116 @@
+//! Which StatefulSets a StatefulSetRollout selects, and which of them it may hold. Pure.
+
+use std::sync::Arc;
+
+use crate::api::stateful_set_rollout::MAX_STATEFUL_SETS;
+use crate::api::{StatefulSetRolloutSpec, StatefulSetSelection};
+use windlass_kube_port::Key;
+use windlass_kube_port::observed::{Meta, ObservedRollout, ObservedStatefulSet};
+
+/// The StatefulSets that a StatefulSetRollout selects.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Selection {
+    /// Those that it holds, in the order in which they are updated.
+    pub sets: Vec<Key>,
+    /// The names that do not exist.
+    pub missing: Vec<String>,
+    /// Why the others cannot be held, or why the spec cannot be carried out, each in a sentence.
+    pub refused: Vec<String>,
+}
+
+/// Selects among the StatefulSets of the namespace. `others`: all StatefulSetRollouts of the namespace.
+pub fn select(
+    rollout: &Meta,
+    spec: &StatefulSetRolloutSpec,
+    sets: &[Arc<ObservedStatefulSet>],
+    others: &[Arc<ObservedRollout>],
+) -> Selection {
+    let mut selection = Selection::default();
+    let mut found: Vec<&Meta> = Vec::new();
+    for name in &spec.stateful_sets.names {
+        match sets.iter().find(|set| set.meta.name == *name && !set.meta.terminating) {
+            Some(set) if !found.iter().any(|known| known.name == *name) => found.push(&set.meta),
+            Some(_) => {}
+            None => selection.missing.push(name.clone()),
+        }
+    }
+    if spec.stateful_sets.names.is_empty() {
+        let matching = sets.iter().filter(|set| !set.meta.terminating && matches(&spec.stateful_sets, &set.meta));
+        found.extend(matching.map(|set| &set.meta));
+        found.sort_by(|left, right| left.name.cmp(&right.name));
+    }
+    if found.len() > MAX_STATEFUL_SETS {
+        selection.refused.push(format!(
+            "spec.statefulSets.selector matches {} StatefulSets, and {MAX_STATEFUL_SETS} are the most: create several \
+             StatefulSetRollouts",
+            found.len()
+        ));
+        return selection;
+    }
+    for set in found {
+        match why_not(rollout, set, others) {
+            Some(sentence) => selection.refused.push(sentence),
+            None => selection.sets.push(set.key()),
+        }
+    }
+    selection
+}
+
+/// Why a StatefulSet cannot be held, in a sentence; `None` if it can.
+fn why_not(rollout: &Meta, set: &Meta, others: &[Arc<ObservedRollout>]) -> Option<String> {
+    if let Some(owner) = set.controller() {
+        return Some(controlled(&set.name, &owner.kind, &owner.name));
+    }
+    let older = others.iter().find(|other| is_older(&other.meta, rollout) && selects(other, set))?;
+    Some(format!(
+        "spec.statefulSets: StatefulSet {} is selected by StatefulSetRollout {}, which is older: remove it from one of them",
+        set.name, older.meta.name
+    ))
+}
+
+/// The sentence about a StatefulSet that another operator controls.
+pub fn controlled(set: &str, kind: &str, name: &str) -> String {
+    format!(
+        "spec.statefulSets: StatefulSet {set} is controlled by {kind} {name}, which writes its update strategy: remove it from \
+         spec.statefulSets"
+    )
+}
+
+fn is_older(other: &Meta, rollout: &Meta) -> bool {
+    other.uid != rollout.uid && (other.created_at, &other.name) < (rollout.created_at, &rollout.name)
+}
+
+/// True if a StatefulSetRollout selects a StatefulSet.
+pub fn selects(rollout: &ObservedRollout, set: &Meta) -> bool {
+    !rollout.meta.terminating && names(rollout, set)
+}
+
+/// True if the spec of a StatefulSetRollout selects a StatefulSet, whether it is being deleted or not.
+pub fn names(rollout: &ObservedRollout, set: &Meta) -> bool {
+    let Ok(spec) = &rollout.spec else { return false };
+    spec.stateful_sets.names.contains(&set.name) || matches(&spec.stateful_sets, set)
+}
+
+/// True if the label selector matches a StatefulSet.
+fn matches(selection: &StatefulSetSelection, set: &Meta) -> bool {
+    let Some(selector) = &selection.selector else { return false };
+    let labels = selector.match_labels.iter().flatten();
+    let expressions = selector.match_expressions.iter().flatten();
+    let is_empty = labels.clone().next().is_none() && expressions.clone().next().is_none();
+    let holds = |key: &str, operator: &str, values: &[String]| {
+        let value = set.label(key);
+        let is_among = value.is_some_and(|value| values.iter().any(|known| known == value));
+        match operator {
+            "In" => is_among,
+            "NotIn" => !is_among,
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    };
+    !is_empty
+        && labels.clone().all(|(key, value)| set.label(key) == Some(value))
+        && expressions
+            .clone()
+            .all(|e| holds(&e.key, &e.operator, e.values.as_deref().unwrap_or_default()))
+}

@@ -1,0 +1,108 @@
+//! The tasks of a pod's plan, where the pod is one of an existing StatefulSet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{CHILD_CHANGED, UNSEEN, not_written};
+use crate::engine::{Outcome, TaskContext, TaskError};
+use crate::observe::pods::PodScope;
+use crate::planner::fleet::pods::{Mode, PodSet, revision_of};
+use crate::planner::fleet::{ChildFacts, FleetFacts};
+use windlass_kube_port::observed::ObservedPod;
+use windlass_kube_port::{ClusterError, Kind, Target};
+
+/// The requeue delay after the API server has refused to delete a pod.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+
+/// The pod, and what it has to become.
+struct Pod {
+    set: PodSet,
+    facts: Arc<FleetFacts>,
+    /// The pod that exists now.
+    live: Option<Arc<ObservedPod>>,
+}
+
+impl Pod {
+    fn of(scope: &PodScope) -> Option<Self> {
+        let name = scope.update.name.as_str();
+        let set = scope.pods.observed(&scope.fleet.view).into_iter().find(|set| set.has(name))?;
+        let live = set.pods.iter().find(|pod| pod.meta.name == name).cloned();
+        Some(Self { set, facts: scope.fleet.facts(), live })
+    }
+
+    fn child(&self, scope: &PodScope) -> Option<&ChildFacts> {
+        self.facts.children.iter().find(|child| child.name == *scope.update.name)
+    }
+
+    fn is_at(&self, scope: &PodScope, target: &str) -> bool {
+        let hash = self.child(scope).and_then(|child| child.pod.hash.as_ref());
+        hash.is_some_and(|hash| *hash.as_str() == *target)
+            && self.live.as_ref().is_some_and(|pod| !pod.meta.terminating)
+    }
+}
+
+/// `replace-pod`: deletes the pod that was there when the plan began, while the update strategy lets the StatefulSet
+/// controller create the next one at the target, and waits for that.
+pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+    let (name, target) = (&scope.update.name, cx.plan.target_hash.as_str());
+    let changed = |what: String| Ok(Outcome::invalidated(CHILD_CHANGED, what));
+    let Some(pod) = Pod::of(scope) else { return changed(format!("no StatefulSet has a pod {name} any more")) };
+    let (set, revision) = (&pod.set, revision_of(target));
+    if pod.is_at(scope, target) {
+        return Ok(Outcome::Done);
+    }
+    if revision != set.update_revision && revision != set.current_revision(scope.fleet.now) {
+        return changed(format!("{revision} is no revision of StatefulSet {} any more", set.set.meta.name));
+    }
+    if Mode::of(&set.set) != set.mode_for(target) {
+        return Ok(Outcome::waiting(format!(
+            "waiting for the update strategy of StatefulSet {} to allow this update",
+            set.set.meta.name
+        )));
+    }
+    // A pod that is deleted before the controller has observed the update strategy may come back at another revision.
+    if !set.set.is_observed() {
+        return Ok(Outcome::waiting(UNSEEN));
+    }
+    let Some(live) = &pod.live else {
+        return Ok(Outcome::waiting("waiting for the StatefulSet controller to create the pod"));
+    };
+    if live.meta.terminating {
+        return Ok(Outcome::waiting("waiting for the old pod to terminate"));
+    }
+    if live.meta.uid != scope.update.pod_uid {
+        return changed(format!("{name} is another pod than the one that was to be replaced"));
+    }
+    match scope.fleet.cluster.delete(Target::of(Kind::Pod, &live.meta)).await {
+        Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
+        Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
+            Ok(Outcome::recheck(format!("waiting for the API server to allow the delete: {error}"), AFTER_REFUSAL))
+        }
+        Err(error) => not_written(error),
+    }
+}
+
+/// `mark-ready`: the new pod is available.
+pub(super) fn ready(scope: &PodScope, cx: &TaskContext<'_>) -> Outcome {
+    let (name, target) = (&scope.update.name, cx.plan.target_hash.as_str());
+    let pod = Pod::of(scope);
+    let Some((pod, child)) = pod.as_ref().and_then(|pod| Some((pod, pod.child(scope)?))) else {
+        return Outcome::invalidated(CHILD_CHANGED, format!("no StatefulSet has a pod {name} any more"));
+    };
+    if !pod.is_at(scope, target) {
+        return Outcome::invalidated(CHILD_CHANGED, format!("{name} is not at the target any more"));
+    }
+    if child.pod.available {
+        return Outcome::Done;
+    }
+    let why = child.health.problem.as_ref().map(|p| format!("{}: {}", p.reason, p.message));
+    let message = match why {
+        Some(why) => format!("waiting for the pod to be Ready: {why}"),
+        None => "waiting for the pod to be Ready for minReadySeconds".to_owned(),
+    };
+    let until = child.health.wait.and_then(|wait| (wait.until - scope.fleet.now).to_std().ok());
+    match until {
+        Some(until) if child.pod.ready => Outcome::recheck(message, until),
+        _ => Outcome::waiting(message),
+    }
+}
