@@ -25,7 +25,9 @@ use tracing::{Instrument, field, info, info_span, warn};
 
 use crate::clock::{SharedClock, SystemClock, monotonic};
 use crate::controller::failures::Failures;
-use crate::controller::{Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node, reconcile_rollout};
+use crate::controller::{
+    Context, ReconcileError, events::Events, reconcile_fleet, reconcile_node, reconcile_rollout,
+};
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
 use crate::probe::SidecarProber;

@@ -76,7 +76,11 @@ fn annotation_ops(set: &ObservedStatefulSet, before: Option<&Value>) -> Vec<Patc
     metadata_ops(&set.meta, &MetadataChange { annotations, ..MetadataChange::default() })
 }
 
-async fn patch(cluster: &dyn Cluster, set: &ObservedStatefulSet, ops: Vec<PatchOp>) -> Result<(), ReconcileError> {
+async fn patch(
+    cluster: &dyn Cluster,
+    set: &ObservedStatefulSet,
+    ops: Vec<PatchOp>,
+) -> Result<(), ReconcileError> {
     let target = Target::of(Kind::StatefulSet, &set.meta);
     cluster.patch(target, Part::Main, ops).await.map(drop).map_err(ReconcileError::Children)
 }
@@ -91,7 +95,10 @@ pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result
         let before = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
         // What there is without an update strategy.
         let default = || json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
-        ops.push(PatchOp::set("/spec/updateStrategy", before.filter(Value::is_object).unwrap_or_else(default)));
+        ops.push(PatchOp::set(
+            "/spec/updateStrategy",
+            before.filter(Value::is_object).unwrap_or_else(default),
+        ));
     }
     if annotation.is_some() {
         ops.extend(annotation_ops(set, None));

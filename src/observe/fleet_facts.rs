@@ -10,8 +10,8 @@ use super::fleet_record::halt_height;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY, STALLED, Truth};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_ASKED, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY,
-    LABEL_DEPLOYMENT, LABEL_SET, place_of,
+    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_ASKED, ANNOTATION_OWNER_UID,
+    ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
     Ending, Groups, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout,

@@ -10,7 +10,8 @@ use super::FleetScope;
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::stateful_set_rollout::MAX_POD_UPDATES;
 use crate::api::{
-    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RolloutHash, StatefulSetStatus,
+    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RolloutHash,
+    StatefulSetStatus,
 };
 use crate::engine::{Plan, PlanSeed, Recipe};
 use crate::planner::fleet::facts::{Findings, ServiceFacts};
@@ -113,7 +114,8 @@ impl PodFleet {
             let set = view.stateful_sets.get(key)?;
             let known = self.recorded.iter().find(|known| known.uid == set.meta.uid);
             let known = known.map(|known| known.update_revision.clone()).filter(|known| !known.is_empty());
-            let update_revision = known.filter(|_| !set.is_observed()).unwrap_or_else(|| set.update_revision.clone());
+            let update_revision =
+                known.filter(|_| !set.is_observed()).unwrap_or_else(|| set.update_revision.clone());
             let pods = view.pods.group(&set.meta.namespace, &set.meta.uid);
             Some(PodSet { set, update_revision, pods })
         };

@@ -8,8 +8,8 @@ use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 
 use super::lease::StandbyState;
-use crate::api::{NodeDeploymentStatus, NodePhase};
 use crate::api::conditions::{self, Truth};
+use crate::api::{NodeDeploymentStatus, NodePhase};
 use crate::clock::monotonic;
 use crate::metrics::{FleetSample, Metrics};
 use windlass_kube_port::metrics::SharedMetrics;

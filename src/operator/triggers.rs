@@ -10,9 +10,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::api::RawPlan;
-use crate::api::names::{
-    LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER, place_of,
-};
+use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER, place_of};
 use crate::probe::hooks::HookOwner;
 use windlass_kube_port::observed::Meta;
 use windlass_kube_port::refusals::{self, EventsOf};

@@ -46,7 +46,9 @@ impl Pod {
 pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     let (name, target) = (&scope.update.name, cx.plan.target_hash.as_str());
     let changed = |what: String| Ok(Outcome::invalidated(CHILD_CHANGED, what));
-    let Some(pod) = Pod::of(scope) else { return changed(format!("no StatefulSet has a pod {name} any more")) };
+    let Some(pod) = Pod::of(scope) else {
+        return changed(format!("no StatefulSet has a pod {name} any more"));
+    };
     let (set, revision) = (&pod.set, revision_of(target));
     if pod.is_at(scope, target) {
         return Ok(Outcome::Done);
@@ -76,7 +78,10 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     match scope.fleet.cluster.delete(Target::of(Kind::Pod, &live.meta)).await {
         Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
         Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
-            Ok(Outcome::recheck(format!("waiting for the API server to allow the delete: {error}"), AFTER_REFUSAL))
+            Ok(Outcome::recheck(
+                format!("waiting for the API server to allow the delete: {error}"),
+                AFTER_REFUSAL,
+            ))
         }
         Err(error) => not_written(error),
     }

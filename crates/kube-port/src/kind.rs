@@ -65,10 +65,9 @@ impl Kind {
 
     fn group_version(self) -> (&'static str, &'static str) {
         match self {
-            Self::NodeDeployment
-            | Self::StatefulNode
-            | Self::StatefulSetRollout
-            | Self::WorkerDeployment => (GROUP, VERSION),
+            Self::NodeDeployment | Self::StatefulNode | Self::StatefulSetRollout | Self::WorkerDeployment => {
+                (GROUP, VERSION)
+            }
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),

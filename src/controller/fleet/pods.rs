@@ -44,7 +44,9 @@ impl Fleet<'_> {
                 Ok(None) => {}
                 Ok(Some(overwritten)) => {
                     self.report.look_again = Some(
-                        self.report.look_again.map_or(overwritten.again, |known| known.min(overwritten.again)),
+                        self.report
+                            .look_again
+                            .map_or(overwritten.again, |known| known.min(overwritten.again)),
                     );
                     if let Some(of) = &mut self.of_pods {
                         of.overwritten.push(overwritten);
@@ -72,7 +74,8 @@ impl Fleet<'_> {
             }
             let Some(set) = self.scope.view.stateful_sets.get(&key) else { continue };
             let own = &self.scope.fleet.meta.uid;
-            if set.meta.uid == known.uid && !crate::controller::rollout::is_selected(self.cx, &set.meta, own) {
+            if set.meta.uid == known.uid && !crate::controller::rollout::is_selected(self.cx, &set.meta, own)
+            {
                 hold::release(&*self.cx.cluster, &set).await?;
             }
         }
@@ -127,7 +130,8 @@ impl Fleet<'_> {
         }
         match advance {
             Advance::Waiting { recheck_after } => {
-                let earlier = |known: Option<std::time::Duration>| known.into_iter().chain(recheck_after).min();
+                let earlier =
+                    |known: Option<std::time::Duration>| known.into_iter().chain(recheck_after).min();
                 self.report.look_again = earlier(self.report.look_again);
                 Ok(true)
             }
@@ -218,18 +222,15 @@ impl Fleet<'_> {
 
 impl OfPods {
     /// The status to write.
-    pub fn status(
-        &self,
-        mut rollout: NodeDeploymentStatus,
-        fleet: &Fleet<'_>,
-    ) -> StatefulSetRolloutStatus {
+    pub fn status(&self, mut rollout: NodeDeploymentStatus, fleet: &Fleet<'_>) -> StatefulSetRolloutStatus {
         without_sets(&mut rollout);
         let sets = self.pods.observed(&fleet.scope.view);
         let (truth, reason, message) = self.held(&sets);
         let generation = fleet.scope.fleet.meta.generation;
         conditions::set(&mut rollout.conditions, HELD, truth, reason, &message, generation, fleet.now);
         let missing = self.pods.missing.iter();
-        let missing = missing.map(|name| StatefulSetStatus { name: name.clone(), ..StatefulSetStatus::default() });
+        let missing =
+            missing.map(|name| StatefulSetStatus { name: name.clone(), ..StatefulSetStatus::default() });
         StatefulSetRolloutStatus {
             rollout,
             stateful_sets: sets.iter().map(|set| self.status_of(set, fleet.now)).chain(missing).collect(),
@@ -259,7 +260,8 @@ impl OfPods {
             return (Truth::False, Reason::InvalidSpec, refused.clone());
         }
         if let Some(name) = self.pods.missing.first() {
-            let message = format!("{name}: there is no StatefulSet of this name yet; it is held once it is created");
+            let message =
+                format!("{name}: there is no StatefulSet of this name yet; it is held once it is created");
             return (Truth::False, Reason::StatefulSetMissing, message);
         }
         if sets.is_empty() {

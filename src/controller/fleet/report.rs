@@ -126,7 +126,11 @@ impl Fleet<'_> {
             self.warn(Reason::InvalidSpec, format!("{generation}/{sentence}"), sentence);
         }
         for overwritten in self.of_pods.iter().flat_map(|of| &of.overwritten) {
-            self.warn(Reason::StrategyOverwritten, format!("{generation}/{}", overwritten.sentence), &overwritten.sentence);
+            self.warn(
+                Reason::StrategyOverwritten,
+                format!("{generation}/{}", overwritten.sentence),
+                &overwritten.sentence,
+            );
         }
         for conflict in &facts.conflicts {
             self.warn(Reason::InvalidSpec, &conflict.message, &conflict.message);

@@ -35,7 +35,8 @@ pub fn select(
         }
     }
     if spec.stateful_sets.names.is_empty() {
-        let matching = sets.iter().filter(|set| !set.meta.terminating && matches(&spec.stateful_sets, &set.meta));
+        let matching =
+            sets.iter().filter(|set| !set.meta.terminating && matches(&spec.stateful_sets, &set.meta));
         found.extend(matching.map(|set| &set.meta));
         found.sort_by(|left, right| left.name.cmp(&right.name));
     }
@@ -110,7 +111,5 @@ fn matches(selection: &StatefulSetSelection, set: &Meta) -> bool {
     };
     !is_empty
         && labels.clone().all(|(key, value)| set.label(key) == Some(value))
-        && expressions
-            .clone()
-            .all(|e| holds(&e.key, &e.operator, e.values.as_deref().unwrap_or_default()))
+        && expressions.clone().all(|e| holds(&e.key, &e.operator, e.values.as_deref().unwrap_or_default()))
 }

@@ -18,6 +18,7 @@ mod refused;
 mod reverted;
 mod revisions;
 mod rights;
+mod rollouts;
 mod sets;
 mod sidecars;
 mod stale_patches;

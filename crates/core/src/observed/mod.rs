@@ -20,7 +20,8 @@ use crate::api::{
     JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
     names::{
-        ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_WORKERS, MANAGER,
+        ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_MANAGED_BY,
+        LABEL_WORKERS, MANAGER,
     },
 };
 
@@ -330,7 +331,8 @@ fn by_owners(meta: &Meta) -> Vec<&str> {
 
 /// Indexes a pod by the name of the fleet in its label or, if it has none, by the UID of its StatefulSet.
 fn by_fleet_or_set(meta: &Meta) -> Vec<&str> {
-    let set = || meta.controller().filter(|owner| owner.kind == "StatefulSet").map(|owner| owner.uid.as_str());
+    let set =
+        || meta.controller().filter(|owner| owner.kind == "StatefulSet").map(|owner| owner.uid.as_str());
     meta.label(LABEL_DEPLOYMENT).or_else(set).into_iter().collect()
 }
 

@@ -11,8 +11,8 @@ use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use crate::api::{
-    AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion, Rejected,
-    RestartTime, RolloutHash, SetName,
+    AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion,
+    Rejected, RestartTime, RolloutHash, SetName,
 };
 use crate::engine::Plan;
 use crate::planner::waits::Wait;

@@ -139,7 +139,8 @@ pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
 /// there are none of these, the first current hook.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
-    let failure = failure(facts).map(|failure| with_ways_out(&failure, &format!("{}/{deployment}", facts.kind.short())));
+    let failure = failure(facts)
+        .map(|failure| with_ways_out(&failure, &format!("{}/{deployment}", facts.kind.short())));
     let people = people(facts, deployment);
     if failure.is_none() && people.is_none() {
         return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.said()));

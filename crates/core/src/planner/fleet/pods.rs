@@ -116,7 +116,10 @@ impl PodSet {
     pub fn mode_now<'a>(&self, plans: impl IntoIterator<Item = &'a PodPlan>) -> Mode {
         let is_replaced = |of: &PodPlan| {
             let replaces = of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
-            of.plan.is_active() && replaces && self.has(&of.pod) && self.mode_for(&of.plan.target_hash) == Mode::Window
+            of.plan.is_active()
+                && replaces
+                && self.has(&of.pod)
+                && self.mode_for(&of.plan.target_hash) == Mode::Window
         };
         if plans.into_iter().any(is_replaced) { Mode::Window } else { Mode::Hold }
     }
@@ -152,7 +155,9 @@ impl PodSet {
         let min_ready = self.external().min_ready_seconds;
         self.names().all(|name| {
             self.pod(&name).is_some_and(|pod| {
-                pod.revision == self.update_revision && is_available(pod, min_ready, now) && !pod.meta.terminating
+                pod.revision == self.update_revision
+                    && is_available(pod, min_ready, now)
+                    && !pod.meta.terminating
             })
         })
     }
@@ -287,9 +292,10 @@ impl Of<'_> {
         };
         let since = |pod: &ObservedPod| pod.ready.as_ref().and_then(|c| c.since).or(pod.meta.created_at);
         let problem = match (pod, facts.as_ref()) {
-            (Some(pod), Some(facts)) => {
-                facts.problem.clone().map(|problem| Problem { since: since(pod).unwrap_or(now).min(now), ..problem })
-            }
+            (Some(pod), Some(facts)) => facts
+                .problem
+                .clone()
+                .map(|problem| Problem { since: since(pod).unwrap_or(now).min(now), ..problem }),
             _ => Some(Problem {
                 reason: crate::api::Reason::Missing.to_string(),
                 message: format!("StatefulSet {} has no pod of this name now", set.set.meta.name),

@@ -1,0 +1,104 @@
+//! A StatefulSet is held and let go, and no pod restarts.
+
+use serde_json::{Value, json};
+
+use super::world::{
+    ROLLOUT, SET, condition, is_at_rest, is_held, message, named, play, rollout, stateful_set,
+};
+
+#[test]
+fn adoption_and_release_restart_no_pod_and_restore_the_strategy() {
+    for before in [
+        Value::Null,
+        json!({"type": "OnDelete"}),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}),
+    ] {
+        play(|world| async move {
+            let mut set = stateful_set("ledger", 3);
+            if !before.is_null() {
+                set["spec"]["updateStrategy"] = before.clone();
+            }
+            world.create(set).await;
+            let set =
+                world.until_set("ledger", "it is ready", |set| set["status"]["readyReplicas"] == 3).await;
+            let (stored, pods) = (set["spec"]["updateStrategy"].clone(), world.uids());
+            world.adopt(&named(&["ledger"]), &json!({})).await;
+            assert!(is_held(&world.get(SET, "ledger")));
+            world.is_idle().await;
+            world.delete(ROLLOUT, "ledger").await;
+            world.until("it is gone", Value::is_null).await;
+            let set = world.get(SET, "ledger");
+            assert_eq!(set["spec"]["updateStrategy"], stored);
+            assert!(set["metadata"]["annotations"]["windlass.dev/update-strategy"].is_null(), "{set:#}");
+            assert_eq!(world.uids(), pods);
+        });
+    }
+}
+
+#[test]
+fn an_overwritten_strategy_is_reported_and_written_again_at_a_bounded_rate() {
+    play(|world| async move {
+        world.run_sets(&[("ledger", 3)]).await;
+        world.adopt(&named(&["ledger"]), &json!({})).await;
+        let mut generations = Vec::new();
+        for _ in 0..40 {
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+            world.merge(SET, "ledger", &json!({"spec": {"updateStrategy": strategy}})).await;
+            world.rest(15).await;
+            let status = world.status();
+            if condition(&status, "Held") == "False/StrategyOverwritten" {
+                let said = message(&status, "Held");
+                assert!(said.contains("ledger") && said.contains("updateStrategy"), "{said}");
+            }
+            generations.push(is_held(&world.get(SET, "ledger")));
+        }
+        let held = generations.iter().filter(|held| **held).count();
+        assert!((3..=8).contains(&held), "{held} of 40 overwrites within 10 minutes were answered");
+        world.until("it is held again", is_at_rest).await;
+    });
+}
+
+#[test]
+fn a_name_is_waited_for_and_what_another_operator_controls_is_refused() {
+    play(|world| async move {
+        world.create(rollout(&named(&["ledger"]), &json!({}))).await;
+        let status = world
+            .until("it is waited for", |status| condition(status, "Held") == "False/StatefulSetMissing")
+            .await;
+        assert_eq!(status["statefulSets"][0]["name"], "ledger");
+        let mut set = stateful_set("ledger", 2);
+        world.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "pg"}})).await;
+        let owner = world.get(("v1", "ConfigMap"), "pg")["metadata"]["uid"].clone();
+        set["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "pg",
+            "uid": owner, "controller": true}]);
+        world.create(set).await;
+        let status =
+            world.until("it is refused", |status| condition(status, "UpToDate") == "False/InvalidSpec").await;
+        assert!(message(&status, "UpToDate").contains("ConfigMap pg"), "{status:#}");
+        assert!(!is_held(&world.get(SET, "ledger")));
+        world.merge(SET, "ledger", &json!({"metadata": {"ownerReferences": null}})).await;
+        world.until("it is adopted", is_at_rest).await;
+    });
+}
+
+#[test]
+fn of_two_that_select_a_stateful_set_the_older_one_keeps_it() {
+    play(|world| async move {
+        world.run_sets(&[("ledger", 2)]).await;
+        world.adopt(&named(&["ledger"]), &json!({})).await;
+        world.rest(2).await;
+        let mut second = rollout(&json!({"selector": {"matchLabels": {"app": "ledger"}}}), &json!({}));
+        second["metadata"]["name"] = json!("other");
+        world.create(second).await;
+        world.rest(5).await;
+        let status = world.get(ROLLOUT, "other")["status"].clone();
+        assert!(message(&status, "UpToDate").contains("StatefulSetRollout ledger"), "{status:#}");
+        let pods = world.uids();
+        // The other one takes it over without letting go.
+        world.delete(ROLLOUT, "ledger").await;
+        world.rest(5).await;
+        assert!(is_held(&world.get(SET, "ledger")));
+        assert!(is_at_rest(&world.get(ROLLOUT, "other")["status"]));
+        assert_eq!(world.uids(), pods);
+    });
+}

@@ -1,0 +1,5 @@
+//! StatefulSetRollouts: existing StatefulSets that are adopted, rolled out, rolled back and released.
+
+mod adoption;
+mod rolled;
+mod world;
