@@ -1,8 +1,7 @@
 //! Sets whose updates are held by a partition above every ordinal, and the windows of `OnDelete` in which a deleted
 //! pod moves.
 //!
-//! In the notes a revision is `old` (the one a set was made with) or the name of a later template, and a pod is the
-//! tag of its image.
+//! In the notes a revision is `old` (the one that the set was made with) or `new`, and a pod is the tag of its image.
 
 use serde_json::{Value, json};
 use windlass_sim::kubelet::STEER_LABEL;
@@ -45,7 +44,8 @@ async fn write(w: &Ctx, strategy: Value) -> Value {
     observed(w, "web").await
 }
 
-/// A set `web` with the replicas Ready at `web:1` and held, and then another template. The answer is its first revision.
+/// Makes a set `web` with Ready replicas at `web:1`, held unless `spec` has another strategy. Then changes its image, and
+/// returns its first revision.
 async fn held(w: &Ctx, replicas: i64, then: &str, spec: Value) -> String {
     let mut full = json!({"replicas": replicas, "updateStrategy": hold()});
     for (key, value) in spec.as_object().into_iter().flatten() {
@@ -87,7 +87,7 @@ async fn replaced(w: &Ctx, ordinal: i64, test: impl Fn(&Value) -> bool) -> Value
     w.until_is(&w.at(&format!("pods/web-{ordinal}")), |p| p["metadata"]["uid"] != old && test(p)).await
 }
 
-/// The pod in this place runs, and is not Ready.
+/// True if the pod runs, and is not Ready.
 fn broken(pod: &Value) -> bool {
     pod["status"]["phase"] == "Running" && !ready(pod)
 }
@@ -143,7 +143,7 @@ async fn a_held_set_moves_no_pod_and_makes_pods_at_the_current_revision(w: &Ctx)
     w.note("others", json!([same(0).await, same(2).await]));
 }
 
-/// A write of the strategy is a generation, and no revision.
+/// A write of the strategy makes a generation, and no revision.
 async fn a_pod_deleted_in_a_window_moves_in_any_order(w: &Ctx) {
     let old = held(w, 3, "web:2", json!({})).await;
     let update = observed(w, "web").await["status"]["updateRevision"].clone();
@@ -180,7 +180,7 @@ async fn a_held_set_completes_when_its_last_pod_is_ready_and_not_before(w: &Ctx)
     let set = write(w, hold()).await;
     w.note("not Ready", standing(&set, &old));
     w.note("Ready", standing(&completed(w, &old).await, &old));
-    // There is no way back without a write of the template.
+    // A completed set has only one revision: a deleted pod does not go back.
     w.note("deleted now", image(&replaced(w, 0, |_| true).await));
 }
 
@@ -239,7 +239,7 @@ async fn a_template_that_goes_back_or_on_leaves_the_moved_pods(w: &Ctx) {
     set_image(w, "web", "web:1").await;
     observed(w, "web").await;
     note_standing(w, "back", &old, 3, 3).await;
-    // At the update revision are only those that never moved: the counts of the status say how many are left to do.
+    // The first revision has the highest number again.
     let list = w.get(&w.at("apps:controllerrevisions?labelSelector=app%3Dweb")).await.body;
     let mut numbers: Vec<i64> =
         list["items"].as_array().unwrap().iter().filter_map(|r| r["revision"].as_i64()).collect();
@@ -260,7 +260,7 @@ async fn a_set_that_was_updated_on_delete_completes_when_held(w: &Ctx) {
     w.note("held", standing(&completed(w, &old).await, &old));
 }
 
-/// The counts are compared with the wanted replicas: fewer replicas can be enough, and none always are.
+/// The controller compares the counts with `spec.replicas`, so that a set with no replicas completes at every template.
 async fn a_held_set_that_is_scaled_to_its_moved_pods_completes(w: &Ctx) {
     let old = held(w, 2, "web:2", json!({})).await;
     write(w, window()).await;
@@ -284,7 +284,7 @@ async fn a_held_set_that_is_scaled_to_its_moved_pods_completes(w: &Ctx) {
     w.note("added", image(&ready_pod(w, "web-0").await));
 }
 
-/// Breaks the lowest pod in a window, then loses the highest one in it, and holds the set.
+/// Breaks the lowest pod in a window, holds the set, and then loses the highest pod.
 async fn with_a_broken_and_a_lost_pod(w: &Ctx, policy: &str) -> String {
     let old = held(w, 3, "web:unready", json!({"podManagementPolicy": policy})).await;
     write(w, window()).await;
@@ -330,7 +330,7 @@ async fn a_fixed_template_replaces_a_broken_pod_and_those_above_it_in_a_window(w
     w.note("held", tags(w, 3).await);
     write(w, window()).await;
     w.note("fixed", image(&replaced(w, 0, ready).await));
-    // Nobody deleted it for the new template, and it is made at that.
+    // The controller makes the pod at the new template, because the window is open.
     w.note("the lost one", image(&ready_pod(w, "web-2").await));
     write(w, hold()).await;
     note_standing(w, "then", &old, 3, 3).await;
@@ -339,7 +339,7 @@ async fn a_fixed_template_replaces_a_broken_pod_and_those_above_it_in_a_window(w
 async fn a_rolling_update_that_is_held_in_the_middle_stands_until_it_is_released(w: &Ctx) {
     let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
     let old = held(w, 3, "web:1", json!({"updateStrategy": rolling})).await;
-    // A pod that goes when the set is held comes back as it was.
+    // The finalizer keeps the pod until the set is held. The controller then makes it again as it was.
     w.patch(&w.at("pods/web-2"), MERGE, json!({"metadata": {"finalizers": ["conformance.test/held"]}})).await;
     set_image(w, "web", "web:2").await;
     w.until_is(&w.at("pods/web-2"), |p| p["metadata"]["deletionTimestamp"].is_string()).await;
@@ -371,7 +371,7 @@ async fn a_strategy_is_checked_and_filled_in(w: &Ctx) {
         w.said("answer", &answer);
         w.note("stored", answer.body["spec"]["updateStrategy"].clone());
     }
-    // A merge keeps the partition, with which no other type may be.
+    // A merge keeps the partition, which the type `OnDelete` forbids.
     let merged = json!({"spec": {"updateStrategy": {"type": "OnDelete"}}});
     w.said("merged", &w.patch(&w.at("apps:statefulsets/web?dryRun=All"), MERGE, merged).await);
     let merged = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
