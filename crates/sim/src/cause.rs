@@ -12,7 +12,12 @@ pub(crate) struct Cause {
 
 impl Cause {
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
-        Self::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(value)))
+        Self::invalid_as(field, &shown(value), why)
+    }
+
+    /// An invalid value with the text that the server has for it: it shows structures as its internal types.
+    pub(crate) fn invalid_as(field: impl Into<String>, shown: &str, why: &str) -> Self {
+        Self::new("FieldValueInvalid", field, format!("Invalid value: {shown}: {why}"))
     }
 
     pub(crate) fn required(field: impl Into<String>, why: &str) -> Self {

@@ -22,6 +22,10 @@ pub(super) fn default(set: &mut Value) {
     {
         fill(rolling, "partition", 0);
     }
+    // The server drops what a feature gate that is off by default would permit.
+    if let Some(Value::Object(rolling)) = spec.pointer_mut("/updateStrategy/rollingUpdate") {
+        rolling.remove("maxUnavailable");
+    }
     fill(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
     fill(&mut spec["persistentVolumeClaimRetentionPolicy"], "whenDeleted", "Retain");
     fill(&mut spec["persistentVolumeClaimRetentionPolicy"], "whenScaled", "Retain");
@@ -75,20 +79,7 @@ fn validate_spec_of(spec: &Value, is_update: bool) -> Vec<Cause> {
         let why = "must be 'OrderedReady' or 'Parallel'";
         causes.push(Cause::invalid("spec.podManagementPolicy", &spec["podManagementPolicy"], why));
     }
-    let strategy = &spec["updateStrategy"];
-    match strategy["type"].as_str().unwrap_or_default() {
-        "OnDelete" if strategy["rollingUpdate"].is_object() => causes.push(Cause::invalid(
-            "spec.updateStrategy.rollingUpdate",
-            &strategy["rollingUpdate"],
-            "only allowed for updateStrategy 'RollingUpdate'",
-        )),
-        "OnDelete" | "RollingUpdate" => {}
-        _ => causes.push(Cause::invalid(
-            "spec.updateStrategy",
-            strategy,
-            "must be 'RollingUpdate' or 'OnDelete'",
-        )),
-    }
+    causes.extend(validate_strategy(&spec["updateStrategy"]));
     let mut claim_names = Vec::new();
     for (index, claim) in spec["volumeClaimTemplates"].as_array().into_iter().flatten().enumerate() {
         claim_names.push(claim["metadata"]["name"].as_str().unwrap_or_default());
@@ -137,4 +128,31 @@ fn validate_spec_of(spec: &Value, is_update: bool) -> Vec<Cause> {
         causes.push(Cause::unsupported("spec.template.spec.restartPolicy", restart, &allowed));
     }
     causes
+}
+
+fn validate_strategy(strategy: &Value) -> Option<Cause> {
+    let field = "spec.updateStrategy";
+    let partition = &strategy["rollingUpdate"]["partition"];
+    // The server shows the structures as its internal types, whose fields have these names and this order.
+    let rolling = strategy["rollingUpdate"]
+        .is_object()
+        .then(|| format!("{{\"Partition\":{},\"MaxUnavailable\":null}}", partition.as_i64().unwrap_or(0)));
+    match (strategy["type"].as_str().unwrap_or_default(), rolling) {
+        ("OnDelete", Some(rolling)) => Some(Cause::invalid_as(
+            format!("{field}.rollingUpdate"),
+            &rolling,
+            "only allowed for updateStrategy 'RollingUpdate'",
+        )),
+        ("RollingUpdate", _) if partition.as_i64().is_some_and(|n| n < 0) => Some(Cause::invalid(
+            format!("{field}.rollingUpdate.partition"),
+            partition,
+            "must be greater than or equal to 0",
+        )),
+        ("OnDelete" | "RollingUpdate", _) => None,
+        (other, rolling) => {
+            let rolling = rolling.unwrap_or_else(|| "null".into());
+            let shown = format!("{{\"Type\":{other:?},\"RollingUpdate\":{rolling}}}");
+            Some(Cause::invalid_as(field, &shown, "must be 'RollingUpdate' or 'OnDelete'"))
+        }
+    }
 }

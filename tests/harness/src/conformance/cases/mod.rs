@@ -4,6 +4,7 @@ mod applies;
 mod collects;
 mod creates;
 mod deletes;
+mod holds;
 mod jobs;
 mod lists;
 mod patches;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         sets::CASES,
         retention::CASES,
         revisions::CASES,
+        holds::CASES,
         jobs::CASES,
         platform::CASES,
         tables::CASES,
