@@ -237,6 +237,7 @@ impl Stage {
             sightings: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
+            holds: Arc::default(),
             deleted_jobs: Arc::default(),
             registry: Arc::new(Registry::builtin_recipes()),
             env: Env::new(),

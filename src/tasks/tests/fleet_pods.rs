@@ -46,7 +46,7 @@ async fn granted(
     cluster
         .expect_live_pods()
         .times(reads)
-        .withf(|namespace, fleet| namespace == "shop" && fleet == "db")
+        .withf(|namespace, labels| namespace == "shop" && labels == "windlass.dev/deployment=db")
         .returning(move |_, _| Ok(listed.clone()));
     cluster.expect_live_pod().returning(move |_, name| Ok(by_name.clone().filter(|pod| pod.name == name)));
     let env = Env::new().with(fleet(nodes).scope(cluster, &view));

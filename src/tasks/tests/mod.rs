@@ -383,6 +383,7 @@ fn every_builtin_recipe_can_be_run_by_the_builtin_tasks() {
             "NodeUpdate",
             vec!["apply-stateful-set", "apply-service", "replace-pod", "observe-image", "mark-ready"],
         ),
+        ("PodUpdate", vec!["replace-pod", "mark-ready"]),
         ("RemoveNode", vec!["await-removal"]),
         ("RestartNode", vec!["apply-stateful-set", "replace-pod", "mark-ready"]),
     ];
