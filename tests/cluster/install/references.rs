@@ -16,6 +16,7 @@ status have no room for is in [reference](reference.md).
 const DEFINITIONS: [&str; 3] = [
     "deploy/crds/nodedeployments.windlass.dev.yaml",
     "deploy/crds/statefulnodes.windlass.dev.yaml",
+    "deploy/crds/statefulsetrollouts.windlass.dev.yaml",
     "deploy/temporal/workerdeployments.windlass.dev.yaml",
 ];
 
