@@ -47,7 +47,6 @@ pub struct OperatorArgs {
     prometheus_url: Option<PrometheusUrl>,
     /// Reconcile StatefulSetRollouts: needs their definition and the rights of `deploy/rbac/stateful-sets-*.yaml`
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    #[expect(dead_code, reason = "the controller of StatefulSetRollouts reads it")]
     stateful_sets: bool,
     #[command(flatten)]
     extensions: OperatorFlags,
