@@ -1,5 +1,6 @@
--- How Argo CD sees a NodeDeployment or a StatefulNode: resource.customizations.health.windlass.dev_NodeDeployment and
--- _StatefulNode. It reads what kstatus reads: Stalled and Reconciling, and for a fleet that a person holds, Suspended.
+-- How Argo CD sees a NodeDeployment, a StatefulNode or a StatefulSetRollout:
+-- resource.customizations.health.windlass.dev_NodeDeployment, _StatefulNode and _StatefulSetRollout. It reads what kstatus reads:
+-- Stalled and Reconciling, and for what a person holds, Suspended. A StatefulSet whose update strategy somebody overwrote is Degraded.
 local hs = { status = "Progressing", message = "it was not looked at yet" }
 local status = obj.status
 if status == nil or status.conditions == nil then
@@ -21,6 +22,10 @@ end
 local stalled, upToDate, reconciling, ready = by["Stalled"], by["UpToDate"], by["Reconciling"], by["Ready"]
 if stalled ~= nil and stalled.status == "True" then
   return { status = "Degraded", message = stalled.reason .. ": " .. (stalled.message or "") }
+end
+local held = by["Held"]
+if held ~= nil and held.status == "False" then
+  return { status = "Degraded", message = held.reason .. ": " .. (held.message or "") }
 end
 if obj.spec ~= nil and (obj.spec.paused or obj.spec.suspend) then
   return { status = "Suspended", message = obj.spec.paused and "it is paused" or "it is suspended" }

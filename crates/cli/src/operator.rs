@@ -45,6 +45,9 @@ pub struct OperatorArgs {
     /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
+    /// Reconcile StatefulSetRollouts: needs their definition and the rights of `deploy/rbac/stateful-sets-*.yaml`
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    stateful_sets: bool,
     #[command(flatten)]
     extensions: OperatorFlags,
     /// The OpenTelemetry collector that is told of rollouts, as `http://collector.monitoring:4318`: traces, by OTLP over HTTP

@@ -1,4 +1,5 @@
--- Which actions a NodeDeployment offers: resource.customizations.actions.windlass.dev_NodeDeployment, discovery.lua.
+-- Which actions a NodeDeployment or a StatefulSetRollout offers: resource.customizations.actions.windlass.dev_NodeDeployment and
+-- _StatefulSetRollout, discovery.lua. A StatefulSetRollout never waits for a promotion.
 local status = obj.status or {}
 local plan, rollout, rejected = status.plan or {}, status.rollout, status.rejected
 local active = plan.state == "Active"

@@ -91,7 +91,17 @@ async fn the_largest_objects_are_checked_within_the_servers_budget() {
     ]);
     let of_fleet =
         cases::fleet(&[("spec.template.spec", of_node["spec"].clone()), ("spec.service.ports", ports)]);
-    for object in [of_node, of_fleet] {
+    let label = "l".repeat(63);
+    let values: Value = (0..64).map(|_| json!(label)).collect();
+    let expressions: Value =
+        (0..64).map(|n| json!({"key": name(n), "operator": "In", "values": values})).collect();
+    let hooks: Value =
+        (0..16).map(|n| json!({"name": name(n), "at": "AfterStep", "wait": {"seconds": 1}})).collect();
+    let of_rollout = cases::rollout(&[
+        ("spec.statefulSets", json!({"selector": {"matchExpressions": expressions}})),
+        ("spec.strategy", json!({"steps": [1, 2, 3, 4, 5, 6, 7, 8, 9, "100%"], "hooks": hooks})),
+    ]);
+    for object in [of_node, of_fleet, of_rollout] {
         let api = api_of(&client, &ns, &object);
         let mut stored = api.create(&PostParams::default(), &dynamic(&object)).await.unwrap();
         stored.data["spec"]["paused"] = true.into();

@@ -8,7 +8,8 @@ use super::control_plane;
 #[ignore = "nightly"]
 async fn the_server_finds_nothing_to_complain_of_in_the_definitions() {
     let cp = control_plane().await;
-    for name in ["nodedeployments.windlass.dev", "statefulnodes.windlass.dev"] {
+    for kind in ["nodedeployments", "statefulnodes", "statefulsetrollouts"] {
+        let name = &format!("{kind}.windlass.dev");
         let stored: Value =
             serde_json::from_str(&cp.kubectl(&["get", "crd", name, "-o", "json"]).await.ok()).unwrap();
         for condition in stored["status"]["conditions"].as_array().unwrap() {

@@ -150,6 +150,81 @@ async fn argo_cd_and_kstatus_see_fleets_as_they_are() {
     assert!(chrono::DateTime::parse_from_rfc3339(&at).is_ok(), "{at}");
 }
 
+/// A StatefulSetRollout with this in its spec, these conditions (type, status, reason, message), and more in its status.
+fn rollout(spec: &Value, conditions: &[[&str; 4]], more: &Value) -> Value {
+    let conditions = conditions.iter().map(|[type_, status, reason, message]| {
+        json!({"type": type_, "status": status, "reason": reason, "message": message})
+    });
+    let mut object = json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout",
+        "metadata": {"name": "ledger", "generation": 2}, "spec": spec,
+        "status": {"observedGeneration": 2, "conditions": conditions.collect::<Value>()},
+    });
+    json_patch::merge(&mut object["status"], more);
+    object
+}
+
+#[test]
+fn argo_cd_sees_rollouts_of_stateful_sets_and_whether_they_are_held() {
+    let Some(program) = debian::program("lua5.4", "usr/bin/lua5.4") else { return };
+    let held = ["Held", "True", "Held", ""];
+    let ready = ["Ready", "True", "NodesReady", ""];
+    let rolls = ["Reconciling", "True", "RollingOut", "2 of 3 pods are updated"];
+    let overwritten = "argocd-controller writes updateStrategy of StatefulSet ledger";
+    let active = json!({"plan": {"id": "p", "state": "Active"}});
+    let waits = json!({"rollout": {"message": "waits for ledger-1"}, "plan": {"id": "p", "state": "Active"}});
+    let none = json!({});
+    for (spec, conditions, more, health, message, actions) in [
+        (&none, &[held, ready][..], &none, "Healthy", "", "pause restart"),
+        (&none, &[ready], &none, "Healthy", "", "pause restart"),
+        (
+            &none,
+            &[ready],
+            &json!({"observedGeneration": 1}),
+            "Progressing",
+            "was not looked at",
+            "pause restart",
+        ),
+        (&none, &[held, ready, rolls], &active, "Progressing", "2 of 3 pods", "abort pause restart"),
+        (&none, &[held, ready, rolls], &waits, "Progressing", "waits for ledger-1", "abort pause restart"),
+        (&json!({"paused": true}), &[held, ready], &none, "Suspended", "it is paused", "restart resume"),
+        (
+            &json!({"paused": true}),
+            &[["Held", "False", "StrategyOverwritten", overwritten], ready],
+            &none,
+            "Degraded",
+            "StrategyOverwritten: argocd-controller writes",
+            "restart resume",
+        ),
+        (
+            &none,
+            &[["Stalled", "True", "NoProgress", "ledger-1 is not ready"], held, rolls],
+            &active,
+            "Degraded",
+            "NoProgress: ledger-1",
+            "abort pause restart",
+        ),
+        (
+            &none,
+            &[["Stalled", "True", "RolledBack", "to ledger-5"], held],
+            &json!({"rejected": {"planID": "p"}, "plan": {"id": "p", "state": "Aborted"}}),
+            "Degraded",
+            "RolledBack",
+            "pause restart retry",
+        ),
+    ] {
+        let object = rollout(spec, conditions, more);
+        let said = run(&program, "health", &object, "print(r.status)\nprint(r.message)");
+        assert_eq!(said[0], health, "{object:#}");
+        assert!(said[1].contains(message), "{message:?} is not in {:?}", said[1]);
+        assert_eq!(run(&program, "actions/discovery", &object, AVAILABLE), [actions], "{object:#}");
+    }
+    let object = rollout(&none, &[held, ready], &active);
+    assert_eq!(run(&program, "actions/pause", &object, "print(r.spec.paused)"), ["true"]);
+    let abort = "print(r.metadata.annotations['windlass.dev/abort'])";
+    assert_eq!(run(&program, "actions/abort", &object, abort), ["p"]);
+}
+
 /// A fleet of hand: its plan, the hooks of its status, and more of the status.
 fn at_hooks(plan: &Value, hooks: &Value, more: &Value) -> Value {
     let mut object = json!({"metadata": {}, "spec": {}, "status": {"plan": plan, "hooks": hooks}});

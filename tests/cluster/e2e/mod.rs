@@ -15,6 +15,7 @@ mod eyes_printed;
 mod eyes_silent;
 mod flags;
 mod gitops;
+mod hold;
 mod hook_jobs;
 mod hook_prometheus;
 mod hooks;

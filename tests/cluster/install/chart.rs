@@ -74,7 +74,7 @@ fn kustomize_renders_what_the_chart_renders_in_all_namespaces_and_in_one() {
         std::fs::write(path("deploy/kustomize/base/windlass.yaml"), documents(&[], |_| true)).unwrap();
         let rights = documents(&[NAMESPACED], |object| {
             matches!(object["kind"].as_str(), Some("Role" | "RoleBinding"))
-                && object["metadata"]["name"] == "windlass"
+                && !object["metadata"]["name"].as_str().unwrap().ends_with("-leader-election")
         });
         std::fs::write(path("deploy/kustomize/overlays/namespaced/rights.yaml"), rights).unwrap();
     }
@@ -117,6 +117,7 @@ fn the_chart_is_well_formed_and_a_misspelt_value_is_refused_by_its_name() {
         ("networkPolicy.egress[0].port=443", "'port'"),
         ("networkPolicy.from[0].selector.a=b", "'selector'"),
         ("windlass-crds.instal=true", "'instal'"),
+        ("statefulSets.enable=false", "'enable'"),
     ] {
         let said = rendered(&[set]);
         assert!(!said.ok && said.err.contains(name), "{set}: {}{}", said.out, said.err);
@@ -200,7 +201,7 @@ fn what_is_optional_is_there_when_it_is_asked_for() {
     };
     let system = "windlass-system";
     for namespace in ["a", "b"] {
-        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs"] {
+        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs", "windlass-stateful-sets"] {
             assert_eq!(get("RoleBinding", namespace, name)["subjects"][0]["namespace"], system);
             assert!(!get("Role", namespace, name)["rules"].as_array().unwrap().is_empty());
         }
@@ -288,6 +289,72 @@ fn workers_of_temporal_are_an_argument_with_rights_and_a_definition() {
     assert!(!plain.contains("workerdeployments") && !plain.contains("--temporal"));
 }
 
+#[test]
+fn rollouts_of_stateful_sets_are_a_definition_and_rights_and_can_be_left_out() {
+    if !is_there() {
+        return;
+    }
+    let key = |kind: &str, name: &str| (kind.to_owned(), String::new(), name.to_owned());
+    let all = objects(&rendered(&[]).ok());
+    let definition = &all[&key("CustomResourceDefinition", "statefulsetrollouts.windlass.dev")];
+    assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    assert!(all.contains_key(&key("ClusterRoleBinding", "windlass-stateful-sets")));
+    for (role, resource) in [
+        ("windlass-view", "statefulsetrollouts"),
+        ("windlass-view", "statefulsetrollouts/status"),
+        ("windlass-edit", "statefulsetrollouts"),
+        ("windlass-admin", "statefulsetrollouts/status"),
+    ] {
+        let granted = all[&key("ClusterRole", role)]["rules"][0]["resources"].as_array().unwrap();
+        assert!(granted.contains(&json!(resource)), "{role}: {granted:?}");
+    }
+    let container = |all: &Objects| {
+        let key = ("Deployment".into(), "windlass-system".into(), "windlass".into());
+        all[&key]["spec"]["template"]["spec"]["containers"][0].to_string()
+    };
+    assert!(!container(&all).contains("--stateful-sets"));
+    assert!(
+        !objects(&rendered(&["crds.install=false"]).ok())
+            .keys()
+            .any(|(kind, ..)| kind == "CustomResourceDefinition")
+    );
+
+    let without = objects(&rendered(&["statefulSets.enabled=false,policies.hold=true"]).ok());
+    assert!(container(&without).contains("\"--stateful-sets=false\""));
+    assert!(!without.keys().any(|(kind, ..)| kind == "MutatingAdmissionPolicy"));
+    assert!(!without.values().any(|object| object.to_string().contains("statefulsetrollouts")));
+    assert!(!without.keys().any(|(.., name)| name == "windlass-stateful-sets"));
+}
+
+#[test]
+fn the_policy_that_holds_stateful_sets_names_the_account_of_the_release() {
+    if !is_there() {
+        return;
+    }
+    let key = |kind: &str| (kind.to_owned(), String::new(), "windlass-hold".to_owned());
+    let plain = objects(&rendered(&[]).ok());
+    assert!(!plain.contains_key(&key("MutatingAdmissionPolicy")));
+    let all = objects(&rendered(&["policies.hold=true,serviceAccount.name=other,watchNamespaces={a}"]).ok());
+    let policy = &all[&key("MutatingAdmissionPolicy")]["spec"];
+    let condition = policy["matchConditions"][0]["expression"].as_str().unwrap();
+    assert_eq!(condition, "request.userInfo.username != 'system:serviceaccount:windlass-system:other'");
+    let binding = &all[&key("MutatingAdmissionPolicyBinding")]["spec"];
+    assert_eq!(binding["policyName"], "windlass-hold");
+    let bound = &binding["matchResources"]["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert_eq!(*bound, json!(["a"]));
+    let shipped = objects(&std::fs::read_to_string(path("deploy/policies/hold.yaml")).unwrap());
+    let as_shipped = objects(&rendered(&["policies.hold=true"]).ok());
+    assert_eq!(
+        as_shipped[&key("MutatingAdmissionPolicy")]["spec"],
+        shipped[&key("MutatingAdmissionPolicy")]["spec"]
+    );
+    let chart = path("deploy/helm/windlass");
+    let earlier = ["--kube-version", "1.35", "--set", "policies.hold=true"];
+    let words = [&["template", "windlass", chart.to_str().unwrap()][..], &earlier].concat();
+    let said = helm(Path::new("/nonexistent"), &words);
+    assert!(!said.ok && said.err.contains("policies.hold needs Kubernetes 1.36"), "{}{}", said.out, said.err);
+}
+
 /// The chart grants the operator the same as deploy/rbac, which another test compares with its requests.
 #[test]
 fn the_chart_grants_what_deploy_rbac_grants() {
@@ -307,6 +374,7 @@ fn the_chart_grants_what_deploy_rbac_grants() {
         ("all-namespaces", "windlass"),
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
+        ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
     ] {
         let text = std::fs::read_to_string(path(&format!("deploy/rbac/{file}.yaml"))).unwrap();
         assert_eq!(rules(&of_chart, name), rules(&objects(&text), name), "{file}");

@@ -217,7 +217,13 @@ async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay(
     release(&cluster, &["uninstall", "windlass", "-n", "windlass-system", "--wait"]).ok();
     cluster
         .cp
-        .kubectl(&["get", "crd", "nodedeployments.windlass.dev", "statefulnodes.windlass.dev"])
+        .kubectl(&[
+            "get",
+            "crd",
+            "nodedeployments.windlass.dev",
+            "statefulnodes.windlass.dev",
+            "statefulsetrollouts.windlass.dev",
+        ])
         .await
         .ok();
     assert_eq!(uids(&place).await, before);

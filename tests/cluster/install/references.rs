@@ -13,9 +13,10 @@ Made from `deploy/crds` and `deploy/temporal`: UPDATE_DOCS=1 cargo test --test c
 `kubectl explain nd.spec` says the same in a terminal. `[]` stands for each item of a list, `{}` for each value of a map. What the fields of a
 status have no room for is in [reference](reference.md).
 ";
-const DEFINITIONS: [&str; 3] = [
+const DEFINITIONS: [&str; 4] = [
     "deploy/crds/nodedeployments.windlass.dev.yaml",
     "deploy/crds/statefulnodes.windlass.dev.yaml",
+    "deploy/crds/statefulsetrollouts.windlass.dev.yaml",
     "deploy/temporal/workerdeployments.windlass.dev.yaml",
 ];
 

@@ -100,6 +100,17 @@ async fn claims_are_owned_with_one_more_right_where_owners_are_enforced() {
 }
 
 #[test]
+fn both_files_for_stateful_sets_grant_the_same_and_nothing_that_writes_templates_or_claims() {
+    let of = |reach: &str| rules::granted_by(&rules::read(&format!("stateful-sets-{reach}.yaml")));
+    let one = of("one-namespace");
+    assert_eq!(one, of("all-namespaces"));
+    let resources = ["statefulsetrollouts", "statefulsetrollouts/status", "statefulsetrollouts/finalizers"];
+    let resources = [&resources[..], &["statefulsets", "pods"]].concat();
+    assert!(one.iter().all(|rule| resources.contains(&&*rule.resource)), "{one:#?}");
+    assert!(one.iter().all(|rule| rule.verb != "create"), "{one:#?}");
+}
+
+#[test]
 fn both_files_for_workers_grant_the_same_and_the_right_to_their_finalizer() {
     let of = |reach: &str| rules::granted_by(&rules::read(&format!("../temporal/{reach}.yaml")));
     let one = of("one-namespace");

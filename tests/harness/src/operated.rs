@@ -36,6 +36,14 @@ impl Reach {
             Self::AllNamespaces => "deploy/rbac/all-namespaces.yaml",
         })
     }
+
+    /// The file with the rights for StatefulSetRollouts.
+    pub fn file_of_stateful_sets(self) -> PathBuf {
+        crate::root().join(match self {
+            Self::OneNamespace => "deploy/rbac/stateful-sets-one-namespace.yaml",
+            Self::AllNamespaces => "deploy/rbac/stateful-sets-all-namespaces.yaml",
+        })
+    }
 }
 
 /// A control plane with a namespace in which the operator works.
@@ -66,7 +74,9 @@ impl World {
             Reach::OneNamespace => &*ns,
             Reach::AllNamespaces => "windlass-system",
         };
-        cp.kubectl(&["-n", home, "apply", "-f", reach.file().to_str().unwrap()]).await.ok();
+        for file in [reach.file(), reach.file_of_stateful_sets()] {
+            cp.kubectl(&["-n", home, "apply", "-f", file.to_str().unwrap()]).await.ok();
+        }
         let kubeconfig = cp.service_account_kubeconfig(home, "windlass").await.expect("a kubeconfig");
         let user = format!("system:serviceaccount:{home}:windlass");
         Self { client: cp.client().await, cp, ns, reach, kubeconfig, user, operator: None, port: 0 }

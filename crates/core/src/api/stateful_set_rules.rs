@@ -22,8 +22,8 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
     ),
     Rule::new(
         "spec.statefulSets.selector.matchExpressions[]",
-        "self.operator in ['In', 'NotIn'] ? (has(self.values) && size(self.values) > 0) \
-         : (!has(self.values) || size(self.values) == 0)",
+        "!has(self.operator) || (self.operator in ['In', 'NotIn'] ? (has(self.values) && size(self.values) > 0) \
+         : (!has(self.values) || size(self.values) == 0))",
         "an expression of statefulSets.selector needs values with In and NotIn, and none with Exists and DoesNotExist",
     ),
     Rule::new(

@@ -55,8 +55,10 @@ impl World {
     /// As [`World::without_operator`], on a separate control plane.
     pub async fn on(cp: &'static ControlPlane, prefix: &str) -> Self {
         let ns = cp.namespace(prefix).await;
-        let rbac = crate::root().join("deploy/rbac/one-namespace.yaml");
-        cp.kubectl(&["-n", &ns, "apply", "-f", rbac.to_str().unwrap()]).await.ok();
+        for rights in ["one-namespace", "stateful-sets-one-namespace"] {
+            let file = crate::root().join(format!("deploy/rbac/{rights}.yaml"));
+            cp.kubectl(&["-n", &ns, "apply", "-f", file.to_str().unwrap()]).await.ok();
+        }
         let kubeconfig = cp.service_account_kubeconfig(&ns, "windlass").await.expect("a kubeconfig");
         Self { cp, client: cp.client().await, ns, kubeconfig, operator: None }
     }

@@ -182,7 +182,7 @@ impl Place<'_> {
 
     /// Starts the operator for this namespace, with its deployed rights.
     pub async fn operator(&self, program: impl Into<PathBuf>) -> Result<Child, Error> {
-        for rights in ["one-namespace", "hook-jobs-one-namespace"] {
+        for rights in ["one-namespace", "stateful-sets-one-namespace", "hook-jobs-one-namespace"] {
             let file = format!("{}/deploy/rbac/{rights}.yaml", crate::root().display());
             self.kubectl(&["apply", "-f", &file]).await?;
         }

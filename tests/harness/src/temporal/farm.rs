@@ -63,7 +63,11 @@ impl<'a> Farm<'a> {
         }
         install_definition(cluster).await?;
         let place = cluster.namespace(name).await;
-        for file in ["rbac/one-namespace.yaml", "temporal/one-namespace.yaml"] {
+        for file in [
+            "rbac/one-namespace.yaml",
+            "rbac/stateful-sets-one-namespace.yaml",
+            "temporal/one-namespace.yaml",
+        ] {
             let path = format!("{}/deploy/{file}", crate::root().display());
             place.kubectl(&["apply", "-f", &path]).await?;
         }

@@ -43,7 +43,7 @@ fn walk(schema: &Value, path: &str, visit: &mut impl FnMut(&str, &Value)) {
 }
 
 fn every_schema(mut visit: impl FnMut(&str, &Value)) {
-    for kind in ["NodeDeployment", "StatefulNode"] {
+    for kind in ["NodeDeployment", "StatefulNode", "StatefulSetRollout"] {
         walk(schema_json(kind), kind, &mut visit);
     }
 }
@@ -132,12 +132,12 @@ fn less_one_field(value: &Value) -> Vec<Value> {
 
 #[test]
 fn no_rule_errs_on_a_missing_field() {
-    let [of_fleet, of_node] = cases::rich();
+    let [of_fleet, of_node, of_rollout] = cases::rich();
     let mut of_forking_fleet = of_fleet.clone();
     of_forking_fleet["spec"]["updateStrategy"] =
         serde_json::json!({"type": "HardFork", "hardFork": {"haltHeight": 7}});
     of_forking_fleet["spec"]["unsafeCustomBuildID"] = "id".into();
-    for whole in [of_fleet, of_forking_fleet, of_node] {
+    for whole in [of_fleet, of_forking_fleet, of_node, of_rollout] {
         for spec in less_one_field(&whole["spec"]) {
             let mut lesser = whole.clone();
             lesser["spec"] = spec;
@@ -152,16 +152,18 @@ fn no_rule_errs_on_a_missing_field() {
 
 #[test]
 fn every_rule_is_attached() {
+    let of_node = rules::NODE_SPEC.len();
     let lists = [
-        (rules::NODE_DEPLOYMENT.len() + rules::NODE_TEMPLATE.len(), "NodeDeployment"),
-        (rules::STATEFUL_NODE.len(), "StatefulNode"),
+        (rules::NODE_DEPLOYMENT.len() + rules::NODE_TEMPLATE.len() + of_node, "NodeDeployment"),
+        (rules::STATEFUL_NODE.len() + of_node, "StatefulNode"),
+        (stateful_set_rules::STATEFUL_SET_ROLLOUT.len(), "StatefulSetRollout"),
     ];
-    for (own, kind) in lists {
+    for (all, kind) in lists {
         let mut attached = 0;
         walk(schema_json(kind), kind, &mut |_, schema| {
             attached += schema["x-kubernetes-validations"].as_array().map_or(0, Vec::len);
         });
-        assert_eq!(attached, own + rules::NODE_SPEC.len(), "{kind}");
+        assert_eq!(attached, all, "{kind}");
     }
 }
 
@@ -275,6 +277,15 @@ fn the_server_fills_in_defaults_and_none_inside_lists_or_pod_templates() {
     expected.extend(node("NodeDeployment.spec.template.spec"));
     expected.extend(node("StatefulNode.spec"));
     expected.push("StatefulNode.spec.suspend=false".to_owned());
+    let of_rollout = [
+        "paused=false",
+        r#"strategy={"groups":"Together","onStall":"Hold","progressDeadlineSeconds":600}"#,
+        "strategy.groups=\"Together\"",
+        "strategy.maxUnavailable=1",
+        "strategy.onStall=\"Hold\"",
+        "strategy.progressDeadlineSeconds=600",
+    ];
+    expected.extend(of_rollout.map(|field| format!("StatefulSetRollout.spec.{field}")));
     expected.sort();
     defaults.sort();
     assert_eq!(defaults, expected);
@@ -299,6 +310,13 @@ fn what_the_server_fills_in_reads_as_what_was_left_out() {
     let filled: StatefulNode =
         serde_json::from_value(apply_defaults(schema_json("StatefulNode"), &node)).unwrap();
     assert_eq!(filled, serde_json::from_value(node).unwrap());
+    let rollout = cases::rollout(&[("spec.strategy", serde_json::json!({}))]);
+    let mut read: StatefulSetRollout = serde_json::from_value(rollout.clone()).unwrap();
+    let filled: StatefulSetRollout =
+        serde_json::from_value(apply_defaults(schema_json("StatefulSetRollout"), &rollout)).unwrap();
+    // An option, too.
+    read.spec.strategy.max_unavailable = serde_json::from_value(1.into()).unwrap();
+    assert_eq!(filled, read);
 }
 
 #[test]
@@ -307,6 +325,7 @@ fn an_object_that_the_schema_accepts_can_be_read() {
         for object in [Some(case.good), case.old].into_iter().flatten() {
             let read = match object["kind"].as_str() {
                 Some("NodeDeployment") => serde_json::from_value::<NodeDeployment>(object).map(drop),
+                Some("StatefulSetRollout") => serde_json::from_value::<StatefulSetRollout>(object).map(drop),
                 _ => serde_json::from_value::<StatefulNode>(object).map(drop),
             };
             read.unwrap_or_else(|error| panic!("{}: {error}", case.name));

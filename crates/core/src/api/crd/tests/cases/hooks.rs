@@ -37,7 +37,8 @@ fn hook(at: &str, fields: &Value) -> Value {
     hook
 }
 
-fn one(at: &str, fields: &Value) -> Value {
+/// A list of one such hook.
+pub(super) fn one(at: &str, fields: &Value) -> Value {
     json!([hook(at, fields)])
 }
 

@@ -13,6 +13,7 @@ mod hooks;
 mod names;
 mod nodes;
 mod ports_and_claims;
+mod rollouts;
 
 use serde_json::{Value, json};
 
@@ -65,6 +66,11 @@ pub fn node(edits: &[(&str, Value)]) -> Value {
     edited("StatefulNode", &node_spec(), edits)
 }
 
+/// A good rollout of a StatefulSet with fields set.
+pub fn rollout(edits: &[(&str, Value)]) -> Value {
+    edited("StatefulSetRollout", &json!({"statefulSets": {"names": ["ledger"]}}), edits)
+}
+
 fn node_spec() -> Value {
     json!({"podTemplate": {"spec": {"containers": [
         {"name": "main", "image": "app:1"},
@@ -96,8 +102,8 @@ pub fn claim(name: &str, size: &str) -> Value {
     })
 }
 
-/// A good fleet and a good node with every optional part.
-pub fn rich() -> [Value; 2] {
+/// A good fleet, a good node and a good rollout with every optional part.
+pub fn rich() -> [Value; 3] {
     let ports = json!([
         {"name": "rpc", "port": 80, "targetPort": "rpc"},
         {"name": "p2p", "port": 81, "targetPort": 30_303, "protocol": "UDP"},
@@ -119,7 +125,22 @@ pub fn rich() -> [Value; 2] {
     ]);
     of_node["spec"]["grantedHash"] = "v1:00".into();
     of_node["spec"]["grantID"] = "1".into();
-    [of_fleet, of_node]
+    let expressions = json!([
+        {"key": "app", "operator": "In", "values": ["ledger"]},
+        {"key": "app", "operator": "Exists"},
+    ]);
+    let of_rollout = rollout(&[
+        (
+            "spec.statefulSets",
+            json!({"selector": {"matchLabels": {"a": "b"}, "matchExpressions": expressions}}),
+        ),
+        (
+            "spec.strategy",
+            json!({"maxUnavailable": "50%", "groups": "OneAtATime", "steps": [1, "50%", "100%"]}),
+        ),
+        ("spec.strategy.hooks", hooks()),
+    ]);
+    [of_fleet, of_node, of_rollout]
 }
 
 fn sidecar() -> Value {
@@ -166,6 +187,10 @@ pub fn all() -> Vec<Case> {
         ports_and_claims::ports(),
         ports_and_claims::claims(),
         ports_and_claims::rewritten_claims(),
+        rollouts::selection(),
+        rollouts::selectors(),
+        rollouts::strategy(),
+        rollouts::hooks(),
     ]
     .concat()
 }
