@@ -149,7 +149,12 @@ impl Triggers {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
-            Kind::Event | Kind::Secret | Kind::WorkerDeployment | Kind::Deployment | Kind::Job => {}
+            Kind::StatefulSetRollout
+            | Kind::Event
+            | Kind::Secret
+            | Kind::WorkerDeployment
+            | Kind::Deployment
+            | Kind::Job => {}
         }
     }
 

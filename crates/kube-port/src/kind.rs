@@ -11,6 +11,8 @@ pub enum Kind {
     NodeDeployment,
     /// `windlass.dev` StatefulNode.
     StatefulNode,
+    /// `windlass.dev` StatefulSetRollout.
+    StatefulSetRollout,
     /// `windlass.dev` WorkerDeployment.
     WorkerDeployment,
     /// `apps` Deployment.
@@ -40,6 +42,7 @@ impl Kind {
         match self {
             Self::NodeDeployment => "NodeDeployment",
             Self::StatefulNode => "StatefulNode",
+            Self::StatefulSetRollout => "StatefulSetRollout",
             Self::WorkerDeployment => "WorkerDeployment",
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
@@ -62,7 +65,9 @@ impl Kind {
 
     fn group_version(self) -> (&'static str, &'static str) {
         match self {
-            Self::NodeDeployment | Self::StatefulNode | Self::WorkerDeployment => (GROUP, VERSION),
+            Self::NodeDeployment | Self::StatefulNode | Self::StatefulSetRollout | Self::WorkerDeployment => {
+                (GROUP, VERSION)
+            }
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),

@@ -36,6 +36,8 @@ pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
 pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation: abort the plan with this ID.
 pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
+/// Annotation on a StatefulSetRollout: roll back the pods that the plan with this ID has moved, once it is aborted.
+pub const ANNOTATION_ABORT_ROLLBACK: &str = "windlass.dev/abort-rollback";
 /// Annotation: retry the plan with this ID.
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 /// Annotation: skip the task with this ID.
