@@ -84,7 +84,7 @@ enum Command {
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
     #[command(after_long_help = help::OF_VERBS)]
-    Abort(verbs::VerbArgs),
+    Abort(verbs::AbortArgs),
     /// Try a target again that failed, was aborted or rolled back, or a hook that failed
     #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
@@ -160,7 +160,7 @@ pub fn main() -> ExitCode {
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
         Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
         Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),
-        Command::Abort(arguments) => runtime.block_on(verbs::run(Verb::Abort, arguments)),
+        Command::Abort(arguments) => runtime.block_on(verbs::abort(arguments)),
         Command::Retry(arguments) => runtime.block_on(verbs::run(Verb::Retry, arguments)),
         Command::Skip(arguments) => runtime.block_on(verbs::skip(arguments)),
         Command::Approve(arguments) => runtime.block_on(verbs::approve(arguments)),

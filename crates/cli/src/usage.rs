@@ -40,7 +40,7 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
-    use crate::extension::EXTENSIONS;
+    use crate::extension::HAS_WORKERS;
 
     fn sentence_for(line: &str) -> String {
         let mut command = crate::command();
@@ -66,7 +66,7 @@ mod tests {
                     .replace("cargo run -- ", "windlass ");
                 // Needs the feature `temporal`.
                 let is_of_workers = part.contains("--temporal") || part.contains("wwd");
-                let is_here = !EXTENSIONS.is_empty() || !is_of_workers;
+                let is_here = HAS_WORKERS || !is_of_workers;
                 if part.starts_with("windlass ") && !part.contains('<') && is_here {
                     found.push(part);
                 }
@@ -111,7 +111,7 @@ mod tests {
         for (is_built, source) in [
             (true, include_str!("report/chain.rs")),
             (true, include_str!("report/fleet.rs")),
-            (!EXTENSIONS.is_empty(), include_str!("extension/temporal/chain.rs")),
+            (HAS_WORKERS, include_str!("extension/temporal/chain.rs")),
         ] {
             let code = source.split("#[cfg(test)]").next().unwrap_or_default();
             let target = if source.contains("wwd/{") { "wwd/orders -n shop" } else { "nd/db -n shop" };
