@@ -111,11 +111,14 @@ pub trait Objects: Send {
     /// The named objects that could not be read, each in a sentence.
     fn missing(&self) -> &[String];
 
+    /// Why none were read of a kind that nobody named, if the user has no right to.
+    fn refused(&self) -> Option<&str>;
+
     /// The current reports.
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>>;
 
     /// Checks whether they may be watched. An error says in a sentence why not.
-    async fn may_follow(&self, client: &Client) -> Result<(), String>;
+    async fn may_follow(&mut self, client: &Client) -> Result<(), String>;
 
     /// Watches the objects, once. Yields after each change; never ends.
     fn watch(&mut self, client: &Client) -> BoxStream<'static, ()>;

@@ -27,6 +27,8 @@ pub struct ReadObjects {
     writer: Option<Writer<DynamicObject>>,
     /// The named objects that could not be read, each in a sentence.
     pub missing: Vec<String>,
+    /// Why none were read of a kind that nobody named: the user has no right to.
+    pub refused: Option<String>,
 }
 
 impl ReadObjects {
@@ -57,7 +59,7 @@ impl ReadObjects {
         if has_read { Ok(objects) } else { Err(objects.missing.join("\nwindlass: ")) }
     }
 
-    /// The same for all names; `None` if the kind is not installed.
+    /// The same for all names; `None` if the kind is not installed. What the user has no right to is left out.
     pub async fn read_if_installed(
         client: &Client,
         kind: Kind,
@@ -72,7 +74,14 @@ impl ReadObjects {
                 tracing::debug!(%error, kind = kind.name(), "objects cannot be listed, and are not installed");
                 Ok(None)
             }
-            Err(error) => Err(objects.not_listed(&error)),
+            Err(error) => {
+                let sentence = objects.not_listed(&error);
+                if !matches!(&error, kube::Error::Api(status) if status.code == 403) {
+                    return Err(sentence);
+                }
+                objects.refused = Some(format!("left out, because {sentence}"));
+                Ok(Some(objects))
+            }
         }
     }
 
@@ -93,7 +102,7 @@ impl ReadObjects {
     fn none(kind: Kind, wanted: &Wanted, labels: Option<&'static str>) -> Self {
         let writer = Writer::new(kind.resource());
         let (wanted, store) = (wanted.clone(), writer.as_reader());
-        Self { kind, wanted, labels, store, writer: Some(writer), missing: Vec::new() }
+        Self { kind, wanted, labels, store, writer: Some(writer), missing: Vec::new(), refused: None }
     }
 
     fn store(&mut self, mut object: DynamicObject) {
@@ -126,6 +135,11 @@ impl ReadObjects {
         format!("{}s{of} cannot be listed: {}", self.kind.name(), sentence(error))
     }
 
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.store.state().is_empty()
+    }
+
     /// The objects as they are now, by namespace and name.
     pub fn current(&self) -> Vec<Value> {
         let mut all: Vec<Arc<DynamicObject>> = self.store.state();
@@ -136,6 +150,9 @@ impl ReadObjects {
 
     /// Checks whether they may be watched. An error says in a sentence why not.
     pub async fn may_follow(&self, client: &Client) -> Result<(), String> {
+        if self.refused.is_some() {
+            return Ok(());
+        }
         let labels = self.labels.map(str::to_owned);
         let may = may_follow_selected(client, &self.wanted.scope, self.kind, self.wanted.named(), labels);
         may.await.map_err(|sentence| format!("{}s cannot be watched: {sentence}", self.kind.name()))
@@ -143,7 +160,9 @@ impl ReadObjects {
 
     /// Watches the objects, once. Yields after each change; never ends.
     pub fn watch(&mut self, client: &Client) -> BoxStream<'static, ()> {
-        let Some(writer) = self.writer.take() else { return stream::pending().boxed() };
+        let Some(writer) = self.writer.take().filter(|_| self.refused.is_none()) else {
+            return stream::pending().boxed();
+        };
         let config = watcher::Config {
             label_selector: self.labels.map(str::to_owned),
             field_selector: self.wanted.named(),

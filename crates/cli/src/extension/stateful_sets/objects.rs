@@ -21,8 +21,12 @@ pub const PODS: &str = "statefulset.kubernetes.io/pod-name,!windlass.dev/deploym
 
 pub struct RolloutObjects {
     rollouts: ReadObjects,
-    /// The pods of StatefulSets, or why they could not be read.
-    pods: Result<ReadObjects, String>,
+    /// The pods of StatefulSets, unless they could not be read.
+    pods: Option<ReadObjects>,
+    /// True if the pods may be watched.
+    follows_pods: bool,
+    /// What of the pods is left out, in a sentence.
+    unread: Vec<String>,
 }
 
 /// Reads the pods of StatefulSets. An error says in a sentence why not.
@@ -39,7 +43,15 @@ pub fn observed(pods: &ReadObjects) -> Vec<Arc<ObservedPod>> {
 impl RolloutObjects {
     /// These objects, with the pods of their namespaces.
     pub async fn of(client: &Client, rollouts: ReadObjects, scope: &Namespaces) -> Self {
-        Self { rollouts, pods: read_pods(client, scope).await }
+        // Without rollouts, no pods are needed; a rollout that is made later shows what its status says.
+        let (pods, unread) = match rollouts.is_empty() {
+            true => (None, Vec::new()),
+            false => match read_pods(client, scope).await {
+                Ok(pods) => (Some(pods), Vec::new()),
+                Err(sentence) => (None, vec![sentence]),
+            },
+        };
+        Self { rollouts, pods, follows_pods: true, unread }
     }
 }
 
@@ -49,31 +61,41 @@ impl Objects for RolloutObjects {
         &self.rollouts.missing
     }
 
+    fn refused(&self) -> Option<&str> {
+        self.rollouts.refused.as_deref()
+    }
+
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>> {
         let pods = self.pods.as_ref().map(observed);
-        let unread: Vec<String> = self.pods.as_ref().err().cloned().into_iter().collect();
         let report = |object: &Value| {
             let of_namespace = |pods: &Vec<Arc<ObservedPod>>| -> Vec<Arc<ObservedPod>> {
                 let is_here =
                     |pod: &&Arc<ObservedPod>| object["metadata"]["namespace"] == *pod.meta.namespace;
                 pods.iter().filter(is_here).cloned().collect()
             };
-            let pods = pods.as_ref().ok().map(of_namespace);
-            let seen = SeenStatefulSets::of(object, pods.as_deref(), &unread);
+            let pods = pods.as_ref().map(of_namespace);
+            let seen = SeenStatefulSets::of(object, pods.as_deref(), &self.unread);
             Box::new(StatefulSetsReport::of(&seen, now)) as Box<dyn Report>
         };
         self.rollouts.current().iter().map(report).collect()
     }
 
-    async fn may_follow(&self, client: &Client) -> Result<(), String> {
-        self.rollouts.may_follow(client).await
+    async fn may_follow(&mut self, client: &Client) -> Result<(), String> {
+        self.rollouts.may_follow(client).await?;
+        if let Some(pods) = &self.pods
+            && let Err(sentence) = pods.may_follow(client).await
+        {
+            self.follows_pods = false;
+            self.unread.push(format!("as read once, because {sentence}"));
+        }
+        Ok(())
     }
 
     fn watch(&mut self, client: &Client) -> BoxStream<'static, ()> {
         let rollouts = self.rollouts.watch(client);
         match &mut self.pods {
-            Ok(pods) => stream::select(rollouts, pods.watch(client)).boxed(),
-            Err(_) => rollouts,
+            Some(pods) if self.follows_pods => stream::select(rollouts, pods.watch(client)).boxed(),
+            _ => rollouts,
         }
     }
 }

@@ -224,7 +224,7 @@ mod tests {
             table(&object(), &revisions(), now),
             "\
 STATEFULSET   REVISION   NAME   STATUS           AGE   IMAGE   CHANGE
-a             2          a-r2   wanted           60m   db:2    template.spec.containers[name=db].image \"db:1\" → \"db:2\"
+a             2          a-r2   wanted           60m   db:2    template.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
 a             1          a-r1   last completed   60m   db:1    the oldest that is kept
 b             1          b-r1   current          60m   db:1    the oldest that is kept
 

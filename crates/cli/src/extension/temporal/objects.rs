@@ -19,12 +19,16 @@ impl Objects for WorkersObjects {
         &self.0.missing
     }
 
+    fn refused(&self) -> Option<&str> {
+        self.0.refused.as_deref()
+    }
+
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>> {
         let report = |object: &Value| Box::new(WorkersReport::of(object, now)) as Box<dyn Report>;
         self.0.current().iter().map(report).collect()
     }
 
-    async fn may_follow(&self, client: &Client) -> Result<(), String> {
+    async fn may_follow(&mut self, client: &Client) -> Result<(), String> {
         self.0.may_follow(client).await
     }
 

@@ -111,7 +111,7 @@ ledger   StatefulSet   Updating 1/3   ━━━━━━────────
 
 #[test]
 fn a_pod_is_told_by_its_plan_where_nothing_stands_in_its_way() {
-    let quiet = json!({"status": {"rollout": {"unconverged": null}}});
+    let quiet = json!({"status": {"rollout": {"unconverged": []}}});
     let one = |changes: &Value, pods: &[Arc<ObservedPod>]| {
         let mut changes = changes.clone();
         json_patch::merge(&mut changes, &quiet);
@@ -248,7 +248,7 @@ StatefulSetRollout ledger  UpToDate=Unknown Applying
     task update-node-specs  Running
       StatefulSet ledger  3 replicas, 2 ready, 1 updated
         plan 0a1b2c3d4e (PodUpdate), task mark-ready  waiting for the pod to be ready
-          pod ledger-2  it is not ready
+          pod ledger-2  pod ledger-2 is not ready
             event Failed  manifest unknown
 see the pod with its events: kubectl describe pod ledger-2 -n prod
 go back to what ran before: windlass abort ssr/ledger -n prod --rollback
