@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
-        use crate::{Command, Failure, explain, plan, status, verbs};
+        use crate::{Command, Failure, adopt, explain, plan, status, verbs};
         for line in [
             "windlass explain",
             "windlass logs",
@@ -155,6 +155,7 @@ mod tests {
             "windlass plan sn/db-0 --image a:2",
             "windlass plan nd/db -f file",
             "windlass history sn/db-0",
+            "windlass adopt nd/db",
         ] {
             let read = crate::command().try_get_matches_from_mut(line.split_whitespace());
             let read = crate::Arguments::from_arg_matches(&read.unwrap()).unwrap();
@@ -166,6 +167,7 @@ mod tests {
                 Command::Wait(arguments) => status::wait(arguments).await.map(drop),
                 Command::Plan(arguments) => plan::plan(arguments).await.map(drop),
                 Command::History(arguments) => verbs::history(arguments).await,
+                Command::Adopt(arguments) => adopt::adopt(arguments).await,
                 _ => Ok(()),
             };
             assert!(matches!(ended, Err(Failure::Usage(_))), "{line}: {ended:?}");
