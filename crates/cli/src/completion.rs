@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::CompletionCandidate;
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
+use serde_json::Value;
 
-use super::connection::ClusterFlags;
+use super::connection::{Cluster, ClusterFlags};
 use super::kind::Kind;
 
 /// The environment variable with which a shell requests completions.
@@ -74,7 +75,7 @@ pub fn man(arguments: ManArgs, command: clap::Command) -> Result<(), String> {
 /// Candidates for a word that names an object.
 pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
+    let words = typed();
     let (kind, short, slash) = match current.split_once('/') {
         Some((word, _)) => match Kind::called(word) {
             Some(kind) => (kind, word.to_owned(), "/"),
@@ -99,12 +100,32 @@ pub fn objects(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// The names of a kind's objects; empty on any error or time-out, since completion has no place to report them.
 fn names(kind: Kind, flags: &ClusterFlags) -> Vec<String> {
+    within_patience(flags, async |cluster| {
+        let listed = kind.list(&cluster).await?;
+        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        Ok(listed.iter().filter_map(name).collect())
+    })
+}
+
+/// The same by another way of listing, of the cluster that the typed words name.
+pub fn listed(list: impl AsyncFn(Cluster) -> Result<Vec<String>, String>) -> Vec<String> {
+    within_patience(&ClusterFlags::of_words(&typed()), list)
+}
+
+fn within_patience(
+    flags: &ClusterFlags,
+    list: impl AsyncFn(Cluster) -> Result<Vec<String>, String>,
+) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
     let listed = runtime.block_on(async {
-        let listing = async { kind.list(&flags.cluster().await?).await };
+        let listing = async { list(flags.cluster().await?).await };
         tokio::time::timeout(PATIENCE, listing).await
     });
-    let listed = listed.ok().and_then(Result::ok).unwrap_or_default();
-    listed.iter().filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect()
+    listed.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// The words of the command line that is completed.
+fn typed() -> Vec<String> {
+    std::env::args().skip_while(|word| word != "--").skip(1).collect()
 }

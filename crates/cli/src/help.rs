@@ -48,8 +48,8 @@ Exit codes:
   2  wrong usage: nothing was done";
 
 /// The objects of `explain`, which accepts nodes too.
-pub const OF_LOOKED_AT_OR_NODES: &str = "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; nd or sn for all of a type";
+pub const OF_LOOKED_AT_OR_NODES: &str = "nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; \
+     nd, ssr or sn for all of a type";
 
 /// The objects of a verb that accepts nodes too.
-pub const OF_NAMED_OR_NODES: &str =
-    "nd/NAME for a NodeDeployment, sn/NAME for a StatefulNode; several, or TYPE NAME NAME";
+pub const OF_NAMED_OR_NODES: &str = "nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout, sn/NAME for a StatefulNode; several, or TYPE NAME NAME";

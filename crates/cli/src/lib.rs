@@ -1,5 +1,6 @@
 //! The command line of Windlass. The program is `main.rs`; an example that runs itself as the program calls [`main`], too.
 
+mod adopt;
 mod completion;
 mod connection;
 mod dashboard;
@@ -84,7 +85,7 @@ enum Command {
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
     #[command(after_long_help = help::OF_VERBS)]
-    Abort(verbs::VerbArgs),
+    Abort(verbs::AbortArgs),
     /// Try a target again that failed, was aborted or rolled back, or a hook that failed
     #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
@@ -102,6 +103,8 @@ enum Command {
     Rollback(verbs::RollbackArgs),
     /// List the revisions that a fleet keeps, what each changed, and the plans that ended
     History(verbs::HistoryArgs),
+    /// Have existing StatefulSets rolled out by Windlass: print the `StatefulSetRollout`, or create it
+    Adopt(adopt::AdoptArgs),
     /// The versions of this program, and of the operators of the cluster
     Version(version::VersionArgs),
     /// Print a script that has a shell complete commands, flags, and the names of fleets and nodes
@@ -142,6 +145,7 @@ pub fn main() -> ExitCode {
         Command::Wait(arguments) => return coded(runtime.block_on(status::wait(arguments))),
         Command::Explain(arguments) => return ended(runtime.block_on(explain::explain(arguments))),
         Command::Diff(arguments) => return ended(runtime.block_on(explain::diff::diff(arguments))),
+        Command::Adopt(arguments) => return ended(runtime.block_on(adopt::adopt(arguments))),
         Command::Logs(arguments) => return ended(runtime.block_on(explain::logs::logs(arguments))),
         other => other,
     };
@@ -152,6 +156,7 @@ pub fn main() -> ExitCode {
         | Command::Wait(_)
         | Command::Explain(_)
         | Command::Diff(_)
+        | Command::Adopt(_)
         | Command::Logs(_) => Ok(()),
         Command::Operator(arguments) => runtime.block_on(operator::run(arguments)),
         #[cfg(feature = "demo")]
@@ -160,7 +165,7 @@ pub fn main() -> ExitCode {
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
         Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
         Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),
-        Command::Abort(arguments) => runtime.block_on(verbs::run(Verb::Abort, arguments)),
+        Command::Abort(arguments) => runtime.block_on(verbs::abort(arguments)),
         Command::Retry(arguments) => runtime.block_on(verbs::run(Verb::Retry, arguments)),
         Command::Skip(arguments) => runtime.block_on(verbs::skip(arguments)),
         Command::Approve(arguments) => runtime.block_on(verbs::approve(arguments)),

@@ -148,7 +148,7 @@ pub struct Located {
 /// The words of a verb, which has to name its objects.
 #[derive(Args, Clone, Debug)]
 struct NamedWords {
-    /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME
+    /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME
     #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     /// Every object of the type
@@ -169,7 +169,8 @@ pub struct Named {
 /// The words of a command that only reads.
 #[derive(Args, Clone, Debug)]
 struct SelectedWords {
-    /// nd/NAME for a NodeDeployment; several, or TYPE NAME NAME; nd for all of them
+    /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME; nd or ssr for all of
+    /// a type
     #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]

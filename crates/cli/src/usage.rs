@@ -40,7 +40,7 @@ mod tests {
     use clap::FromArgMatches;
 
     use super::*;
-    use crate::extension::EXTENSIONS;
+    use crate::extension::HAS_WORKERS;
 
     fn sentence_for(line: &str) -> String {
         let mut command = crate::command();
@@ -66,7 +66,7 @@ mod tests {
                     .replace("cargo run -- ", "windlass ");
                 // Needs the feature `temporal`.
                 let is_of_workers = part.contains("--temporal") || part.contains("wwd");
-                let is_here = !EXTENSIONS.is_empty() || !is_of_workers;
+                let is_here = HAS_WORKERS || !is_of_workers;
                 if part.starts_with("windlass ") && !part.contains('<') && is_here {
                     found.push(part);
                 }
@@ -111,7 +111,7 @@ mod tests {
         for (is_built, source) in [
             (true, include_str!("report/chain.rs")),
             (true, include_str!("report/fleet.rs")),
-            (!EXTENSIONS.is_empty(), include_str!("extension/temporal/chain.rs")),
+            (HAS_WORKERS, include_str!("extension/temporal/chain.rs")),
         ] {
             let code = source.split("#[cfg(test)]").next().unwrap_or_default();
             let target = if source.contains("wwd/{") { "wwd/orders -n shop" } else { "nd/db -n shop" };
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
-        use crate::{Command, Failure, explain, plan, status, verbs};
+        use crate::{Command, Failure, adopt, explain, plan, status, verbs};
         for line in [
             "windlass explain",
             "windlass logs",
@@ -155,6 +155,7 @@ mod tests {
             "windlass plan sn/db-0 --image a:2",
             "windlass plan nd/db -f file",
             "windlass history sn/db-0",
+            "windlass adopt nd/db",
         ] {
             let read = crate::command().try_get_matches_from_mut(line.split_whitespace());
             let read = crate::Arguments::from_arg_matches(&read.unwrap()).unwrap();
@@ -166,6 +167,7 @@ mod tests {
                 Command::Wait(arguments) => status::wait(arguments).await.map(drop),
                 Command::Plan(arguments) => plan::plan(arguments).await.map(drop),
                 Command::History(arguments) => verbs::history(arguments).await,
+                Command::Adopt(arguments) => adopt::adopt(arguments).await,
                 _ => Ok(()),
             };
             assert!(matches!(ended, Err(Failure::Usage(_))), "{line}: {ended:?}");

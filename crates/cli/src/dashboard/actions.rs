@@ -107,7 +107,7 @@ fn decided(
         Button::Resume => Verb::Resume,
         Button::Promote => Verb::Promote { hash: None },
         Button::Approve => Verb::Approve { task: None },
-        Button::Abort => Verb::Abort,
+        Button::Abort => Verb::Abort { rollback: false },
         Button::Retry => Verb::Retry,
         Button::Skip => Verb::Skip { task: None },
         Button::Restart => Verb::Restart,
@@ -128,6 +128,7 @@ fn seal(button: Button, change: &Change, object: &Value) -> String {
         (_, Some(Write::Fields(fields))) => {
             json!(fields.clone().map(|(path, value)| (path, value))).to_string()
         }
+        (_, Some(Write::Annotations(annotations))) => json!(annotations).to_string(),
     };
     let digest = Sha256::digest(meaning(button, change, object).to_string());
     format!("{written} {}", hex(&digest[..8]))

@@ -65,17 +65,22 @@ pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
             }
             Kind::Fleet | Kind::Node => {
                 let stored = stored(&cluster.client, &namespace, &object).await?;
-                of_fleet(&object, &stored, &arguments.revision)?
+                vec![of_fleet(&object, &stored, &arguments.revision)?]
             }
         };
         let text = match arguments.output {
             Some(Output::Name) => format!("{target}\n"),
             Some(format) => {
-                let Compared { from, to, fields } = compared;
-                format.document(&json!({"from": from, "to": to, "fields": fields}))?
+                let document = |Compared { from, to, fields }: Compared| {
+                    format.document(&json!({"from": from, "to": to, "fields": fields}))
+                };
+                compared.into_iter().map(document).collect::<Result<String, _>>()?
             }
-            None if several => format!("{target}\n{}", drawn(&compared, Terminal::of_stdout())),
-            None => drawn(&compared, Terminal::of_stdout()),
+            None => {
+                let drawn = compared.iter().map(|compared| drawn(compared, Terminal::of_stdout()));
+                let title = if several { format!("{target}\n") } else { String::new() };
+                title + &drawn.collect::<String>()
+            }
         };
         crate::print(&text)?;
     }

@@ -1,6 +1,9 @@
 //! What a build of this program knows beside fleets and nodes. A kind plugs in by one trait, [`Extension`]; which kinds
 //! are built in is decided in this file and nowhere else.
 
+mod objects;
+mod stateful_sets;
+
 #[cfg(not(feature = "temporal"))]
 #[path = "none.rs"]
 mod built_in;
@@ -25,7 +28,18 @@ use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
-pub use built_in::{Command, CrdsFlags, EXTENSIONS, OperatorFlags};
+pub use built_in::{Command, CrdsFlags, OperatorFlags};
+pub use stateful_sets::STATEFUL_SETS;
+
+/// The kinds that are built in.
+#[cfg(not(feature = "temporal"))]
+pub const EXTENSIONS: &[&dyn Extension] = &[STATEFUL_SETS];
+/// The kinds that are built in.
+#[cfg(feature = "temporal")]
+pub const EXTENSIONS: &[&dyn Extension] = &[STATEFUL_SETS, built_in::WORKERS];
+/// Whether the kind `WorkerDeployment` is one of them.
+#[cfg(test)]
+pub const HAS_WORKERS: bool = cfg!(feature = "temporal");
 
 /// A kind of objects beside fleets and nodes, with what the commands do for it.
 #[async_trait]
@@ -56,14 +70,15 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// The history of an object, oldest first, with the events about it.
     fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry>;
 
-    /// The differences between two revisions of an object, of which none, one or both are named.
+    /// The differences between two revisions of an object, of which none, one or both are named: several if the object
+    /// is about several others with revisions.
     async fn compare(
         &self,
         client: &Client,
         namespace: &str,
         object: &Value,
         named: &[String],
-    ) -> Result<Compared, String>;
+    ) -> Result<Vec<Compared>, String>;
 
     /// Decides what a verb changes in an object.
     fn change(&self, verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String>;
@@ -96,11 +111,14 @@ pub trait Objects: Send {
     /// The named objects that could not be read, each in a sentence.
     fn missing(&self) -> &[String];
 
+    /// Why none were read of a kind that nobody named, if the user has no right to.
+    fn refused(&self) -> Option<&str>;
+
     /// The current reports.
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>>;
 
     /// Checks whether they may be watched. An error says in a sentence why not.
-    async fn may_follow(&self, client: &Client) -> Result<(), String>;
+    async fn may_follow(&mut self, client: &Client) -> Result<(), String>;
 
     /// Watches the objects, once. Yields after each change; never ends.
     fn watch(&mut self, client: &Client) -> BoxStream<'static, ()>;

@@ -12,11 +12,6 @@ use clap::{Args, Subcommand};
 use windlass::internal::HookRules;
 use windlass::operator::Controller;
 
-use super::Extension;
-
-/// The kinds that are built in.
-pub const EXTENSIONS: &[&dyn Extension] = &[];
-
 /// The flags of `windlass operator`.
 #[derive(Debug, Args)]
 pub struct OperatorFlags {}

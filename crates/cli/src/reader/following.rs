@@ -6,6 +6,7 @@ use kube::api::{ListParams, WatchParams};
 
 use super::{Sight, Wanted, api, sentence};
 use windlass_kube_port::Kind;
+use windlass_kube_port::watch::Namespaces;
 
 /// The time-out of the probing watch, in seconds.
 const SOON: u32 = 1;
@@ -32,16 +33,27 @@ impl Sight {
 }
 
 /// Sends the API server the request of a watch. Any failure other than a refusal is left to the watch, which retries.
-pub async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
-    let api = api(client, &wanted.scope, kind);
-    let (list, watch) = (ListParams::default().limit(1), WatchParams::default().timeout(SOON));
-    let (list, watch) = match (kind, wanted.named()) {
-        (Kind::NodeDeployment | Kind::WorkerDeployment, Some(named)) => {
-            (list.fields(&named), watch.fields(&named))
-        }
-        (Kind::NodeDeployment | Kind::WorkerDeployment, None) => (list, watch),
-        _ => (list.labels(&wanted.labels()), watch.labels(&wanted.labels())),
+async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
+    let (fields, labels) = match kind {
+        Kind::NodeDeployment => (wanted.named(), None),
+        _ => (None, Some(wanted.labels())),
     };
+    may_follow_selected(client, &wanted.scope, kind, fields, labels).await
+}
+
+/// The same for the objects that a field selector and a label selector select.
+pub async fn may_follow_selected(
+    client: &Client,
+    scope: &Namespaces,
+    kind: Kind,
+    fields: Option<String>,
+    labels: Option<String>,
+) -> Result<(), String> {
+    let api = api(client, scope, kind);
+    let mut list = ListParams::default().limit(1);
+    let mut watch = WatchParams::default().timeout(SOON);
+    (list.field_selector, list.label_selector) = (fields.clone(), labels.clone());
+    (watch.field_selector, watch.label_selector) = (fields, labels);
     let refused = |error: kube::Error| match &error {
         kube::Error::Api(status) if status.code == 403 => Err(sentence(&error)),
         _ => Ok(()),

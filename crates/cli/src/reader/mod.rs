@@ -26,7 +26,7 @@ use windlass_kube_port::{Key, Kind, View};
 pub use events::{InvolvedObject, events};
 
 /// The page size of lists, as in kubectl.
-const PAGE: u32 = 500;
+pub const PAGE: u32 = 500;
 
 /// The fleets to read.
 #[derive(Clone, Debug, Eq, PartialEq)]

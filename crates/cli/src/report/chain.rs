@@ -7,9 +7,13 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
 use super::fleet::not_seen;
-use super::{FleetReport, Health, Seen, SeenPod, TaskReport, Verdict, in_namespace};
+use super::stateful_sets::not_held;
+use super::{
+    FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict,
+    in_namespace,
+};
 use windlass_core::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
-use windlass_core::api::{Condition, HookState, Reason, Stage, TaskType};
+use windlass_core::api::{Condition, HookState, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
 use windlass_kube_port::observed::{ObservedNode, ObservedPod};
@@ -191,22 +195,127 @@ pub fn culprit(report: &FleetReport) -> Option<&str> {
 /// creates it.
 #[must_use]
 pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> Chain {
+    let target = format!("nd/{} -n {}", report.name, report.namespace);
+    let status = &seen.fleet.status;
+    let rollback = format!("windlass rollback {target}");
+    let way_back = Some(rollback).filter(|_| !status.current_revision.is_empty());
+    let told = Told {
+        kind: "NodeDeployment",
+        nodes: "node",
+        target: &target,
+        way_back: way_back.clone(),
+        way_back_of_ended: way_back,
+    };
+    of_rollout(seen, report, &told, |chain| {
+        if let Some(node) =
+            culprit(report).and_then(|name| seen.nodes.iter().find(|node| node.meta.name == *name))
+        {
+            let health =
+                report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
+            chain_of_node(chain, 3, node, seen.looked_for(&node.meta.name), events);
+            if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
+                let command = format!("windlass plan {target} --image IMAGE");
+                chain.offer("see what another image would do", command);
+            }
+        }
+        changed_pods(chain, seen, culprit(report));
+    })
+}
+
+/// Explains a `StatefulSetRollout`. `events`: those about the pod of its [`culprit`], or, if that does not exist, about
+/// its StatefulSet.
+#[must_use]
+pub fn of_stateful_sets(
+    seen: &SeenStatefulSets,
+    report: &StatefulSetsReport,
+    events: &[TimelineEntry],
+) -> Chain {
+    let (fleet, namespace) = (&report.fleet, &report.fleet.namespace);
+    let target = format!("ssr/{} -n {namespace}", fleet.name);
+    // The template belongs to the owner of the StatefulSet; only an active rollout is taken back without changing it.
+    let moved = seen.sets.iter().find(|set| set.current_revision != set.update_revision);
+    let told = Told {
+        kind: "StatefulSetRollout",
+        nodes: "pod",
+        target: &target,
+        way_back: moved.map(|_| format!("windlass abort {target} --rollback")),
+        way_back_of_ended: moved
+            .map(|set| format!("kubectl rollout undo statefulset/{} -n {namespace}", set.name)),
+    };
+    of_rollout(&seen.seen, fleet, &told, |chain| {
+        let missing = seen.sets.iter().filter(|set| set.uid.is_empty());
+        for set in missing {
+            chain.add(1, format!("StatefulSet {}", set.name), "it does not exist yet", None);
+        }
+        let Some(name) = culprit(fleet) else { return };
+        if let Some(set) = seen.set_of(name) {
+            let StatefulSetStatus { name, replicas, ready, updated, .. } = set;
+            let says = format!("{replicas} replicas, {ready} ready, {updated} updated");
+            chain.add(3, format!("StatefulSet {name}"), says, None);
+        }
+        if let Some((plan, task)) = seen.update(name).and_then(|plan| {
+            let task = plan.current_task()?.clone();
+            Some((plan, task))
+        }) {
+            let says =
+                if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+            let of = format!("plan {} ({}), task {}", plan.id, plan.recipe, task.type_);
+            chain.add(4, of, says, task.started_at);
+            let is_ready = seen.seen.pods.get(name).is_some_and(|pod| pod.is_ready());
+            if task.type_ == TaskType::MarkReady.as_ref() && is_ready {
+                let command = format!("windlass skip {target} --task {}", task.id);
+                chain.offer("go on without marking it ready", command);
+            }
+        }
+        match seen.seen.pods.get(name) {
+            Some(pod) => chain_of_pod(chain, 5, pod, events),
+            None if seen.seen.has_pods => {
+                let set = seen.set_of(name).map_or(name, |set| set.name.as_str());
+                chain_of_missing_pod(chain, 5, (name, set, namespace), events);
+            }
+            // Listed with what could not be read.
+            None => {}
+        }
+    })
+}
+
+/// What the chains of fleets and of `StatefulSetRollouts` differ in.
+struct Told<'a> {
+    kind: &'static str,
+    /// The singular of what is rolled.
+    nodes: &'static str,
+    /// The object in a command.
+    target: &'a str,
+    /// The command that takes back an active rollout.
+    way_back: Option<String>,
+    /// The same, once the rollout has ended.
+    way_back_of_ended: Option<String>,
+}
+
+/// Explains a rollout. `of_nodes` adds what stands in its way.
+fn of_rollout(
+    seen: &Seen,
+    report: &FleetReport,
+    told: &Told<'_>,
+    of_nodes: impl FnOnce(&mut Chain),
+) -> Chain {
     let mut chain = Chain::default();
     let (name, namespace) = (&report.name, &report.namespace);
-    let target = format!("nd/{name} -n {namespace}");
+    let Told { kind, nodes, target, way_back, way_back_of_ended } = told;
     let status = &seen.fleet.status;
     let unseen = not_seen(&seen.fleet);
     if let Some(sentence) = &unseen {
-        chain.add(0, format!("NodeDeployment {name}"), sentence, None);
+        chain.add(0, format!("{kind} {name}"), sentence, None);
     }
-    let telling_conditions: Vec<&Condition> = telling(&status.conditions);
+    let mut telling_conditions: Vec<&Condition> = telling(&status.conditions);
+    telling_conditions.extend(not_held(&status.conditions));
     for condition in &telling_conditions {
-        chain.add_condition(format!("NodeDeployment {name}"), condition);
+        chain.add_condition(format!("{kind} {name}"), condition);
     }
     if telling_conditions.is_empty() && unseen.is_none() {
         let says =
             if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
-        chain.add(0, format!("NodeDeployment {name}"), says, None);
+        chain.add(0, format!("{kind} {name}"), says, None);
     }
     let plan = report.plan.as_ref().filter(|_| status.rollout.is_some());
     if let Some(plan) = plan {
@@ -219,7 +328,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
         let current =
             plan.tasks.iter().find(|task| !matches!(task.state, TaskState::Complete | TaskState::Skipped));
         if let Some(task) = current {
-            of_task(&mut chain, task, &target);
+            of_task(&mut chain, task, target);
         }
     }
     // Hooks of nodes are tasks of the nodes' own plans.
@@ -231,24 +340,14 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
         chain.offer("try the hook again", format!("windlass retry {target}"));
         chain.offer("go on without it", format!("windlass skip {target} --task {}", hook.task_id));
     }
-    if let Some(node) =
-        culprit(report).and_then(|name| seen.nodes.iter().find(|node| node.meta.name == *name))
-    {
-        let health =
-            report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
-        chain_of_node(&mut chain, 3, node, seen.looked_for(&node.meta.name), events);
-        if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
-            chain.offer("see what another image would do", format!("windlass plan {target} --image IMAGE"));
-        }
-    }
-    changed_pods(&mut chain, seen, culprit(report));
+    of_nodes(&mut chain);
     for condition in telling_conditions {
         match condition.reason.parse().ok() {
             Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
                 chain.offer("try the same target again", format!("windlass retry {target}"));
-                if !status.current_revision.is_empty() {
-                    chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+                if let Some(command) = way_back_of_ended {
+                    chain.offer("go back to what ran before", command.clone());
                 }
             }
             Some(Reason::InvalidSpec) => chain.offer("put the spec right", format!("kubectl edit {target}")),
@@ -280,11 +379,12 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     let has_way_back =
         status.rollout.as_ref().is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring));
     if has_way_back {
-        if !status.current_revision.is_empty() {
-            chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+        if let Some(command) = way_back {
+            chain.offer("go back to what ran before", command.clone());
         }
         let is_of_set = status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty());
-        let to = if is_of_set { "give the new nodes up" } else { "leave every node at what it runs" };
+        let leave = format!("leave every {nodes} at what it runs");
+        let to = if is_of_set { "give the new nodes up" } else { &leave };
         chain.offer(to, format!("windlass abort {target}"));
         if !paused && report.verdict == Verdict::Progressing {
             chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
@@ -360,20 +460,34 @@ fn chain_of_node(
         // Listed with what could not be read.
         SeenPod::Unread => return,
         SeenPod::IsNot => {
-            chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
-            chain.add_events(depth + 3, events);
-            let command = format!("kubectl describe statefulset/{name} -n {namespace}");
-            chain.offer("see why it is not made", command);
-            return;
+            let names = (&*format!("{name}-0"), name.as_str(), namespace.as_str());
+            return chain_of_missing_pod(chain, depth + 2, names, events);
         }
     };
+    chain_of_pod(chain, depth + 2, pod, events);
+}
+
+fn chain_of_missing_pod(
+    chain: &mut Chain,
+    depth: usize,
+    (pod, set, namespace): (&str, &str, &str),
+    events: &[TimelineEntry],
+) {
+    chain.add(depth, format!("pod {pod}"), "it does not exist", None);
+    chain.add_events(depth + 1, events);
+    let command = format!("kubectl describe statefulset/{set} -n {namespace}");
+    chain.offer("see why it is not made", command);
+}
+
+fn chain_of_pod(chain: &mut Chain, depth: usize, pod: &ObservedPod, events: &[TimelineEntry]) {
+    let namespace = &pod.meta.namespace;
     let (words, since) = pod_words(pod);
-    chain.add(depth + 2, format!("pod {}", pod.meta.name), words, since);
+    chain.add(depth, format!("pod {}", pod.meta.name), words, since);
     let changed = changed_by_another(pod);
     if let Some(sentence) = &changed {
-        chain.add(depth + 3, format!("pod {}", pod.meta.name), sentence, None);
+        chain.add(depth + 1, format!("pod {}", pod.meta.name), sentence, None);
     }
-    chain.add_events(depth + 3, events);
+    chain.add_events(depth + 1, events);
     if changed.is_some() && !pod.is_ready() {
         let command = format!("kubectl delete pod {} -n {namespace}", pod.meta.name);
         chain.offer("have it made anew from its template", command);

@@ -4,7 +4,7 @@
 /// The start of a Windlass command.
 const PROGRAM: &str = "windlass ";
 /// The kinds that a command may name.
-const KINDS: [&str; 3] = ["nd/", "sn/", "wwd/"];
+const KINDS: [&str; 4] = ["nd/", "sn/", "ssr/", "wwd/"];
 
 /// Adds the namespace to each command in a sentence that names an object without one.
 #[must_use]
@@ -59,6 +59,7 @@ mod tests {
             ),
             ("see windlass history", "see windlass history"),
             ("windlass approve wwd/orders", "windlass approve wwd/orders -n shop"),
+            ("windlass retry ssr/ledger", "windlass retry ssr/ledger -n shop"),
             ("as windlass ", "as windlass "),
             ("windlass retry nd/NAME…", "windlass retry nd/NAME -n shop…"),
             ("waiting for db-2", "waiting for db-2"),

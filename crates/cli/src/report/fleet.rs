@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::asked::not_begun;
 use super::images;
 use super::node::{self, Goal};
-use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds, tag};
+use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds};
 use windlass_core::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::names::ANNOTATION_ASKED;
 use windlass_core::api::{Asked, FleetPhase, HookStatus, NodeDeploymentSpec, Reason, Rollout, Stage};
@@ -256,7 +256,6 @@ impl FleetReport {
     #[must_use]
     pub fn of(seen: &Seen, now: DateTime<Utc>) -> Self {
         let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
-        let spec = seen.fleet.spec.as_deref().ok();
         let goal = Goal::of(seen);
         let mut nodes: Vec<NodeReport> =
             seen.nodes.iter().map(|node| node::report(seen, &goal, node, now)).collect();
@@ -267,6 +266,13 @@ impl FleetReport {
             .map(|unconverged| NodeReport::named(&meta.name, unconverged))
             .collect();
         nodes.extend(others);
+        Self::with(seen, nodes, now)
+    }
+
+    /// Reports on a fleet with these nodes.
+    pub(super) fn with(seen: &Seen, nodes: Vec<NodeReport>, now: DateTime<Utc>) -> Self {
+        let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
+        let spec = seen.fleet.spec.as_deref().ok();
         let plan =
             status.plan.as_ref().and_then(PlanReport::of).map(|plan| plan.in_namespace(&meta.namespace));
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
@@ -330,18 +336,23 @@ impl FleetReport {
     /// The number of serving nodes by image tag, largest group first.
     #[must_use]
     pub fn serving(&self) -> Vec<(Health, String, usize)> {
-        let mut groups: Vec<(Health, String, usize)> = Vec::new();
-        let serves = |node: &&NodeReport| !node.health.is_ill() && node.health != Health::Settling;
-        for node in self.nodes.iter().filter(serves) {
-            let tag = tag(&node.image);
-            match groups.iter_mut().find(|(health, known, _)| *health == node.health && *known == tag) {
-                Some((_, _, count)) => *count += 1,
-                None => groups.push((node.health, tag, 1)),
-            }
-        }
-        groups.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)));
-        groups
+        serving(&self.nodes)
     }
+}
+
+/// The number of serving nodes by what they run, largest group first.
+pub(super) fn serving<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Vec<(Health, String, usize)> {
+    let mut groups: Vec<(Health, String, usize)> = Vec::new();
+    let serves = |node: &&NodeReport| !node.health.is_ill() && node.health != Health::Settling;
+    for node in nodes.into_iter().filter(serves) {
+        let runs = node.runs();
+        match groups.iter_mut().find(|(health, known, _)| *health == node.health && *known == runs) {
+            Some((_, _, count)) => *count += 1,
+            None => groups.push((node.health, runs, 1)),
+        }
+    }
+    groups.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)));
+    groups
 }
 
 /// What to do where the operator seems not to run.

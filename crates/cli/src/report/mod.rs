@@ -13,6 +13,7 @@ mod glyphs;
 mod images;
 mod node;
 mod seen;
+mod stateful_sets;
 pub mod story;
 #[cfg(test)]
 pub mod tests;
@@ -26,6 +27,7 @@ pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, who
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::{Seen, SeenPod};
-pub use tree::group_words;
+pub use stateful_sets::{SeenStatefulSets, StatefulSetsReport, short as short_revision};
+pub use tree::{Tree, group_words, pods_words};
 pub use typed::{Typed, quoted};
 pub use words::{age, clock_time, tag};

@@ -48,6 +48,12 @@ pub struct NodeReport {
     pub image: String,
     /// The image that it was granted.
     pub target_image: String,
+    /// The revision of a pod of a StatefulSetRollout, without the StatefulSet's name; absent of a node, and without a pod.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub revision: String,
+    /// The revision that a pod of a StatefulSetRollout goes to; absent of a node.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub target_revision: String,
     /// Why it does not serve, in one word: the kubelet's reason, or one of Windlass.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -70,6 +76,13 @@ impl NodeReport {
     /// known.
     #[must_use]
     pub fn versions(&self, began_from: &str) -> String {
+        if !self.target_revision.is_empty() {
+            return match (self.revision.as_str(), self.target_revision.as_str()) {
+                ("", target) => format!("→ {target}"),
+                (revision, target) if revision == target => target.to_owned(),
+                (revision, target) => format!("{revision} → {target}"),
+            };
+        }
         let image =
             if self.image.is_empty() && began_from != self.target_image { began_from } else { &self.image };
         let (now, next) = (tag(image), tag(&self.target_image));
@@ -79,6 +92,12 @@ impl NodeReport {
             (true, _) if self.target_image.is_empty() => String::new(),
             (true, _) => format!("→ {next}"),
         }
+    }
+
+    /// What it runs, in a word: the revision of a pod of a StatefulSetRollout, or a node's image tag.
+    #[must_use]
+    pub fn runs(&self) -> String {
+        if self.target_revision.is_empty() { tag(&self.image) } else { self.revision.clone() }
     }
 
     /// Its reason and message, if any.
@@ -107,6 +126,8 @@ impl NodeReport {
             health,
             image: String::new(),
             target_image: String::new(),
+            revision: String::new(),
+            target_revision: String::new(),
             reason: unconverged.reason.clone(),
             message: unconverged.message.clone(),
             since: Some(unconverged.since),
@@ -141,7 +162,7 @@ impl Goal {
 
 /// How long a pod may be not Ready until its node's status has to say so: the objects are read one after another, and
 /// the time is that of another machine.
-const SEEN_WITHIN: TimeDelta = TimeDelta::seconds(30);
+pub(super) const SEEN_WITHIN: TimeDelta = TimeDelta::seconds(30);
 
 /// Since when a node's pod is not Ready, if the operator should have seen that by now. Of a pod that does not exist
 /// nobody knows since when; its StatefulSet makes another, also without the operator, which is not Ready at first.
@@ -203,6 +224,8 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         health,
         image: status.current_image.clone(),
         target_image: spec.and_then(revision::main_image).unwrap_or_default().to_owned(),
+        revision: String::new(),
+        target_revision: String::new(),
         reason: problem.map(|problem| problem.reason.clone()).unwrap_or_default(),
         message: in_namespace(&message, &meta.namespace),
         since: problem.map(|problem| problem.since).or(down.filter(|_| unseen)),

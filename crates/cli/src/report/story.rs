@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 
 use super::chain::{Subject, TimelineEntry};
-use super::in_namespace;
+use super::{SeenStatefulSets, in_namespace};
 use windlass_core::api::names::place_of;
 use windlass_core::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use windlass_core::planner::fleet::status::short;
@@ -24,6 +24,21 @@ pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<Timeli
     let events = events.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
     of_status((&fleet.meta.namespace, &of_fleet), events, history, plan.as_ref(), conditions)
+}
+
+/// The same of a `StatefulSetRollout`, with the events about it, its StatefulSets and their pods.
+#[must_use]
+pub fn of_stateful_sets(seen: &SeenStatefulSets, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+    let meta = &seen.seen.fleet.meta;
+    let about = Subject::of(Kind::StatefulSetRollout.name(), &meta.name);
+    let is_own = |event: &TimelineEntry| match event.about.kind.as_str() {
+        "StatefulSet" => seen.sets.iter().any(|set| set.name == event.about.name),
+        "Pod" => seen.set_of(&event.about.name).is_some(),
+        _ => event.about == about,
+    };
+    let events = events.into_iter().filter(is_own).collect();
+    let NodeDeploymentStatus { history, plan, conditions, .. } = &*seen.seen.fleet.status;
+    of_status((&meta.namespace, &about), events, history, plan.as_ref(), conditions)
 }
 
 /// Merges events with the records of a status. `about`: the object's namespace, and what an event about it names.

@@ -1,5 +1,6 @@
 //! Selects which nodes of a fleet are listed and which are only counted, for terminal and page.
 
+use super::fleet::serving;
 use super::{FleetReport, Health, NodeReport, RolloutReport, age, tag};
 use windlass_core::api::FleetPhase;
 
@@ -14,14 +15,12 @@ pub struct Tree<'a> {
     pub groups: Vec<(Health, String, usize)>,
 }
 
-impl FleetReport {
-    /// The branches in at most `rows` rows: the nodes that do not serve, worst first if there are too many; or every
-    /// node, if `all`.
-    #[must_use]
-    pub fn tree(&self, all: bool, rows: usize) -> Tree<'_> {
-        let is_named = |node: &&NodeReport| all || node.health < Health::Before;
-        let named: Vec<&NodeReport> = self.nodes.iter().filter(is_named).collect();
-        let groups = if all { Vec::new() } else { self.serving() };
+impl<'a> Tree<'a> {
+    /// The branches of these nodes.
+    pub fn of(nodes: &[&'a NodeReport], all: bool, rows: usize) -> Self {
+        let is_named = |node: &&&NodeReport| all || node.health < Health::Before;
+        let named: Vec<&NodeReport> = nodes.iter().filter(is_named).copied().collect();
+        let groups = if all { Vec::new() } else { serving(nodes.iter().copied()) };
         let room = rows.saturating_sub(groups.len()).max(1);
         let hidden = if named.len() > room { named.len() - (room - 1) } else { 0 };
         let mut kept: Vec<usize> = (0..named.len()).collect();
@@ -32,6 +31,15 @@ impl FleetReport {
             kept.sort_unstable();
         }
         Tree { named: kept.into_iter().map(|index| named[index]).collect(), hidden, groups }
+    }
+}
+
+impl FleetReport {
+    /// The branches in at most `rows` rows: the nodes that do not serve, worst first if there are too many; or every
+    /// node, if `all`.
+    #[must_use]
+    pub fn tree(&self, all: bool, rows: usize) -> Tree<'_> {
+        Tree::of(&self.nodes.iter().collect::<Vec<_>>(), all, rows)
     }
 
     /// The phase, if it adds anything to the summary of a rollout.
@@ -74,8 +82,18 @@ impl FleetReport {
 /// A group of serving nodes: `3 nodes serve 1.1`.
 #[must_use]
 pub fn group_words(tag: &str, count: usize) -> String {
-    let (nodes, serve) = if count == 1 { ("node", "serves") } else { ("nodes", "serve") };
-    let words = format!("{count} {nodes} {serve} {tag}");
+    counted("node", tag, count)
+}
+
+/// The same of pods of StatefulSets: `3 pods serve 5b7d9c8f6`.
+#[must_use]
+pub fn pods_words(revision: &str, count: usize) -> String {
+    counted("pod", revision, count)
+}
+
+fn counted(noun: &str, runs: &str, count: usize) -> String {
+    let (plural, serve) = if count == 1 { ("", "serves") } else { ("s", "serve") };
+    let words = format!("{count} {noun}{plural} {serve} {runs}");
     words.trim_end().to_owned()
 }
 

@@ -201,8 +201,9 @@ impl ObservedObjects {
         for (other, wanted) in &selection.others {
             match other.read(client, wanted, selection.is_said).await {
                 Ok(Some(objects)) => {
-                    has_read = true;
+                    has_read |= objects.refused().is_none();
                     observed.missing.extend_from_slice(objects.missing());
+                    observed.unread.extend(objects.refused().map(str::to_owned));
                     observed.others.push(Other { objects, is_watched: true });
                 }
                 Ok(None) => {}
@@ -254,6 +255,11 @@ impl ObservedObjects {
     /// What is not shown, or not kept up to date, each in a sentence.
     pub fn unread(&self) -> impl Iterator<Item = &String> {
         self.fleets.iter().flat_map(|(sight, _)| &sight.unread).chain(&self.unread)
+    }
+
+    /// Which kinds are left out that nobody named, each in a sentence.
+    pub fn left_out(&self) -> &[String] {
+        &self.unread
     }
 
     /// How long ago the fleets' watches were last known to be up to date.

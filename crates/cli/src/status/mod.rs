@@ -64,6 +64,9 @@ pub async fn status(arguments: StatusArgs) -> Result<ExitCode, Failure> {
         None => drawn(&reports, &arguments, Terminal::of_stdout()),
     };
     super::print(&text)?;
+    for sentence in observed.left_out() {
+        eprintln!("windlass: {sentence}");
+    }
     if !observed.missing.is_empty() {
         return Err(observed.missing.join("\nwindlass: ").into());
     }

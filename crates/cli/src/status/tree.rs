@@ -6,7 +6,7 @@ use ratatui::text::Span;
 
 use crate::report::Typed;
 use crate::report::{
-    FleetReport, Health, NodeReport, PlanReport, RolloutReport, Verdict, about, clock_time, task_glyph,
+    FleetReport, Health, NodeReport, PlanReport, RolloutReport, Tree, Verdict, about, clock_time, task_glyph,
 };
 use crate::text::{Line, NO_BREAK, Terminal, mapped};
 use windlass_core::api::{HookState, HookStatus};
@@ -39,6 +39,19 @@ const BAR: [usize; 2] = [20, 10];
 
 /// The lines of a fleet's tree.
 pub fn tree(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
+    let mut lines = top(report, "nd", now, terminal, shown);
+    lines.extend(branches(report, now, terminal, shown));
+    lines
+}
+
+/// The lines above the nodes: the rollout, its plan, and what it waits for. `short`: the short name of the kind.
+pub fn top(
+    report: &FleetReport,
+    short: &str,
+    now: DateTime<Utc>,
+    terminal: Terminal,
+    shown: Shown<'_>,
+) -> Vec<Line> {
     let mut lines = vec![head(report, terminal, shown.namespaces)];
     let mut under = |line: Option<Line>| {
         lines.extend(
@@ -54,14 +67,13 @@ pub fn tree(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown:
     for remark in &report.remarks {
         under(Some(Line::from(remark.clone().yellow())));
     }
-    let target = format!("nd/{} -n {}", report.name, report.namespace);
+    let target = format!("{short}/{} -n {}", report.name, report.namespace);
     for hook in &report.hooks {
         under(Some(hook_line(&target, hook)));
     }
     for unread in &report.unread {
         under(Some(Line::from(unread.clone().dim())));
     }
-    lines.extend(branches(report, now, terminal, shown));
     lines
 }
 
@@ -243,23 +255,37 @@ enum Branch<'a> {
 }
 
 fn branches(report: &FleetReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
-    let tree = report.tree(shown.all, shown.rows);
-    let mut branches: Vec<Branch<'_>> = tree.named.into_iter().map(Branch::Node).collect();
+    let words = |health, tag: &str, count| report.group_words(health, tag, count);
+    drawn_below("", &report.tree(shown.all, shown.rows), report.began_from(), words, now, terminal, shown.all)
+}
+
+/// The branches of a tree, each after a prefix. `words`: a group of serving nodes.
+#[allow(clippy::too_many_arguments, reason = "each is used once")]
+pub fn drawn_below(
+    prefix: &str,
+    tree: &Tree<'_>,
+    began_from: &str,
+    words: impl Fn(Health, &str, usize) -> String,
+    now: DateTime<Utc>,
+    terminal: Terminal,
+    all: bool,
+) -> Vec<Line> {
+    let mut branches: Vec<Branch<'_>> = tree.named.iter().copied().map(Branch::Node).collect();
     if tree.hidden > 0 {
-        let what = if shown.all { "" } else { " that do not serve; --all names each" };
+        let what = if all { "" } else { " that do not serve; --all names each" };
         branches.push(Branch::Said(Line::from(format!("… and {} more{what}", tree.hidden).dim())));
     }
     for (health, tag, count) in &tree.groups {
         let mut line = Line::from(if *health == Health::Before { "●".cyan() } else { "●".green() });
-        line.push_span(format!(" {}", report.group_words(*health, tag, *count)));
+        line.push_span(format!(" {}", words(*health, tag, *count)));
         branches.push(Branch::Said(line));
     }
-    let columns = Columns::of(&branches, report.began_from());
+    let columns = Columns::of(&branches, began_from);
     let last = branches.len().saturating_sub(1);
     branches
         .iter()
         .enumerate()
-        .map(|(index, branch)| drawn(branch, index == last, &columns, now, terminal))
+        .map(|(index, branch)| drawn(prefix, branch, index == last, &columns, now, terminal))
         .collect()
 }
 
@@ -283,13 +309,14 @@ impl<'a> Columns<'a> {
 }
 
 fn drawn(
+    prefix: &str,
     branch: &Branch<'_>,
     last: bool,
     columns: &Columns<'_>,
     now: DateTime<Utc>,
     terminal: Terminal,
 ) -> Line {
-    let mut line = Line::from(if last { "└─ " } else { "├─ " }.dim());
+    let mut line = Line::from(format!("{prefix}{}", if last { "└─ " } else { "├─ " }).dim());
     let node = match branch {
         Branch::Said(message) => {
             line.extend(message.spans.iter().cloned());

@@ -27,12 +27,12 @@ fn name(hook: &Value) -> String {
 }
 
 /// The failed hook that holds the fleet: the one with this task, or the first.
-pub(super) fn failed<'a>(object: &'a Value, task: Option<&str>) -> Option<&'a Value> {
+pub fn failed<'a>(object: &'a Value, task: Option<&str>) -> Option<&'a Value> {
     in_state(object, "Failed").find(|hook| task.is_none_or(|task| text(hook, "taskID") == task))
 }
 
 /// True if the task is that of a hook that waits or has failed.
-pub(super) fn is_task(object: &Value, task: &str) -> bool {
+pub fn is_task(object: &Value, task: &str) -> bool {
     let hooks = object["status"]["hooks"].as_array();
     hooks.into_iter().flatten().any(|hook| text(hook, "taskID") == task)
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::change::Change;
 use super::{gitops, record, revisions};
+use crate::extension::STATEFUL_SETS;
 use crate::target::{Kind, Located};
 use windlass_core::api::names::CLI_MANAGER;
 
@@ -116,10 +117,11 @@ pub async fn carry(
     Err(Refusal::Failed("it changes faster than it can be patched; try again".to_owned()))
 }
 
-/// Why no verb has an effect on a fleet that is being deleted; `None` of any other object. The nodes of such a fleet go,
+/// Why no verb has an effect on a fleet or a `StatefulSetRollout` that is being deleted; `None` of any other object. The nodes of such a fleet go,
 /// or stay, as its `deletionPolicy` says, and no plan of it is carried out any more.
 fn deletion(kind: Kind, object: &Value) -> Option<String> {
-    let since = object["metadata"]["deletionTimestamp"].as_str().filter(|_| kind == Kind::Fleet)?;
+    let is_rollout = kind == Kind::Fleet || kind == Kind::Other(STATEFUL_SETS);
+    let since = object["metadata"]["deletionTimestamp"].as_str().filter(|_| is_rollout)?;
     Some(format!("it is being deleted since {since}; nothing begins any more, and this stops nothing"))
 }
 

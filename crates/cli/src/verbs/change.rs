@@ -22,7 +22,10 @@ pub enum Verb {
     /// Restart every node, in waves.
     Restart,
     /// Stop the active rollout and reject its target.
-    Abort,
+    Abort {
+        /// True to move the pods of a `StatefulSetRollout` back.
+        rollback: bool,
+    },
     /// Retry a rejected target.
     Retry,
     /// Skip a task: the named one, or the one that the plan waits in.
@@ -50,6 +53,8 @@ pub enum Write {
     /// Sets two fields at once.
     Fields([(&'static str, Value); 2]),
     Annotation(&'static str, String),
+    /// Writes two annotations at once.
+    Annotations([(&'static str, String); 2]),
 }
 
 /// A write, with its message.
@@ -106,13 +111,18 @@ pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Re
         Verb::Pause => Ok(paused(object, true)),
         Verb::Resume => Ok(paused(object, false)),
         Verb::Restart => Ok(restart(object, is_of_fleet(kind, object), now)),
-        Verb::Abort => abort(object),
+        Verb::Abort { rollback: false } => abort(object),
+        Verb::Abort { rollback: true } => Err(ROLLBACK_OF_TEMPLATE.to_owned()),
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(kind, object, task.as_deref()),
         Verb::Approve { task } => at_hooks::approve(object, task.as_deref()),
         Verb::Promote { hash } => promote(object, hash.as_deref()),
     }
 }
+
+/// The answer to an abort that asks for a rollback, of an object that has a template.
+pub const ROLLBACK_OF_TEMPLATE: &str = "abort --rollback is for a StatefulSetRollout, whose template belongs to somebody else; here \
+     windlass rollback sets the template back";
 
 fn node_has_no(verb: &Verb) -> String {
     let instead = match verb {
@@ -168,7 +178,7 @@ pub fn is_promoting(object: &Value) -> bool {
     stage(object) == Some("Promoting")
 }
 
-fn abort(object: &Value) -> Result<Change, String> {
+pub fn abort(object: &Value) -> Result<Change, String> {
     let plan = &object["status"]["plan"];
     let id = plan["id"].as_str().unwrap_or_default();
     if plan["state"] == "Active" && annotation(object, ANNOTATION_ABORT) == Some(id) {
@@ -197,7 +207,7 @@ fn abort(object: &Value) -> Result<Change, String> {
     }
 }
 
-fn retry(object: &Value) -> Result<Change, String> {
+pub fn retry(object: &Value) -> Result<Change, String> {
     if let Some(change) = at_hooks::retry(object) {
         return Ok(change);
     }
@@ -250,7 +260,7 @@ pub fn next_retry(object: &Value, plan: &str, spent: Option<&str>) -> Option<Str
     }
 }
 
-fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {
+pub fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, String> {
     let plan = &object["status"]["plan"];
     let tasks = plan["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let id_of = |task: &Value| task["id"].as_str().unwrap_or_default().to_owned();
@@ -310,7 +320,7 @@ fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, Strin
 }
 
 /// True if the task is a hook's, or of a built-in type that may be skipped in an object of this kind.
-fn may_be_skipped(kind: Kind, task: &Value) -> bool {
+pub fn may_be_skipped(kind: Kind, task: &Value) -> bool {
     let skippable =
         task["type"].as_str().and_then(|type_| type_.parse().ok()).filter(|type_| SKIPPABLE.contains(type_));
     let of_node = skippable == Some(TaskType::MarkReady);

@@ -35,7 +35,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
     let fields: Vec<(&str, &Value)> = match write {
         Write::Field(path, value) => vec![(*path, value)],
         Write::Fields(fields) => fields.iter().map(|(path, value)| (*path, value)).collect(),
-        Write::Annotation(..) => Vec::new(),
+        Write::Annotation(..) | Write::Annotations(..) => Vec::new(),
     };
     let (path, owner) = fields.iter().find_map(|(path, _)| Some((path, owner(object, path)?)))?;
     let wishes: Vec<String> = fields

@@ -43,6 +43,16 @@ pub struct VerbArgs {
     output: Option<Output>,
 }
 
+/// The arguments of `windlass abort`.
+#[derive(Debug, Args)]
+pub struct AbortArgs {
+    #[command(flatten)]
+    verb: VerbArgs,
+    /// Move the pods of a `StatefulSetRollout` that were updated back, in waves; the template is not changed
+    #[arg(long)]
+    rollback: bool,
+}
+
 /// The arguments of `windlass skip`.
 #[derive(Debug, Args)]
 pub struct SkipArgs {
@@ -98,6 +108,11 @@ pub struct HistoryArgs {
 /// Runs a verb without arguments of its own.
 pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
     carry_out(&arguments, Needs::Object, |kind, _, object| change(&verb, kind, object, super::now())).await
+}
+
+/// Runs `windlass abort`.
+pub async fn abort(arguments: AbortArgs) -> Result<(), String> {
+    run(Verb::Abort { rollback: arguments.rollback }, arguments.verb).await
 }
 
 /// Runs `windlass skip`.

@@ -50,6 +50,9 @@ pub fn ops(
         Write::Field(path, value) => ops.push(add(path, value)),
         Write::Fields(fields) => ops.extend(fields.map(|(path, value)| add(path, value))),
         Write::Annotation(key, value) => ops.push(annotate(key, value)),
+        Write::Annotations(annotations) => {
+            ops.extend(annotations.map(|(key, value)| annotate(key, value)));
+        }
     }
     let way_back = change.back_to.as_ref().map(|to| WayBack {
         to: to.clone(),

@@ -61,23 +61,23 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
             json!({"status": {"restartedAt": "2030-01-01T12:00:05Z"}}),
             annotation("windlass.dev/restartedAt", "2030-01-01T12:00:06Z"),
         ),
-        (Verb::Abort, json!({}), annotation("windlass.dev/abort", "p1")),
-        (Verb::Abort, annotations(("windlass.dev/abort", "p1")), nothing()),
-        (Verb::Abort, json!({"status": {"plan": {"state": "Aborted"}}}), nothing()),
+        (Verb::Abort { rollback: false }, json!({}), annotation("windlass.dev/abort", "p1")),
+        (Verb::Abort { rollback: false }, annotations(("windlass.dev/abort", "p1")), nothing()),
+        (Verb::Abort { rollback: false }, json!({"status": {"plan": {"state": "Aborted"}}}), nothing()),
         (
-            Verb::Abort,
+            Verb::Abort { rollback: false },
             json!({"status": {"rollout": {"stage": "Promoting"}}}),
             Err("plan p1 is promoting, which cannot be taken back before traffic has moved; what is wanted after it \
                  is begun then: windlass rollback"
                 .to_owned()),
         ),
         (
-            Verb::Abort,
+            Verb::Abort { rollback: false },
             json!({"status": {"rollout": {"stage": "Retiring"}}}),
             Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback".to_owned()),
         ),
         (
-            Verb::Abort,
+            Verb::Abort { rollback: false },
             json!({"status": {"plan": {"state": "Complete"}}}),
             Err("no rollout is active: there is nothing to abort".to_owned()),
         ),
@@ -150,7 +150,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
         ),
         (
             Kind::Fleet,
-            Verb::Abort,
+            Verb::Abort { rollback: false },
             fleet(json!({"status": {"plan": {"state": "Failed"}, "rollout": {"stage": "Promoting"}}})),
             "windlass retry",
         ),
@@ -173,7 +173,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
             "try again in a moment",
         ),
         (Kind::Node, Verb::Pause, json!({}), "spec.suspend"),
-        (Kind::Node, Verb::Abort, json!({}), "nd/NAME"),
+        (Kind::Node, Verb::Abort { rollback: false }, json!({}), "nd/NAME"),
         (Kind::Node, Verb::Retry, json!({}), "tried again by itself"),
     ];
     for (kind, verb, object, expected) in table {

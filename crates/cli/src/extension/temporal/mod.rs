@@ -22,6 +22,7 @@ use serde_json::Value;
 use windlass::internal::HookRules;
 use windlass::operator::Controller;
 
+use super::objects::ReadObjects;
 use super::{Extension, Objects};
 use crate::explain::diff::Compared;
 use crate::output::Output;
@@ -30,12 +31,11 @@ use crate::report::chain::{Chain, TimelineEntry};
 use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
-
-/// The kinds that are built in.
-pub const EXTENSIONS: &[&dyn Extension] = &[WORKERS];
+use objects::WorkersObjects;
 
 /// The kind `WorkerDeployment`.
-const WORKERS: &dyn Extension = &Workers;
+pub const WORKERS: &dyn Extension = &Workers;
+const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::WorkerDeployment;
 
 /// The flags of `windlass operator`.
 #[derive(Debug, Args)]
@@ -111,11 +111,11 @@ impl Extension for Workers {
         is_named: bool,
     ) -> Result<Option<Box<dyn Objects>>, String> {
         let read = if is_named {
-            Some(objects::WorkersObjects::read(client, wanted).await?)
+            Some(ReadObjects::read(client, KIND, wanted).await?)
         } else {
-            objects::WorkersObjects::read_if_installed(client, wanted).await?
+            ReadObjects::read_if_installed(client, KIND, wanted).await?
         };
-        Ok(read.map(|objects| Box::new(objects) as Box<dyn Objects>))
+        Ok(read.map(|objects| Box::new(WorkersObjects(objects)) as Box<dyn Objects>))
     }
 
     async fn explain(
@@ -137,8 +137,8 @@ impl Extension for Workers {
         namespace: &str,
         object: &Value,
         named: &[String],
-    ) -> Result<Compared, String> {
-        diff::compare(object, &verbs::stored(client, namespace, object).await?, named)
+    ) -> Result<Vec<Compared>, String> {
+        Ok(vec![diff::compare(object, &verbs::stored(client, namespace, object).await?, named)?])
     }
 
     fn change(&self, verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {

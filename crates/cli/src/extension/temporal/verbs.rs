@@ -21,7 +21,8 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
         Verb::Pause => Ok(change::paused(object, true)),
         Verb::Resume => Ok(change::paused(object, false)),
         Verb::Restart => Ok(change::restart(object, false, now)),
-        Verb::Abort => abort(object),
+        Verb::Abort { rollback: false } => abort(object),
+        Verb::Abort { rollback: true } => Err(change::ROLLBACK_OF_TEMPLATE.to_owned()),
         Verb::Retry => retry(object),
         Verb::Skip { task } => skip(object, task.as_deref()),
         Verb::Promote { hash } => promote(object, hash.as_deref()),
@@ -220,7 +221,10 @@ mod tests {
     fn each_verb_writes_the_one_field_or_annotation_that_is_its() {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
         let written = |verb: Verb| change(&verb, &rolled(), now).unwrap().write.unwrap();
-        assert_eq!(written(Verb::Abort), Write::Annotation(ANNOTATION_ABORT, "0123456789".into()));
+        assert_eq!(
+            written(Verb::Abort { rollback: false }),
+            Write::Annotation(ANNOTATION_ABORT, "0123456789".into())
+        );
         assert_eq!(written(Verb::Retry), Write::Annotation(ANNOTATION_RETRY, "0123456789".into()));
         assert_eq!(
             written(Verb::Skip { task: None }),

@@ -1,0 +1,384 @@
+//! `windlass adopt`: has existing StatefulSets rolled out by Windlass. Prints the manifest of a `StatefulSetRollout`, or
+//! creates it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use clap::{Args, ValueEnum};
+use clap_complete::{ArgValueCompleter, CompletionCandidate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::{Selector, SelectorExt};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::completion::listed;
+use crate::connection::{Cluster, ClusterFlags};
+use crate::extension::STATEFUL_SETS;
+use crate::output::Output;
+use crate::reader::sentence;
+use crate::target::{Kind, Target};
+use windlass_core::api::StatefulSetSelection;
+use windlass_core::api::names::{CLI_MANAGER, GROUP, VERSION};
+use windlass_kube_port::Kind as ObjectKind;
+
+/// The arguments of `windlass adopt`.
+#[derive(Args, Debug)]
+pub struct AdoptArgs {
+    /// sts/NAME for a StatefulSet; several, or sts NAME NAME
+    #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(stateful_sets))]
+    words: Vec<String>,
+    /// The name of the `StatefulSetRollout` [default: that of the first StatefulSet]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// How many pods of all these StatefulSets may be unavailable at once: a number or a percentage [default: 1]
+    #[arg(long, value_name = "N", value_parser = share)]
+    max_unavailable: Option<Value>,
+    /// Whether several StatefulSets are updated together
+    #[arg(long, value_enum, value_name = "GROUPS")]
+    groups: Option<GroupsArg>,
+    /// Create it, in place of printing its manifest
+    #[arg(long)]
+    apply: bool,
+    #[command(flatten)]
+    flags: ClusterFlags,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum GroupsArg {
+    /// Their pods share one wave
+    Together,
+    /// One is finished before the next one starts
+    OneAtATime,
+}
+
+/// Parses a number or a percentage. Its limits are checked by the API server.
+fn share(text: &str) -> Result<Value, String> {
+    let wrong = || format!("{text:?} is no number of pods: write 1, or a percentage, as 25%");
+    let (digits, is_percentage) = match text.strip_suffix('%') {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    let number: u32 = digits.parse().map_err(|_| wrong())?;
+    Ok(if is_percentage { json!(text) } else { json!(number) })
+}
+
+/// The StatefulSets that words name, each once, in the order of the words.
+fn names(words: &[String]) -> Result<Vec<String>, String> {
+    let is_type = |word: &str| {
+        let word = word.to_lowercase();
+        matches!(word.strip_suffix(".apps").unwrap_or(&word), "sts" | "statefulset" | "statefulsets")
+    };
+    let name = |name: &str| {
+        if name.is_empty() || name.contains('/') {
+            return Err(format!("{name:?} names no StatefulSet; write sts/NAME"));
+        }
+        Ok(name.to_owned())
+    };
+    let mut found: Vec<String> = Vec::new();
+    let mut add = |named: String| {
+        if !found.contains(&named) {
+            found.push(named);
+        }
+    };
+    match words {
+        [first] if is_type(first) => {
+            return Err(format!("{first} alone names no object; write {first}/NAME"));
+        }
+        [first, names @ ..] if is_type(first) => {
+            names.iter().try_for_each(|word| name(word).map(&mut add))?;
+        }
+        words => {
+            for word in words {
+                let named = word.split_once('/').filter(|(kind, _)| is_type(kind));
+                let (_, named) = named.ok_or_else(|| {
+                    format!("{word:?} names no StatefulSet; write sts/NAME each time, or sts NAME NAME")
+                })?;
+                add(name(named)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The manifest of the `StatefulSetRollout`. Only what was asked for is in its strategy.
+fn manifest(arguments: &AdoptArgs, names: &[String], namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": arguments.name.as_ref().or(names.first())});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    let mut spec = json!({"statefulSets": {"names": names}});
+    if let Some(share) = &arguments.max_unavailable {
+        spec["strategy"]["maxUnavailable"] = share.clone();
+    }
+    match arguments.groups {
+        Some(GroupsArg::OneAtATime) => spec["strategy"]["groups"] = json!("OneAtATime"),
+        Some(GroupsArg::Together) => spec["strategy"]["groups"] = json!("Together"),
+        None => {}
+    }
+    json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": STATEFUL_SETS.name(), "metadata": metadata, "spec": spec})
+}
+
+/// Prints the manifest, or creates the object.
+pub async fn adopt(arguments: AdoptArgs) -> Result<(), Failure> {
+    let names = names(&arguments.words).map_err(Failure::Usage)?;
+    if arguments.flags.all_namespaces {
+        return Err(Failure::Usage("a StatefulSetRollout is in one namespace: name it with -n".to_owned()));
+    }
+    if !arguments.apply {
+        // Needs no cluster.
+        let manifest = manifest(&arguments, &names, arguments.flags.namespace.as_deref());
+        return Ok(crate::print(&Output::Yaml.document(&manifest)?)?);
+    }
+    let cluster = arguments.flags.cluster().await?;
+    let manifest = manifest(&arguments, &names, Some(&cluster.namespace));
+    let sets = read_sets(&cluster, &names).await?;
+    let kind = Kind::Other(STATEFUL_SETS);
+    let rollouts = kind.list(&Cluster { all_namespaces: false, ..cluster.clone() }).await;
+    let rollouts = rollouts.map_err(|error| format!("StatefulSetRollouts cannot be listed: {error}"))?;
+    if let Some(refusal) = sets.iter().find_map(|set| refusal(set, &rollouts)) {
+        return Err(refusal.into());
+    }
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let target = Target { kind, name };
+    let object: DynamicObject = serde_json::from_value(manifest)
+        .map_err(|error| format!("{target} cannot be written as an object: {error}"))?;
+    // Not applied: an object of this name that somebody else has made would be changed.
+    let params = PostParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PostParams::default() };
+    match target.api(&cluster.client, &cluster.namespace).create(&params, &object).await {
+        Ok(_) => Ok(crate::print(&created(&target, &sets))?),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            Err(format!("{target} exists already; give another name with --name").into())
+        }
+        Err(error) => Err(format!("{target}: {}", sentence(&error)).into()),
+    }
+}
+
+/// Gets the StatefulSets. An error says which does not exist.
+async fn read_sets(cluster: &Cluster, names: &[String]) -> Result<Vec<Value>, String> {
+    let Cluster { client, namespace, .. } = cluster;
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &ObjectKind::StatefulSet.resource());
+    let mut sets = Vec::new();
+    for name in names {
+        match api.get_opt(name).await {
+            Ok(Some(set)) => sets.push(json!(set)),
+            Ok(None) => return Err(crate::reader::not_there(&format!("statefulset.apps/{name}"), namespace)),
+            Err(error) => return Err(format!("statefulset.apps/{name}: {}", sentence(&error))),
+        }
+    }
+    Ok(sets)
+}
+
+/// Why a StatefulSet is not adopted, if so: it has a controller, or a `StatefulSetRollout` selects it.
+fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let name = text(&set["metadata"]["name"]);
+    let owners = set["metadata"]["ownerReferences"].as_array();
+    let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+    if let Some(controller) = controller {
+        return Some(format!(
+            "statefulset.apps/{name} is controlled by {} {}, which writes its updateStrategy: Windlass cannot hold it",
+            text(&controller["kind"]),
+            text(&controller["name"])
+        ));
+    }
+    let by = rollouts.iter().find(|rollout| selects(rollout, set))?;
+    let by = text(&by["metadata"]["name"]);
+    Some(format!(
+        "statefulset.apps/{name} is selected by ssr/{by} already: change that, or delete it, which restarts no pod"
+    ))
+}
+
+/// True if a `StatefulSetRollout` selects the StatefulSet.
+fn selects(rollout: &Value, set: &Value) -> bool {
+    let selection: StatefulSetSelection =
+        serde_json::from_value(rollout["spec"]["statefulSets"].clone()).unwrap_or_default();
+    let labels: BTreeMap<String, String> =
+        serde_json::from_value(set["metadata"]["labels"].clone()).unwrap_or_default();
+    let is_matched = |selector: LabelSelector| {
+        Selector::try_from(selector).is_ok_and(|selector| selector.matches(&labels))
+    };
+    selection.names.iter().any(|name| set["metadata"]["name"] == **name)
+        || selection.selector.is_some_and(is_matched)
+}
+
+/// What was done, and what happens now.
+fn created(target: &Target, sets: &[Value]) -> String {
+    let mut text = format!("{target} created\n");
+    for set in sets {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let strategy = word(&set["spec"]["updateStrategy"]["type"]);
+        let strategy = if strategy.is_empty() { "RollingUpdate".to_owned() } else { strategy };
+        text += &format!(
+            "statefulset.apps/{}: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
+             ({strategy}) is kept, and restored when this object is deleted\n",
+            word(&set["metadata"]["name"])
+        );
+        let status = &set["status"];
+        let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
+        let updated = status["updatedReplicas"].as_i64().unwrap_or_default();
+        let is_rolling = status["currentRevision"] != status["updateRevision"];
+        if is_rolling && updated < replicas {
+            text += &format!(
+                "  {updated} of its {replicas} pods are at {}: Windlass updates the others, in waves\n",
+                word(&status["updateRevision"])
+            );
+        }
+    }
+    text + "no pod restarts because of this\n"
+}
+
+/// Candidates for a word that names a StatefulSet.
+fn stateful_sets(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let Some((kind, _)) = current.split_once('/') else {
+        return ["sts/"]
+            .into_iter()
+            .filter(|word| word.starts_with(current))
+            .map(CompletionCandidate::new)
+            .collect();
+    };
+    let list = async |cluster: Cluster| {
+        let resource = ObjectKind::StatefulSet.resource();
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
+        let list = api.list(&kube::api::ListParams::default()).await.map_err(|error| sentence(&error))?;
+        Ok(list.items.into_iter().filter_map(|set| set.metadata.name).collect())
+    };
+    let names = listed(list).into_iter().map(|name| format!("{kind}/{name}"));
+    names.filter(|word| word.starts_with(current)).map(CompletionCandidate::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: AdoptArgs,
+    }
+
+    fn read(line: &str) -> Result<AdoptArgs, clap::Error> {
+        Line::try_parse_from(["adopt"].into_iter().chain(line.split_whitespace())).map(|line| line.arguments)
+    }
+
+    fn printed(line: &str) -> Result<String, String> {
+        let arguments = read(line).map_err(|error| error.to_string())?;
+        let names = names(&arguments.words)?;
+        Output::Yaml.document(&manifest(&arguments, &names, arguments.flags.namespace.as_deref()))
+    }
+
+    #[test]
+    fn a_manifest_has_what_was_asked_for_and_nothing_else() {
+        assert_eq!(
+            printed("sts/ledger").unwrap(),
+            "\
+---
+apiVersion: windlass.dev/v1alpha1
+kind: StatefulSetRollout
+metadata:
+  name: ledger
+spec:
+  statefulSets:
+    names:
+    - ledger
+"
+        );
+        let text = printed(
+            "statefulset a statefulset.apps/b a --name all --max-unavailable 25% --groups OneAtATime -n shop",
+        );
+        assert!(text.is_err_and(|error| error.contains("\"statefulset.apps/b\" names no StatefulSet")));
+        let text = printed("sts a b a --name all --max-unavailable 25% --groups OneAtATime -n shop").unwrap();
+        for part in [
+            "  name: all\n  namespace: shop\n",
+            "    names:\n    - a\n    - b\n  s",
+            "maxUnavailable: 25%\n",
+            "groups: OneAtATime\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = printed("statefulsets.apps/a --max-unavailable 2").unwrap();
+        assert!(text.contains("maxUnavailable: 2\n") && !text.contains("groups"), "{text}");
+    }
+
+    #[test]
+    fn words_that_name_no_statefulset_are_answered_with_what_to_write() {
+        for (line, expected) in [
+            ("sts", "sts alone names no object; write sts/NAME"),
+            ("ledger", "\"ledger\" names no StatefulSet; write sts/NAME"),
+            ("nd/ledger", "\"nd/ledger\" names no StatefulSet"),
+            ("sts/a b", "\"b\" names no StatefulSet; write sts/NAME each time"),
+            ("sts/", "\"\" names no StatefulSet"),
+            ("sts/a --max-unavailable many", "is no number of pods: write 1, or a percentage"),
+            ("sts/a --groups Both", "[possible values: Together, OneAtATime]"),
+        ] {
+            let error = printed(line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+
+    fn set(changes: &Value) -> Value {
+        let mut set = json!({"metadata": {"name": "ledger", "labels": {"app": "ledger"}}, "spec": {"replicas": 3},
+            "status": {"currentRevision": "ledger-a", "updateRevision": "ledger-a", "updatedReplicas": 3}});
+        json_patch::merge(&mut set, changes);
+        set
+    }
+
+    #[test]
+    fn what_belongs_to_another_is_not_adopted() {
+        let rollout =
+            |selection: Value| json!({"metadata": {"name": "r"}, "spec": {"statefulSets": selection}});
+        let owner = |controller: bool| {
+            json!({"metadata": {"ownerReferences": [
+                {"kind": "Kafka", "name": "events", "controller": controller}]}})
+        };
+        for (changes, selection, expected) in [
+            (json!({}), json!({"names": ["other"]}), None),
+            (owner(false), json!({"selector": {"matchLabels": {"app": "other"}}}), None),
+            (owner(true), json!({}), Some("is controlled by Kafka events")),
+            (json!({}), json!({"names": ["other", "ledger"]}), Some("is selected by ssr/r already")),
+            (
+                json!({}),
+                json!({"selector": {"matchLabels": {"app": "ledger"}}}),
+                Some("is selected by ssr/r"),
+            ),
+            (
+                json!({}),
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}),
+                Some("is selected by ssr/r"),
+            ),
+        ] {
+            let refused = refusal(&set(&changes), &[rollout(selection.clone())]);
+            match expected {
+                None => assert_eq!(refused, None, "{changes} {selection}"),
+                Some(expected) => {
+                    let sentence = refused.unwrap();
+                    assert!(sentence.contains(expected) && !sentence.contains('\n'), "{sentence}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_will_happen_is_said_of_each_statefulset() {
+        let target = Target { kind: Kind::Other(STATEFUL_SETS), name: "ledger".to_owned() };
+        let rolling = json!({"status": {"updateRevision": "ledger-b", "updatedReplicas": 1}});
+        assert_eq!(
+            created(&target, &[set(&json!({})), set(&rolling)]),
+            "\
+statefulsetrollout.windlass.dev/ledger created
+statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
+             (RollingUpdate) is kept, and restored when this object is deleted
+statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
+             (RollingUpdate) is kept, and restored when this object is deleted
+  1 of its 3 pods are at ledger-b: Windlass updates the others, in waves
+no pod restarts because of this
+"
+        );
+    }
+}
