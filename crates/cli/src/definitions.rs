@@ -18,8 +18,9 @@ const EVERY: Duration = Duration::from_secs(30);
 /// The delay of the first check: definitions that were just installed are published after some seconds.
 const AT_FIRST: Duration = Duration::from_secs(5);
 
-/// Checks the definitions repeatedly, and has `/readyz` report what is missing.
-pub async fn watch(client: Client, health: Health) {
+/// Checks the definitions repeatedly, and has `/readyz` report what is missing. `stateful_sets`: true if that of
+/// StatefulSetRollouts is needed.
+pub async fn watch(client: Client, health: Health, stateful_sets: bool) {
     // With time-outs: a request without an answer must not hang.
     let client = GuardedClient::new(&client).counted(windlass::internal::port_metrics(&health)).client();
     tokio::time::sleep(AT_FIRST).await;
@@ -27,7 +28,7 @@ pub async fn watch(client: Client, health: Health) {
     loop {
         match published(&client).await {
             Ok(document) => {
-                let missing = lacking(&document);
+                let missing = lacking(&document, stateful_sets);
                 if missing != before
                     && let Some(sentence) = &missing
                 {
@@ -49,10 +50,15 @@ async fn published(client: &Client) -> Result<Value, String> {
     client.request(request).await.map_err(|e| e.to_string())
 }
 
-/// The fields that the published definitions lack, in a sentence.
-fn lacking(document: &Value) -> Option<String> {
+/// The fields that the published definitions lack, in a sentence. A definition that is not published at all is reported
+/// only if it is that of StatefulSetRollouts: it is not installed where an earlier version was upgraded.
+fn lacking(document: &Value, stateful_sets: bool) -> Option<String> {
     for crd in crds() {
         let kind = &crd.spec.names.kind;
+        let is_optional = kind == "StatefulSetRollout";
+        if is_optional && !stateful_sets {
+            continue;
+        }
         let schemas = document["components"]["schemas"].as_object()?;
         let is_of_kind = |schema: &&Value| {
             let kinds = schema["x-kubernetes-group-version-kind"].as_array();
@@ -60,7 +66,16 @@ fn lacking(document: &Value) -> Option<String> {
                 kinds.iter().any(|of| of["kind"] == kind.as_str() && of["group"] == GROUP)
             })
         };
-        let served = schemas.values().find(is_of_kind)?;
+        let served = match schemas.values().find(is_of_kind) {
+            None if is_optional && !schemas.is_empty() => {
+                return Some(format!(
+                    "the CustomResourceDefinition {}.{GROUP} is not installed: apply deploy/crds of this version, or start the \
+                     operator with --stateful-sets=false",
+                    crd.spec.names.plural
+                ));
+            }
+            found => found?,
+        };
         let own = crd.spec.versions.first().and_then(|version| version.schema.as_ref());
         let own = serde_json::to_value(own.and_then(|schema| schema.open_api_v3_schema.as_ref())).ok()?;
         let missing = ["spec", "status"]
@@ -108,7 +123,19 @@ mod tests {
             change(&mut crd);
             cluster.install(crd).unwrap();
         }
-        lacking(&published(&cluster.client("windlass", "default")).await.unwrap())
+        lacking(&published(&cluster.client("windlass", "default")).await.unwrap(), true)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_definition_of_statefulset_rollouts_is_needed_unless_they_are_off() {
+        let cluster = Cluster::start(Options::seeded(1));
+        for crd in crds().iter().filter(|crd| crd.spec.names.kind != "StatefulSetRollout") {
+            cluster.install(serde_json::to_value(crd).unwrap()).unwrap();
+        }
+        let document = published(&cluster.client("windlass", "default")).await.unwrap();
+        assert_eq!(lacking(&document, false), None);
+        let sentence = lacking(&document, true).unwrap();
+        assert!(sentence.contains("statefulsetrollouts.windlass.dev is not installed"), "{sentence}");
     }
 
     fn schema<'a>(crd: &'a mut Value, part: &str) -> &'a mut Value {
@@ -146,7 +173,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_published_nothing_is_said() {
-        assert_eq!(lacking(&Value::Null), None);
-        assert_eq!(lacking(&serde_json::json!({"components": {"schemas": {}}})), None);
+        assert_eq!(lacking(&Value::Null, true), None);
+        assert_eq!(lacking(&serde_json::json!({"components": {"schemas": {}}}), true), None);
     }
 }

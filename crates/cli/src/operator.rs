@@ -128,6 +128,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         hosts: arguments.hook_hosts.iter().cloned().collect(),
         prometheus: arguments.prometheus_url.clone(),
     };
+    operator = operator.stateful_sets(arguments.stateful_sets);
     let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
     operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]
@@ -150,7 +151,8 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         }
     };
     let health = operator.health();
-    let definitions = super::definitions::watch(definitions, health.clone());
+    let definitions =
+        super::definitions::watch(definitions, health.clone(), arguments.stateful_sets);
     let router = pages(health, scrapers, controllers);
     let serve = axum::serve(listener, router).into_future();
     // Before it logs that it runs: whoever reads that may signal it at once.
