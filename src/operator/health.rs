@@ -70,9 +70,14 @@ impl Health {
                     format!("it stands by, and the Lease could not be read for {seconds} s")
                 })
             }
-            Doing::Acting(views) if !views.iter().all(|view| view.is_ready()) => {
+            Doing::Acting(views) if views.iter().any(|view| !view.is_ready() && !view.is_of_rollouts()) => {
                 Some("the caches are not filled yet".to_owned())
             }
+            Doing::Acting(views) if views.iter().any(|view| !view.is_ready()) => Some(
+                "the caches of StatefulSetRollouts are not filled yet: if their rights are missing, apply \
+                 deploy/rbac/stateful-sets-*.yaml, or start the operator with --stateful-sets=false"
+                    .to_owned(),
+            ),
             Doing::Acting(views) => unheard(FRESH, heard(views)).or_else(|| outdated(FRESH, ages(views))),
         }
     }

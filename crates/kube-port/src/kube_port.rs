@@ -40,19 +40,34 @@ pub struct KubeCluster {
     /// By object that has an owner: when it was last created.
     made: Mutex<HashMap<(Kind, Key), Instant>>,
     may_write: Box<dyn Fn() -> bool + Send + Sync>,
+    drops_managed_fields: bool,
 }
 
 impl KubeCluster {
     /// Creates a port that uses this client and updates this view.
     #[must_use]
     pub fn new(client: Client, view: Arc<View>) -> Self {
-        Self { client, view, made: Mutex::default(), may_write: Box::new(|| true) }
+        Self {
+            client,
+            view,
+            made: Mutex::default(),
+            may_write: Box::new(|| true),
+            drops_managed_fields: false,
+        }
     }
 
     /// Refuses writes before they are sent while this function returns false: the replica does not lead.
     #[must_use]
     pub fn fenced(mut self, may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.may_write = Box::new(may_write);
+        self
+    }
+
+    /// Removes the managed fields of StatefulNodes and StatefulSets with each patch of them. Only for a view of objects that
+    /// Windlass creates: the fields of others belong to those who apply them.
+    #[must_use]
+    pub fn dropping_managed_fields(mut self, drops: bool) -> Self {
+        self.drops_managed_fields = drops;
         self
     }
 
@@ -315,7 +330,7 @@ impl KubeCluster {
         mut ops: Vec<PatchOp>,
         dry_run: bool,
     ) -> Result<RawObject, ClusterError> {
-        if part == Part::Main && !dry_run {
+        if self.drops_managed_fields && part == Part::Main && !dry_run {
             ops.extend(without_managers(target.kind));
         }
         // The resourceVersion is set, not tested, so that the server compares it: a stale one gets 409 Conflict.

@@ -121,6 +121,12 @@ impl View {
         Self { is_of_rollouts: true, ..Self::default() }
     }
 
+    /// True if it is a view of StatefulSetRollouts.
+    #[must_use]
+    pub fn is_of_rollouts(&self) -> bool {
+        self.is_of_rollouts
+    }
+
     /// A number that changes with each change of any object.
     #[must_use]
     pub fn changes(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! The API server keeps no managed fields for the kinds that belong to Windlass alone.
+//! On request, the API server keeps no managed fields of the kinds that belong to Windlass alone.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use crate::{Cluster, Kind, KubeCluster, Part, PatchOp, Target, View};
 use windlass_core::observed::Meta;
 
 /// The patch operations that are sent for a change of a label.
-async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {
+async fn sent(kind: Kind, part: Part, dry_run: bool, drops: bool) -> Vec<Value> {
     let bodies: Arc<Mutex<Vec<Value>>> = Arc::default();
     let into = bodies.clone();
     let object = json!({"kind": kind.name(),
@@ -25,6 +25,7 @@ async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {
         }
     });
     let port = KubeCluster::new(Client::new(service, "shop"), View::shared());
+    let port = port.dropping_managed_fields(drops);
     let (target, ops) = (Target::of(kind, &meta), vec![PatchOp::set("/metadata/labels/a", json!("b"))]);
     let answer =
         if dry_run { port.try_patch(target, ops).await } else { port.patch(target, part, ops).await };
@@ -34,10 +35,11 @@ async fn sent(kind: Kind, part: Part, dry_run: bool) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn who_wrote_what_is_taken_away_with_each_change() {
+async fn managed_fields_are_removed_on_request_from_own_kinds() {
     let reset = json!({"op": "add", "path": "/metadata/managedFields", "value": [{}]});
     for kind in [Kind::StatefulNode, Kind::StatefulSet] {
-        assert_eq!(sent(kind, Part::Main, false).await.last(), Some(&reset), "{kind:?}");
+        assert_eq!(sent(kind, Part::Main, false, true).await.last(), Some(&reset), "{kind:?}");
+        assert!(!sent(kind, Part::Main, false, false).await.contains(&reset), "{kind:?}");
     }
     let others = [
         // A kind that people write, or one that the API server would write although nothing else differs.
@@ -49,6 +51,6 @@ async fn who_wrote_what_is_taken_away_with_each_change() {
         (Kind::StatefulSet, Part::Main, true),
     ];
     for (kind, part, dry_run) in others {
-        assert!(!sent(kind, part, dry_run).await.contains(&reset), "{kind:?} {part:?} {dry_run}");
+        assert!(!sent(kind, part, dry_run, true).await.contains(&reset), "{kind:?} {part:?} {dry_run}");
     }
 }
