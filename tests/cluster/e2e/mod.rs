@@ -37,6 +37,7 @@ mod samples;
 mod sets;
 mod sidecar;
 mod sidecars;
+mod stateful_sets;
 mod upgraded;
 mod verb_rights;
 mod waves;

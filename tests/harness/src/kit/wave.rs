@@ -47,8 +47,14 @@ pub struct Seen {
 impl Wave {
     /// Watches the pods of the nodes `db-0` to `db-<replicas - 1>`.
     pub async fn watch(world: &World, replicas: usize) -> Self {
-        let names = (0..replicas).map(|ordinal| format!("db-{ordinal}-0"));
-        let first = Seen { serving: names.map(|name| (name, false)).collect(), ..Seen::default() };
+        let names: Vec<String> = (0..replicas).map(|ordinal| format!("db-{ordinal}-0")).collect();
+        Self::of_pods(world, &names).await
+    }
+
+    /// Watches these pods.
+    pub async fn of_pods(world: &World, names: &[impl AsRef<str>]) -> Self {
+        let serving = names.iter().map(|name| (name.as_ref().to_owned(), false)).collect();
+        let first = Seen { serving, ..Seen::default() };
         let seen = Arc::new(Mutex::new(first));
         let mut events = watcher::watcher(world.pods(), watcher::Config::default()).boxed();
         let told = seen.clone();
