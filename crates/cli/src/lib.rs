@@ -103,7 +103,7 @@ enum Command {
     Rollback(verbs::RollbackArgs),
     /// List the revisions that a fleet keeps, what each changed, and the plans that ended
     History(verbs::HistoryArgs),
-    /// Have existing StatefulSets rolled out by Windlass: print the `StatefulSetRollout`, or create it
+    /// Have existing StatefulSets rolled out by Windlass: print the StatefulSetRollout, or create it
     Adopt(adopt::AdoptArgs),
     /// The versions of this program, and of the operators of the cluster
     Version(version::VersionArgs),
