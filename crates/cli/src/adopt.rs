@@ -34,7 +34,7 @@ pub struct AdoptArgs {
     /// How many pods of all these StatefulSets may be unavailable at once: a number or a percentage [default: 1]
     #[arg(long, value_name = "N", value_parser = share)]
     max_unavailable: Option<Value>,
-    /// Whether several StatefulSets are updated together
+    /// Whether several StatefulSets are updated together [default: Together]
     #[arg(long, value_enum, value_name = "GROUPS")]
     groups: Option<GroupsArg>,
     /// Create it, in place of printing its manifest

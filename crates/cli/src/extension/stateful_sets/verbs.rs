@@ -97,16 +97,15 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     let all = tasks(object);
     let may_be_skipped = |task: &&Found<'_>| change::may_be_skipped(Kind::Node, task.task);
     let failed = || at_hooks::failed(object, None).and_then(|hook| hook["taskID"].as_str());
-    let id = match named.or_else(failed) {
-        Some(id) => id,
-        None => {
-            let waits = all.iter().filter(|task| task.is_current);
-            match waits.filter(may_be_skipped).collect::<Vec<_>>().as_slice() {
-                [] if all.is_empty() => return Err("no plan is active: there is nothing to skip".to_owned()),
-                [] => return Err(format!("no plan waits in a task that can be skipped: {ONLY}")),
-                [one] => one.task["id"].as_str().unwrap_or_default(),
-                several => return Err(choice(several)),
-            }
+    let id = if let Some(id) = named.or_else(failed) {
+        id
+    } else {
+        let waits = all.iter().filter(|task| task.is_current);
+        match waits.filter(may_be_skipped).collect::<Vec<_>>().as_slice() {
+            [] if all.is_empty() => return Err("no plan is active: there is nothing to skip".to_owned()),
+            [] => return Err(format!("no plan waits in a task that can be skipped: {ONLY}")),
+            [one] => one.task["id"].as_str().unwrap_or_default(),
+            several => return Err(choice(several)),
         }
     };
     match all.iter().find(|task| task.task["id"] == id) {
