@@ -1,4 +1,4 @@
-//! `windlass adopt`: has existing StatefulSets rolled out by Windlass. Prints the manifest of a `StatefulSetRollout`, or
+//! `windlass adopt`: has existing StatefulSets rolled out by Windlass. Prints the manifest of a StatefulSetRollout, or
 //! creates it.
 
 use std::collections::BTreeMap;
@@ -28,13 +28,13 @@ pub struct AdoptArgs {
     /// sts/NAME for a StatefulSet; several, or sts NAME NAME
     #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(stateful_sets))]
     words: Vec<String>,
-    /// The name of the `StatefulSetRollout` [default: that of the first StatefulSet]
+    /// The name of the StatefulSetRollout [default: that of the first StatefulSet]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// How many pods of all these StatefulSets may be unavailable at once: a number or a percentage [default: 1]
     #[arg(long, value_name = "N", value_parser = share)]
     max_unavailable: Option<Value>,
-    /// Whether several StatefulSets are updated together
+    /// Whether several StatefulSets are updated together [default: Together]
     #[arg(long, value_enum, value_name = "GROUPS")]
     groups: Option<GroupsArg>,
     /// Create it, in place of printing its manifest
@@ -102,7 +102,7 @@ fn names(words: &[String]) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The manifest of the `StatefulSetRollout`. Only what was asked for is in its strategy.
+/// The manifest of the StatefulSetRollout. Only what was asked for is in its strategy.
 fn manifest(arguments: &AdoptArgs, names: &[String], namespace: Option<&str>) -> Value {
     let mut metadata = json!({"name": arguments.name.as_ref().or(names.first())});
     if let Some(namespace) = namespace {
@@ -132,13 +132,18 @@ pub async fn adopt(arguments: AdoptArgs) -> Result<(), Failure> {
         return Ok(crate::print(&Output::Yaml.document(&manifest)?)?);
     }
     let cluster = arguments.flags.cluster().await?;
-    let manifest = manifest(&arguments, &names, Some(&cluster.namespace));
-    let sets = read_sets(&cluster, &names).await?;
+    Ok(crate::print(&apply(&arguments, &names, &cluster).await?)?)
+}
+
+/// Creates the object. Returns the output; an error says in a sentence why not.
+async fn apply(arguments: &AdoptArgs, names: &[String], cluster: &Cluster) -> Result<String, String> {
+    let manifest = manifest(arguments, names, Some(&cluster.namespace));
+    let sets = read_sets(cluster, names).await?;
     let kind = Kind::Other(STATEFUL_SETS);
-    let rollouts = kind.list(&Cluster { all_namespaces: false, ..cluster.clone() }).await;
+    let rollouts = kind.list(cluster).await;
     let rollouts = rollouts.map_err(|error| format!("StatefulSetRollouts cannot be listed: {error}"))?;
     if let Some(refusal) = sets.iter().find_map(|set| refusal(set, &rollouts)) {
-        return Err(refusal.into());
+        return Err(refusal);
     }
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let target = Target { kind, name };
@@ -147,11 +152,11 @@ pub async fn adopt(arguments: AdoptArgs) -> Result<(), Failure> {
     // Not applied: an object of this name that somebody else has made would be changed.
     let params = PostParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PostParams::default() };
     match target.api(&cluster.client, &cluster.namespace).create(&params, &object).await {
-        Ok(_) => Ok(crate::print(&created(&target, &sets))?),
+        Ok(_) => Ok(created(&target, &sets)),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            Err(format!("{target} exists already; give another name with --name").into())
+            Err(format!("{target} exists already; give another name with --name"))
         }
-        Err(error) => Err(format!("{target}: {}", sentence(&error)).into()),
+        Err(error) => Err(format!("{target}: {}", sentence(&error))),
     }
 }
 
@@ -171,7 +176,7 @@ async fn read_sets(cluster: &Cluster, names: &[String]) -> Result<Vec<Value>, St
     Ok(sets)
 }
 
-/// Why a StatefulSet is not adopted, if so: it has a controller, or a `StatefulSetRollout` selects it.
+/// Why a StatefulSet is not adopted, if so: it has a controller, or a StatefulSetRollout selects it.
 fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&set["metadata"]["name"]);
@@ -191,7 +196,7 @@ fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
     ))
 }
 
-/// True if a `StatefulSetRollout` selects the StatefulSet.
+/// True if a StatefulSetRollout selects the StatefulSet.
 fn selects(rollout: &Value, set: &Value) -> bool {
     let selection: StatefulSetSelection =
         serde_json::from_value(rollout["spec"]["statefulSets"].clone()).unwrap_or_default();
@@ -206,28 +211,30 @@ fn selects(rollout: &Value, set: &Value) -> bool {
 
 /// What was done, and what happens now.
 fn created(target: &Target, sets: &[Value]) -> String {
-    let mut text = format!("{target} created\n");
-    for set in sets {
-        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let line = |set: &Value| {
         let strategy = word(&set["spec"]["updateStrategy"]["type"]);
-        let strategy = if strategy.is_empty() { "RollingUpdate".to_owned() } else { strategy };
-        text += &format!(
-            "statefulset.apps/{}: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
-             ({strategy}) is kept, and restored when this object is deleted\n",
-            word(&set["metadata"]["name"])
-        );
+        let strategy = if strategy.is_empty() { "RollingUpdate" } else { &strategy };
         let status = &set["status"];
         let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
         let updated = status["updatedReplicas"].as_i64().unwrap_or_default();
-        let is_rolling = status["currentRevision"] != status["updateRevision"];
-        if is_rolling && updated < replicas {
-            text += &format!(
-                "  {updated} of its {replicas} pods are at {}: Windlass updates the others, in waves\n",
+        let is_rolling = status["currentRevision"] != status["updateRevision"] && updated < replicas;
+        let left = if is_rolling {
+            format!(
+                "; {updated} of its {replicas} pods are at {}, and Windlass updates the others in waves",
                 word(&status["updateRevision"])
-            );
-        }
-    }
-    text + "no pod restarts because of this\n"
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "statefulset.apps/{}: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
+             ({strategy}) is kept, and restored when this object is deleted{left}\n",
+            word(&set["metadata"]["name"])
+        )
+    };
+    let lines: String = sets.iter().map(line).collect();
+    format!("{target} created\n{lines}no pod restarts because of this\n")
 }
 
 /// Candidates for a word that names a StatefulSet.
@@ -375,10 +382,40 @@ statefulsetrollout.windlass.dev/ledger created
 statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
              (RollingUpdate) is kept, and restored when this object is deleted
 statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
-             (RollingUpdate) is kept, and restored when this object is deleted
-  1 of its 3 pods are at ledger-b: Windlass updates the others, in waves
+             (RollingUpdate) is kept, and restored when this object is deleted; 1 of its 3 pods are at ledger-b, and \
+             Windlass updates the others in waves
 no pod restarts because of this
 "
         );
+    }
+
+    #[tokio::test]
+    async fn an_object_is_created_for_what_exists_and_belongs_to_nobody() {
+        let mut exists = set(&json!({"kind": "StatefulSet", "apiVersion": "apps/v1"}));
+        let mut other = exists.clone();
+        other["metadata"]["name"] = json!("taken");
+        exists["metadata"]["namespace"] = json!("shop");
+        let taken = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout", "metadata": {"name": "r"},
+            "spec": {"statefulSets": {"names": ["taken"]}}});
+        let client = crate::empty_cluster::with_objects(vec![exists, other, taken], &[]);
+        let cluster = Cluster { client, namespace: "shop".to_owned(), all_namespaces: false };
+        for (line, expected) in [
+            ("sts/ledger", Ok("statefulsetrollout.windlass.dev/ledger created\n")),
+            ("sts/ledger sts/none", Err("statefulset.apps/none is not in namespace shop; name another")),
+            ("sts/ledger sts/taken", Err("statefulset.apps/taken is selected by ssr/r already")),
+            (
+                "sts/ledger --name r",
+                Err("statefulsetrollout.windlass.dev/r exists already; give another name"),
+            ),
+        ] {
+            let arguments = read(line).unwrap();
+            let ended = apply(&arguments, &names(&arguments.words).unwrap(), &cluster).await;
+            match expected {
+                Ok(text) => assert!(ended.as_ref().is_ok_and(|ended| ended.starts_with(text)), "{ended:?}"),
+                Err(sentence) => {
+                    assert!(ended.as_ref().is_err_and(|error| error.starts_with(sentence)), "{ended:?}");
+                }
+            }
+        }
     }
 }

@@ -60,7 +60,7 @@ enum Command {
     #[command(after_long_help = help::OF_STATUS)]
     Status(status::StatusArgs),
     /// What a change would do, and to which node when, without doing it
-    #[command(after_long_help = help::OF_PLAN)]
+    #[command(after_long_help = help::OF_PLAN, mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_FLEETS)))]
     Plan(plan::PlanArgs),
     /// Why a fleet or a node is as it is, and what can be done
     #[command(mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_OR_NODES)))]
@@ -96,14 +96,14 @@ enum Command {
     #[command(after_long_help = help::OF_VERBS)]
     Approve(verbs::ApproveArgs),
     /// Move traffic to the nodes that wait to take over
-    #[command(after_long_help = help::OF_VERBS)]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
     Promote(verbs::PromoteArgs),
     /// Set a fleet's template to a revision that is kept
-    #[command(after_long_help = help::OF_VERBS)]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
     Rollback(verbs::RollbackArgs),
     /// List the revisions that a fleet keeps, what each changed, and the plans that ended
     History(verbs::HistoryArgs),
-    /// Have existing StatefulSets rolled out by Windlass: print the `StatefulSetRollout`, or create it
+    /// Have existing StatefulSets rolled out by Windlass: print the StatefulSetRollout, or create it
     Adopt(adopt::AdoptArgs),
     /// The versions of this program, and of the operators of the cluster
     Version(version::VersionArgs),

@@ -222,7 +222,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     })
 }
 
-/// Explains a `StatefulSetRollout`. `events`: those about the pod of its [`culprit`], or, if that does not exist, about
+/// Explains a StatefulSetRollout. `events`: those about the pod of its [`culprit`], or, if that does not exist, about
 /// its StatefulSet.
 #[must_use]
 pub fn of_stateful_sets(
@@ -279,7 +279,7 @@ pub fn of_stateful_sets(
     })
 }
 
-/// What the chains of fleets and of `StatefulSetRollouts` differ in.
+/// What the chains of fleets and of StatefulSetRollouts differ in.
 struct Told<'a> {
     kind: &'static str,
     /// The singular of what is rolled.

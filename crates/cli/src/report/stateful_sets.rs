@@ -1,4 +1,4 @@
-//! The report of a `StatefulSetRollout`: that of a fleet whose nodes are pods, and its StatefulSets.
+//! The report of a StatefulSetRollout: that of a fleet whose nodes are pods, and its StatefulSets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub const HELD: &str = "Held";
 /// The strategy in a report.
 const STRATEGY: &str = "StatefulSet";
 
-/// A `StatefulSetRollout` and its pods.
+/// A StatefulSetRollout and its pods.
 #[derive(Clone, Debug)]
 pub struct SeenStatefulSets {
     /// As a fleet without nodes: its status, and its pods by name.
@@ -208,11 +208,11 @@ pub fn short<'a>(revision: &'a str, set: &str) -> &'a str {
     revision.strip_prefix(set).and_then(|rest| rest.strip_prefix('-')).unwrap_or(revision)
 }
 
-/// The report of a `StatefulSetRollout`.
+/// The report of a StatefulSetRollout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetsReport {
-    /// `StatefulSetRollout`, to distinguish it from a fleet in a mixed list.
+    /// StatefulSetRollout, to distinguish it from a fleet in a mixed list.
     pub kind: String,
     /// The same as of a fleet; its nodes are pods, and the set of each is its StatefulSet.
     #[serde(flatten)]

@@ -26,7 +26,7 @@ pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<Timeli
     of_status((&fleet.meta.namespace, &of_fleet), events, history, plan.as_ref(), conditions)
 }
 
-/// The same of a `StatefulSetRollout`, with the events about it, its StatefulSets and their pods.
+/// The same of a StatefulSetRollout, with the events about it, its StatefulSets and their pods.
 #[must_use]
 pub fn of_stateful_sets(seen: &SeenStatefulSets, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     let meta = &seen.seen.fleet.meta;

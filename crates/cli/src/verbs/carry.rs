@@ -117,7 +117,7 @@ pub async fn carry(
     Err(Refusal::Failed("it changes faster than it can be patched; try again".to_owned()))
 }
 
-/// Why no verb has an effect on a fleet or a `StatefulSetRollout` that is being deleted; `None` of any other object. The nodes of such a fleet go,
+/// Why no verb has an effect on a fleet or a StatefulSetRollout that is being deleted; `None` of any other object. The nodes of such a fleet go,
 /// or stay, as its `deletionPolicy` says, and no plan of it is carried out any more.
 fn deletion(kind: Kind, object: &Value) -> Option<String> {
     let is_rollout = kind == Kind::Fleet || kind == Kind::Other(STATEFUL_SETS);

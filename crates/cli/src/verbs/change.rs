@@ -23,7 +23,7 @@ pub enum Verb {
     Restart,
     /// Stop the active rollout and reject its target.
     Abort {
-        /// True to move the pods of a `StatefulSetRollout` back.
+        /// True to move the pods of a StatefulSetRollout back.
         rollback: bool,
     },
     /// Retry a rejected target.

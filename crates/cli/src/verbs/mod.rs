@@ -48,7 +48,7 @@ pub struct VerbArgs {
 pub struct AbortArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// Move the pods of a `StatefulSetRollout` that were updated back, in waves; the template is not changed
+    /// Move the pods of a StatefulSetRollout that were updated back, in waves; the template is not changed
     #[arg(long)]
     rollback: bool,
 }

@@ -1,4 +1,4 @@
-//! `windlass explain` of a `StatefulSetRollout`.
+//! `windlass explain` of a StatefulSetRollout.
 
 use kube::Client;
 
@@ -10,7 +10,7 @@ use crate::report::{SeenStatefulSets, StatefulSetsReport};
 use crate::target::Target;
 use windlass_kube_port::watch::Namespaces;
 
-/// Explains a `StatefulSetRollout`. Also returns what could not be read.
+/// Explains a StatefulSetRollout. Also returns what could not be read.
 pub async fn explain(
     client: &Client,
     namespace: &str,

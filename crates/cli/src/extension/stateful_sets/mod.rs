@@ -1,9 +1,11 @@
-//! Rollouts of StatefulSets that already run: the kind `StatefulSetRollout` of the commands. What it has in common with
+//! Rollouts of StatefulSets that already run: the kind StatefulSetRollout of the commands. What it has in common with
 //! a fleet is read, reported and explained by the same functions.
 
 mod explain;
 mod objects;
 mod revisions;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod verbs;
 
@@ -24,7 +26,7 @@ use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
-/// The kind `StatefulSetRollout`.
+/// The kind StatefulSetRollout.
 pub const STATEFUL_SETS: &dyn Extension = &StatefulSets;
 const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::StatefulSetRollout;
 

@@ -1,4 +1,4 @@
-//! The `StatefulSetRollouts` that were read, and the pods of their StatefulSets.
+//! The StatefulSetRollouts that were read, and the pods of their StatefulSets.
 
 use std::sync::Arc;
 
@@ -44,14 +44,14 @@ impl RolloutObjects {
     /// These objects, with the pods of their namespaces.
     pub async fn of(client: &Client, rollouts: ReadObjects, scope: &Namespaces) -> Self {
         // Without rollouts, no pods are needed; a rollout that is made later shows what its status says.
-        let (pods, unread) = match rollouts.is_empty() {
-            true => (None, Vec::new()),
-            false => match read_pods(client, scope).await {
-                Ok(pods) => (Some(pods), Vec::new()),
-                Err(sentence) => (None, vec![sentence]),
-            },
-        };
-        Self { rollouts, pods, follows_pods: true, unread }
+        let mut objects = Self { rollouts, pods: None, follows_pods: true, unread: Vec::new() };
+        if !objects.rollouts.is_empty() {
+            match read_pods(client, scope).await {
+                Ok(pods) => objects.pods = Some(pods),
+                Err(sentence) => objects.unread.push(sentence),
+            }
+        }
+        objects
     }
 }
 

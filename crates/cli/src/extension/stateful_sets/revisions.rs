@@ -1,4 +1,4 @@
-//! The `ControllerRevisions` of the StatefulSets of a `StatefulSetRollout`: their differences, and the history.
+//! The `ControllerRevisions` of the StatefulSets of a StatefulSetRollout: their differences, and the history.
 
 use chrono::{DateTime, Utc};
 use kube::Client;

@@ -1,4 +1,4 @@
-//! Draws a `StatefulSetRollout` as a tree: its StatefulSets, and below each its pods. Pure.
+//! Draws a StatefulSetRollout as a tree: its StatefulSets, and below each its pods. Pure.
 
 use chrono::{DateTime, Utc};
 use ratatui::style::Stylize;
@@ -137,4 +137,4 @@ fn words(set: &StatefulSetStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,4 +1,4 @@
-//! The verbs of a `StatefulSetRollout`: those of a fleet, except where the template or the nodes are somebody else's.
+//! The verbs of a StatefulSetRollout: those of a fleet, except where the template or the nodes are somebody else's.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const NO_PROMOTION: &str = "pods are updated where they are: there is nothing to
 const NOTHING_ACTIVE: &str = "no rollout is active: there is nothing to abort; to change back, change the template where the \
      owner of the StatefulSet has it";
 
-/// Decides what a verb changes in a `StatefulSetRollout`.
+/// Decides what a verb changes in a StatefulSetRollout.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
@@ -68,7 +68,7 @@ fn abort_and_roll_back(object: &Value) -> Result<Change, String> {
 }
 
 /// A task of an active plan.
-struct Task<'a> {
+struct Found<'a> {
     task: &'a Value,
     /// Its pod; empty if it is a task of the rollout itself.
     pod: &'a str,
@@ -77,7 +77,7 @@ struct Task<'a> {
 }
 
 /// The tasks of the active plans of the rollout and of its pods.
-fn tasks(object: &Value) -> Vec<Task<'_>> {
+fn tasks(object: &Value) -> Vec<Found<'_>> {
     let status = &object["status"];
     let of_pods = status["nodes"].as_array().into_iter().flatten();
     let of_pods = of_pods.map(|pod| (pod["name"].as_str().unwrap_or_default(), &pod["plan"]));
@@ -88,30 +88,25 @@ fn tasks(object: &Value) -> Vec<Task<'_>> {
         let is_over = |task: &Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped"));
         let current = tasks.iter().position(|task| !is_over(task));
         let of_plan = tasks.iter().enumerate();
-        found.extend(of_plan.map(|(index, task)| Task { task, pod, is_current: Some(index) == current }));
+        found.extend(of_plan.map(|(index, task)| Found { task, pod, is_current: Some(index) == current }));
     }
     found
 }
 
 fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     let all = tasks(object);
-    let may_be_skipped = |task: &&Task<'_>| change::may_be_skipped(Kind::Node, task.task);
-    let id = match named {
-        Some(id) => id,
-        None => match at_hooks::failed(object, None) {
-            Some(hook) => hook["taskID"].as_str().unwrap_or_default(),
-            None => {
-                let waits = all.iter().filter(|task| task.is_current);
-                match waits.filter(may_be_skipped).collect::<Vec<_>>().as_slice() {
-                    [] if all.is_empty() => {
-                        return Err("no plan is active: there is nothing to skip".to_owned());
-                    }
-                    [] => return Err(ONLY.to_owned()),
-                    [one] => one.task["id"].as_str().unwrap_or_default(),
-                    several => return Err(choice(several)),
-                }
-            }
-        },
+    let may_be_skipped = |task: &&Found<'_>| change::may_be_skipped(Kind::Node, task.task);
+    let failed = || at_hooks::failed(object, None).and_then(|hook| hook["taskID"].as_str());
+    let id = if let Some(id) = named.or_else(failed) {
+        id
+    } else {
+        let waits = all.iter().filter(|task| task.is_current);
+        match waits.filter(may_be_skipped).collect::<Vec<_>>().as_slice() {
+            [] if all.is_empty() => return Err("no plan is active: there is nothing to skip".to_owned()),
+            [] => return Err(format!("no plan waits in a task that can be skipped: {ONLY}")),
+            [one] => one.task["id"].as_str().unwrap_or_default(),
+            several => return Err(choice(several)),
+        }
     };
     match all.iter().find(|task| task.task["id"] == id) {
         None if at_hooks::is_task(object, id) => change::skip(Kind::Fleet, object, Some(id)),
@@ -128,10 +123,10 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
 }
 
 /// What may be skipped.
-const ONLY: &str = "only a pod's mark-ready and hooks can be skipped, and no plan waits in one";
+const ONLY: &str = "only a pod's mark-ready and hooks can be";
 
-fn choice(several: &[&Task<'_>]) -> String {
-    let name = |task: &&Task<'_>| {
+fn choice(several: &[&Found<'_>]) -> String {
+    let name = |task: &&Found<'_>| {
         let id = task.task["id"].as_str().unwrap_or_default();
         if task.pod.is_empty() { id.to_owned() } else { format!("{id} of {}", task.pod) }
     };

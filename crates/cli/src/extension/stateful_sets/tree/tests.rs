@@ -1,4 +1,4 @@
-//! Reports of `StatefulSetRollouts`, drawn.
+//! Reports of StatefulSetRollouts, drawn.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
 }
 
 /// A rollout of three pods of which the last cannot pull its image.
-fn ledger(changes: &Value) -> Value {
+pub fn ledger(changes: &Value) -> Value {
     let problem = "Back-off pulling image \"db:1.2\"";
     let mut object = json!({
         "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout",
@@ -50,16 +50,22 @@ fn ledger(changes: &Value) -> Value {
     object
 }
 
-fn pod(name: &str, set: &str, revision: &str, is_ready: bool) -> Arc<ObservedPod> {
+pub fn pod_object(name: &str, set: &str, revision: &str, is_ready: bool) -> Value {
     let tag = if revision.starts_with('5') { "1.1" } else { "1.2" };
-    Arc::new(ObservedPod::read(&json!({
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "prod", "uid": format!("uid of {name}"),
             "labels": {"controller-revision-hash": format!("{set}-{revision}")},
-            "ownerReferences": [{"kind": "StatefulSet", "name": set, "uid": format!("uid of {set}"), "controller": true}]},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "uid": format!("uid of {set}"),
+                "controller": true}]},
         "spec": {"containers": [{"name": "db", "image": format!("registry.example/db:{tag}")}]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if is_ready { "True" } else { "False" },
             "lastTransitionTime": "2026-01-01T04:12:09Z"}]},
-    })))
+    })
+}
+
+fn pod(name: &str, set: &str, revision: &str, is_ready: bool) -> Arc<ObservedPod> {
+    Arc::new(ObservedPod::read(&pod_object(name, set, revision, is_ready)))
 }
 
 fn pods() -> Vec<Arc<ObservedPod>> {
