@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::FleetScope;
@@ -134,7 +133,6 @@ pub(crate) fn as_fleet(
     rollout: &ObservedRollout,
     pods: &PodFleet,
     view: &View,
-    now: DateTime<Utc>,
 ) -> Option<Arc<ObservedFleet>> {
     let spec = rollout.spec.as_ref().ok()?;
     let sets = pods.observed(view);
@@ -146,7 +144,7 @@ pub(crate) fn as_fleet(
     let mut status = rollout.status.rollout.clone();
     // What last completed is not recorded: the StatefulSets have it.
     status.last_completed_rollout_hash =
-        if sets.is_empty() { String::new() } else { pods::completed(&sets, now).to_string() };
+        if sets.is_empty() { String::new() } else { pods::completed(&sets).to_string() };
     Some(Arc::new(ObservedFleet {
         meta: rollout.meta.clone(),
         spec: Ok(Arc::new(spec)),
@@ -167,6 +165,9 @@ pub(crate) fn without_sets(status: &mut NodeDeploymentStatus) {
     status.active_set.clear();
     status.selector.clear();
     status.build_id.clear();
+    if let Some(rejected) = &mut status.rejected {
+        rejected.build_id.clear();
+    }
     status.deletion_policy = None;
     status.volume_claim_retention = None;
 }

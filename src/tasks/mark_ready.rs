@@ -52,6 +52,11 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
     if !behind.is_empty() {
         return Outcome::waiting(format!("waiting for {} to be ready", some_of(&behind)));
     }
+    if !facts.is_completed(rollout_target) {
+        return Outcome::waiting(
+            "waiting for the StatefulSet controller to complete the update: status.currentRevision",
+        );
+    }
     // Nodes that leave become ready no more.
     let leaving = leave::waits_for(&facts);
     Outcome::waiting(leaving.unwrap_or_else(|| "waiting for every node to exist".to_owned()))

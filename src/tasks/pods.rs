@@ -53,10 +53,12 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     if pod.is_at(scope, target) {
         return Ok(Outcome::Done);
     }
-    if revision != set.update_revision && revision != set.current_revision(scope.fleet.now) {
+    if revision != set.update_revision && revision != set.current_revision() {
         return changed(format!("{revision} is no revision of StatefulSet {} any more", set.set.meta.name));
     }
-    if Mode::of(&set.set) != set.mode_for(target) {
+    // Once a pod is deleted, the StatefulSet can be held without completing.
+    let goes_back = set.mode_for(target) == Mode::Hold && set.would_complete();
+    if Mode::of(&set.set) != set.mode_for(target) && !goes_back {
         return Ok(Outcome::waiting(format!(
             "waiting for the update strategy of StatefulSet {} to allow this update",
             set.set.meta.name

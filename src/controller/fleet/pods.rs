@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-
 use super::context::Fleet;
 use crate::api::conditions::{self, HELD, Truth};
 use crate::api::names::ANNOTATION_SKIP;
@@ -233,17 +231,17 @@ impl OfPods {
             missing.map(|name| StatefulSetStatus { name: name.clone(), ..StatefulSetStatus::default() });
         StatefulSetRolloutStatus {
             rollout,
-            stateful_sets: sets.iter().map(|set| self.status_of(set, fleet.now)).chain(missing).collect(),
+            stateful_sets: sets.iter().map(|set| self.status_of(set)).chain(missing).collect(),
             nodes: self.pods.updates().clone(),
         }
     }
 
-    fn status_of(&self, of: &PodSet, now: DateTime<Utc>) -> StatefulSetStatus {
+    fn status_of(&self, of: &PodSet) -> StatefulSetStatus {
         let (ready, updated) = of.counts();
         StatefulSetStatus {
             name: of.set.meta.name.clone(),
             uid: of.set.meta.uid.clone(),
-            current_revision: of.current_revision(now).to_owned(),
+            current_revision: of.current_revision().to_owned(),
             update_revision: of.update_revision.clone(),
             replicas: i32::try_from(of.set.replicas).unwrap_or(i32::MAX),
             ready,

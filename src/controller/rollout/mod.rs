@@ -51,7 +51,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     let is_missing = !selection.missing.is_empty();
     let pods = PodFleet::new(&stored, selection.sets, selection.missing, spec.strategy.groups, recipe);
     let pods = Arc::new(pods);
-    let Some(fleet) = as_fleet(&stored, &pods, &cx.view, now) else { return Ok(Next::on_event()) };
+    let Some(fleet) = as_fleet(&stored, &pods, &cx.view) else { return Ok(Next::on_event()) };
     let Some(scope) = cx.rollout_scope(&fleet, pods.clone(), now) else { return Ok(Next::on_event()) };
     let refused = selection.refused.into_iter().next();
     let next = reconcile_pods(cx, fleet, scope, stored, pods, refused).await?;

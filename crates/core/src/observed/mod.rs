@@ -138,6 +138,8 @@ pub struct ExternalSet {
     pub start: i64,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
+    /// True if its pods are created in order: `spec.podManagementPolicy` is not Parallel.
+    pub is_ordered: bool,
     /// `spec.selector`, in the notation of a request.
     pub selector: String,
     /// `status.currentRevision`.
@@ -387,6 +389,7 @@ struct StatefulSetSpecJson<T> {
     update_strategy: Value,
     ordinals: OrdinalsJson,
     min_ready_seconds: i64,
+    pod_management_policy: String,
     selector: LabelSelector,
     revision_history_limit: Option<i64>,
     persistent_volume_claim_retention_policy: BTreeMap<String, String>,
@@ -472,6 +475,7 @@ impl ObservedStatefulSet {
                 update_strategy: spec.update_strategy,
                 start: spec.ordinals.start,
                 min_ready_seconds: spec.min_ready_seconds,
+                is_ordered: spec.pod_management_policy != "Parallel",
                 selector: selector_text(&spec.selector),
                 current_revision: status.current_revision,
             })

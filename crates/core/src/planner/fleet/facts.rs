@@ -31,6 +31,10 @@ pub struct Rendering {
 pub struct Group {
     /// The ordinals of its pods in the fleet.
     pub ordinals: Range<i32>,
+    /// True if a pod is created only once all pods of lower ordinals are Ready.
+    pub is_ordered: bool,
+    /// The target that its controller has not completed: `status.currentRevision` is an earlier one.
+    pub incomplete: Option<RolloutHash>,
     /// What the fleet's targets are for it, by rollout hash and restart.
     pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
 }
@@ -376,6 +380,16 @@ impl FleetFacts {
         }
     }
 
+    /// True if a node that is taken down now would not come back, because a pod of a lower ordinal is not Ready.
+    #[must_use]
+    pub fn awaits_lower(&self, child: &ChildFacts) -> bool {
+        let group = self.groups.iter().find(|group| group.ordinals.contains(&child.ordinal));
+        let lower = group.filter(|group| group.is_ordered).map(|group| group.ordinals.start..child.ordinal);
+        lower.is_some_and(|lower| {
+            self.children.iter().any(|other| lower.contains(&other.ordinal) && !other.pod.ready)
+        })
+    }
+
     /// The lowest ordinal of the nodes that may move now. With [`Groups::OneAtATime`] it is that of the first StatefulSet
     /// that is not finished.
     #[must_use]
@@ -471,6 +485,13 @@ impl FleetFacts {
         self.held_below() > 0 && matches!(rollout_target, RolloutTarget::Revision(target) if differs(target))
     }
 
+    /// True if no StatefulSet has to complete this target.
+    #[must_use]
+    pub fn is_completed(&self, rollout_target: &RolloutTarget) -> bool {
+        let RolloutTarget::Revision(target) = rollout_target else { return true };
+        self.groups.iter().all(|group| group.incomplete != *target)
+    }
+
     /// True if every desired node exists, runs what it should run, and serves, and no surplus node is left.
     #[must_use]
     pub fn is_converged(&self, rollout_target: &RolloutTarget) -> bool {
@@ -482,6 +503,7 @@ impl FleetFacts {
     #[must_use]
     pub fn is_converged_from(&self, ordinal: i32, rollout_target: &RolloutTarget) -> bool {
         self.spec.replicas > 0
+            && self.is_completed(rollout_target)
             && self.missing().iter().all(|missing| *missing < ordinal)
             && self.conflicts.iter().all(|conflict| conflict.ordinal < ordinal)
             && self.children.iter().all(|c| {

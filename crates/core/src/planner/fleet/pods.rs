@@ -111,17 +111,33 @@ impl PodSet {
     }
 
     /// The mode that the StatefulSet needs now: the window while a pod of it is about to be replaced at its update
-    /// revision. `plans`: those that are stored, so that they may act.
+    /// revision. A held StatefulSet completes as soon as all pods are at that revision and Ready, and could not be rolled back
+    /// then: so the window stays open while the last pod has a plan. `plans`: those that are stored, so that they may act.
     #[must_use]
     pub fn mode_now<'a>(&self, plans: impl IntoIterator<Item = &'a PodPlan>) -> Mode {
+        let all_moved = self.all_pods(|pod| pod.revision == self.update_revision);
         let is_replaced = |of: &PodPlan| {
             let replaces = of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
-            of.plan.is_active()
-                && replaces
-                && self.has(&of.pod)
-                && self.mode_for(&of.plan.target_hash) == Mode::Window
+            match self.mode_for(&of.plan.target_hash) {
+                Mode::Window => replaces || all_moved,
+                _ => self.would_complete(),
+            }
         };
-        if plans.into_iter().any(is_replaced) { Mode::Window } else { Mode::Hold }
+        let mut active = plans.into_iter().filter(|of| of.plan.is_active() && self.has(&of.pod));
+        if active.any(is_replaced) { Mode::Window } else { Mode::Hold }
+    }
+
+    /// True if its controller would complete the update as soon as it is held.
+    #[must_use]
+    pub fn would_complete(&self) -> bool {
+        self.current_revision() != self.update_revision
+            && self.all_pods(|pod| {
+                pod.revision == self.update_revision && pod.is_ready() && !pod.meta.terminating
+            })
+    }
+
+    fn all_pods(&self, holds: impl Fn(&ObservedPod) -> bool) -> bool {
+        self.names().all(|name| self.pod(&name).is_some_and(|pod| holds(pod)))
     }
 
     /// True if one of its ordinals has this pod name.
@@ -149,24 +165,12 @@ impl PodSet {
         self.pods.iter().find(|pod| pod.meta.name == name)
     }
 
-    /// True if each of its pods is at the update revision and available: its controller has completed the update, or is
-    /// about to.
-    fn is_complete(&self, now: DateTime<Utc>) -> bool {
-        let min_ready = self.external().min_ready_seconds;
-        self.names().all(|name| {
-            self.pod(&name).is_some_and(|pod| {
-                pod.revision == self.update_revision
-                    && is_available(pod, min_ready, now)
-                    && !pod.meta.terminating
-            })
-        })
-    }
-
-    /// The revision at which its controller creates lost pods while it is held.
+    /// The revision at which its controller creates lost pods while it is held. The controller sets it to the update revision
+    /// once all pods have that and are Ready.
     #[must_use]
-    pub fn current_revision(&self, now: DateTime<Utc>) -> &str {
+    pub fn current_revision(&self) -> &str {
         let current = self.external().current_revision.as_str();
-        if current.is_empty() || self.is_complete(now) { &self.update_revision } else { current }
+        if current.is_empty() { &self.update_revision } else { current }
     }
 
     /// How many of its pods are Ready, and how many are at its update revision.
@@ -188,8 +192,8 @@ pub fn desired(sets: &[PodSet]) -> RolloutHash {
 
 /// The rollout hash of the current revisions of StatefulSets: what last completed.
 #[must_use]
-pub fn completed(sets: &[PodSet], now: DateTime<Utc>) -> RolloutHash {
-    revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.current_revision(now))))
+pub fn completed(sets: &[PodSet]) -> RolloutHash {
+    revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.current_revision())))
 }
 
 fn is_available(pod: &ObservedPod, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
@@ -225,7 +229,7 @@ fn is_after(pod: &ObservedPod, restart: &RestartTime) -> bool {
 /// Computes the facts.
 #[must_use]
 pub fn observe(input: &PodsInput<'_>) -> Pods {
-    let (requested, current) = (desired(input.sets), completed(input.sets, input.now));
+    let (requested, current) = (desired(input.sets), completed(input.sets));
     let mut pods = Pods::default();
     let restarts = || [None, input.restart.cloned()].into_iter().skip(usize::from(input.restart.is_none()));
     for hash in [&requested, &current] {
@@ -237,10 +241,12 @@ pub fn observe(input: &PodsInput<'_>) -> Pods {
     let mut end: i32 = input.sets.iter().map(PodSet::replicas).sum();
     for set in input.sets {
         let begin = end - set.replicas();
-        let mut group = Group { ordinals: begin..end, renderings: BTreeMap::new() };
+        let is_ordered = set.external().is_ordered;
+        let incomplete = (set.current_revision() != set.update_revision).then(|| requested.clone());
+        let mut group = Group { ordinals: begin..end, is_ordered, incomplete, renderings: BTreeMap::new() };
         // The update revision is last: it wins where both are one target.
         for (hash, revision) in
-            [(&current, set.current_revision(input.now)), (&requested, set.update_revision.as_str())]
+            [(&current, set.current_revision()), (&requested, set.update_revision.as_str())]
         {
             for restart in restarts() {
                 let Some(of) = pod_hash(revision, restart.as_ref()) else { continue };

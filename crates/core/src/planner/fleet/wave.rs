@@ -160,6 +160,9 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     for pass in 0..4 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
+            if clause == Clause::Serving && facts.awaits_lower(child) {
+                continue;
+            }
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());

@@ -9,6 +9,7 @@ mod decide;
 mod facts;
 mod filling;
 mod leave;
+mod pods;
 mod requests;
 mod said;
 mod serving;
