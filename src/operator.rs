@@ -516,7 +516,7 @@ impl Operator {
             let hooks = hooks.run(|owner| triggers.answered(owner));
             tokio::select! {
                 biased;
-                _ = rollouts => {}
+                () = rollouts => {}
                 () = hooks => {}
             }
         }

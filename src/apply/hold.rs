@@ -115,7 +115,7 @@ pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result
 /// Says who has overwritten the hold, as far as the managed fields of the StatefulSet show it, and what to do.
 async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Value) -> String {
     let found = cluster.get(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await.ok().flatten();
-    let manager = found.as_ref().and_then(|found| manager_of(found));
+    let manager = found.as_ref().and_then(manager_of);
     let by = manager.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {manager}"));
     format!(
         "{}: {by} has overwritten spec.updateStrategy with {live}, so that Kubernetes updates its pods by itself: remove \

@@ -59,7 +59,7 @@ mod tests {
             assert_eq!(holds.pause("a"), Duration::from_secs(seconds));
             assert_eq!(holds.pause("b"), Duration::ZERO);
         }
-        tokio::time::advance(Duration::from_secs(7200)).await;
+        tokio::time::advance(Duration::from_hours(2)).await;
         assert_eq!(holds.pause("a"), Duration::ZERO);
         holds.rewrite("a");
         assert_eq!(holds.pause("a"), Duration::from_secs(30));

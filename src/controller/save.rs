@@ -101,10 +101,10 @@ async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) ->
 }
 
 fn wait(cx: &Context, kind: Kind, meta: &Meta, waits_for: &str) -> Option<Duration> {
-    let rest = if kind != Kind::StatefulNode {
-        cx.status_writes.left_of(&meta.uid, FLEET_INTERVAL)
-    } else {
+    let rest = if kind == Kind::StatefulNode {
         cx.status_writes.delayed(&meta.uid, waits_for, NODE_DELAY, NODE_DELAY_IN_ALL)
+    } else {
+        cx.status_writes.left_of(&meta.uid, FLEET_INTERVAL)
     };
     rest.filter(|rest| !rest.is_zero())
 }

@@ -1,6 +1,7 @@
 //! A StatefulSetRollout, whose nodes are pods: holds its StatefulSets, and carries out the plans of its pods.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::context::Fleet;
 use crate::api::conditions::{self, HELD, Truth};
@@ -41,11 +42,7 @@ impl Fleet<'_> {
             match hold::hold(&*self.cx.cluster, &self.cx.holds, &set, of).await {
                 Ok(None) => {}
                 Ok(Some(overwritten)) => {
-                    self.report.look_again = Some(
-                        self.report
-                            .look_again
-                            .map_or(overwritten.again, |known| known.min(overwritten.again)),
-                    );
+                    self.look_again(Some(overwritten.again));
                     if let Some(of) = &mut self.of_pods {
                         of.overwritten.push(overwritten);
                     }
@@ -128,9 +125,7 @@ impl Fleet<'_> {
         }
         match advance {
             Advance::Waiting { recheck_after } => {
-                let earlier =
-                    |known: Option<std::time::Duration>| known.into_iter().chain(recheck_after).min();
-                self.report.look_again = earlier(self.report.look_again);
+                self.look_again(recheck_after);
                 Ok(true)
             }
             Advance::Checkpoint | Advance::Held => Ok(true),
@@ -206,6 +201,11 @@ impl Fleet<'_> {
         let spec = self.scope.spec.clone();
         let scope = self.cx.hook_scope(self.job_owner(), Some(spec), &[&fleet.meta], values);
         Some(HookScope { about: About::Point(point), skip, ..scope })
+    }
+
+    /// Requeues the object after this time, or earlier.
+    fn look_again(&mut self, after: Option<Duration>) {
+        self.report.look_again = self.report.look_again.into_iter().chain(after).min();
     }
 
     async fn delete_jobs_of(&self, plan: &Plan) -> Result<(), ReconcileError> {

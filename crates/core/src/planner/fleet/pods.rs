@@ -348,12 +348,12 @@ impl Of<'_> {
         let rolled_back =
             self.input.rejected.filter(|rejected| rejected.ending() == Some(Ending::RolledBack));
         let is_usable = |hash: &&RolloutHash| rolled_back.is_none_or(|rejected| **hash != *rejected.hash);
-        let known = self.input.target.into_iter().chain([self.requested, self.current]).filter(is_usable);
+        let mut known = self.input.target.into_iter().chain([self.requested, self.current]).filter(is_usable);
         let is_at = |hash: &&RolloutHash| {
             let rendering = self.group.renderings.get(&((*hash).clone(), None));
             rendering.is_some_and(|rendering| revision_of(rendering.hash.as_str()) == revision)
         };
-        known.filter(is_at).next().cloned()
+        known.find(is_at).cloned()
     }
 
     /// The time that a pod has to become available with what it was granted.
