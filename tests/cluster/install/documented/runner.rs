@@ -308,7 +308,9 @@ impl<'a> Reader<'a> {
             "a StatefulSet of a chart" => {
                 let file = path("tests/cluster/install/documented/nats.yaml");
                 self.shell(&format!("kubectl apply -f {}", file.display()), false).await?;
-                self.shell("kubectl rollout status statefulset nats", false).await
+                self.shell("kubectl rollout status statefulset nats", false).await?;
+                // kubectl waits until the API server has the storage of a new definition; windlass does not.
+                self.shell("kubectl get ssr", false).await
             }
             "a release" => {
                 let install = "helm install windlass deploy/helm/windlass -n windlass-system --create-namespace \
