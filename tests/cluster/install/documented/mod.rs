@@ -30,12 +30,8 @@ const TUTORIAL: (&str, Duration) = ("docs/getting-started.md", Duration::from_mi
 const CLUSTER_WIDE: &str =
     "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
 /// The images in the pages.
-const IMAGES: [&str; 4] = [
-    "registry.example/db:1.0",
-    "registry.example/db:1.1",
-    "nats:2.12.1-alpine",
-    "nats:2.12.2-alpine",
-];
+const IMAGES: [&str; 4] =
+    ["registry.example/db:1.0", "registry.example/db:1.1", "nats:2.12.1-alpine", "nats:2.12.2-alpine"];
 /// The folders of the pages.
 const FOLDERS: [&str; 2] = ["docs", "docs/how-to"];
 
