@@ -78,9 +78,13 @@ impl Events {
 
 #[cfg(test)]
 fn is_documented(kind: Kind, reason: &str) -> bool {
-    use crate::api::reasons::{EVENTS_OF_FLEETS, EVENTS_OF_NODES};
-    let known: &[Reason] = if kind == Kind::StatefulNode { EVENTS_OF_NODES } else { EVENTS_OF_FLEETS };
-    known.iter().any(|known| known.as_ref() == reason)
+    use crate::api::reasons::{EVENTS_OF_FLEETS, EVENTS_OF_NODES, EVENTS_OF_ROLLOUTS};
+    let known: &[&[Reason]] = match kind {
+        Kind::StatefulNode => &[EVENTS_OF_NODES],
+        Kind::StatefulSetRollout => &[EVENTS_OF_FLEETS, EVENTS_OF_ROLLOUTS],
+        _ => &[EVENTS_OF_FLEETS],
+    };
+    known.iter().copied().flatten().any(|known| known.as_ref() == reason)
 }
 
 #[cfg(test)]

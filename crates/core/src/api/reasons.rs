@@ -221,6 +221,9 @@ pub const EVENTS_OF_FLEETS: &[Reason] = &[
     Reason::ApprovalRequested,
 ];
 
+/// The reasons of the operator's events that are only about StatefulSetRollouts. Those about fleets are about them, too.
+pub const EVENTS_OF_ROLLOUTS: &[Reason] = &[Reason::StrategyOverwritten];
+
 /// The reasons of the operator's events about nodes.
 pub const EVENTS_OF_NODES: &[Reason] = &[
     Reason::PlanStarted,
@@ -256,13 +259,13 @@ pub const UNCONVERGED: &[Reason] = &[
     Reason::WaitingForWave,
 ];
 
-/// True if a condition of a fleet or a node may have this status and reason.
+/// True if a condition of a fleet, a StatefulSetRollout or a node may have this status and reason.
 #[must_use]
 pub fn may_say(type_: &str, truth: Truth, reason: &str) -> bool {
     let allows = |reasons: &Reasons| {
         (reasons.0, reasons.1) == (type_, truth) && reasons.2.iter().any(|known| reason == known.as_ref())
     };
-    OF_FLEETS.iter().chain(OF_NODES).any(allows)
+    OF_FLEETS.iter().chain(OF_ROLLOUTS).chain(OF_NODES).any(allows)
 }
 
 #[cfg(test)]
@@ -308,7 +311,11 @@ mod tests {
 
     #[test]
     fn the_page_explains_every_reason_of_every_condition_once() {
-        for (heading, reasons) in [("Conditions of a fleet", OF_FLEETS), ("Conditions of a node", OF_NODES)] {
+        for (heading, reasons) in [
+            ("Conditions of a fleet", OF_FLEETS),
+            ("Conditions of a StatefulSetRollout", OF_ROLLOUTS),
+            ("Conditions of a node", OF_NODES),
+        ] {
             let on_page = conditions_on_page(heading);
             let unique: BTreeSet<_> = on_page.iter().cloned().collect();
             assert_eq!(unique, in_code(reasons), "{heading}");
@@ -325,6 +332,7 @@ mod tests {
         };
         let set = |events: &[Reason]| -> BTreeSet<String> { events.iter().map(Reason::to_string).collect() };
         assert_eq!(about(&["fleet", "both"]), set(EVENTS_OF_FLEETS));
+        assert_eq!(about(&["StatefulSetRollout"]), set(EVENTS_OF_ROLLOUTS));
         assert_eq!(about(&["node", "both"]), set(EVENTS_OF_NODES));
         assert_eq!(about(&["what was asked"]), set(EVENTS_OF_VERBS));
     }

@@ -30,7 +30,10 @@ const TUTORIAL: (&str, Duration) = ("docs/getting-started.md", Duration::from_mi
 const CLUSTER_WIDE: &str =
     "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
 /// The images in the pages.
-const IMAGES: [&str; 2] = ["db:1.0", "db:1.1"];
+const IMAGES: [&str; 4] =
+    ["registry.example/db:1.0", "registry.example/db:1.1", "nats:2.12.1-alpine", "nats:2.12.2-alpine"];
+/// The folders of the pages.
+const FOLDERS: [&str; 2] = ["docs", "docs/how-to"];
 
 /// The pages for users, without generated ones.
 fn pages() -> Vec<(String, String)> {
@@ -38,9 +41,13 @@ fn pages() -> Vec<(String, String)> {
         let text = std::fs::read_to_string(path(&page)).unwrap();
         (page, text)
     };
-    let docs = std::fs::read_dir(path("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let docs = docs.filter(|page| page.extension().is_some_and(|ext| ext == "md"));
-    let docs = docs.map(|page| format!("docs/{}", page.file_name().unwrap().to_string_lossy()));
+    let list = |folder: &str| {
+        let files = std::fs::read_dir(path(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|page| page.extension().is_some_and(|ext| ext == "md"));
+        let name = |page: std::path::PathBuf| page.file_name().unwrap().to_string_lossy().into_owned();
+        files.map(|page| format!("{folder}/{}", name(page))).collect::<Vec<_>>()
+    };
+    let docs = FOLDERS.into_iter().flat_map(list);
     let mut pages: Vec<String> =
         docs.chain(["README.md".to_owned(), "deploy/README.md".to_owned()]).collect();
     pages.sort();
@@ -53,7 +60,7 @@ async fn world() -> Cluster {
     cluster.images.add("registry.example/windlass:0.1.0", image(&cluster));
     let sleeps = path("tests/cluster/install/documented/sleeps");
     for name in IMAGES {
-        cluster.images.add(&format!("registry.example/{name}"), Image::of("sleeps", sleeps.clone()));
+        cluster.images.add(name, Image::of("sleeps", sleeps.clone()));
     }
     let begins =
         "[ -s /data/by ] || echo $HOSTNAME >/data/by; echo begun by `cat /data/by`; exec sleep 100000";

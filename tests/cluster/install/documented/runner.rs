@@ -305,6 +305,13 @@ impl<'a> Reader<'a> {
                 self.shell(&format!("kubectl apply -f {}", file.display()), false).await?;
                 self.shell("kubectl rollout status statefulset ledger", false).await
             }
+            "a StatefulSet of a chart" => {
+                let file = path("tests/cluster/install/documented/nats.yaml");
+                self.shell(&format!("kubectl apply -f {}", file.display()), false).await?;
+                self.shell("kubectl rollout status statefulset nats", false).await?;
+                // kubectl waits until the API server has the storage of a new definition; windlass does not.
+                self.shell("kubectl get ssr", false).await
+            }
             "a release" => {
                 let install = "helm install windlass deploy/helm/windlass -n windlass-system --create-namespace \
                                --set image.repository=registry.example/windlass --wait";
