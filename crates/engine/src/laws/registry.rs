@@ -131,6 +131,7 @@ fn the_recipes_that_come_with_windlass_can_be_read() {
             "InPlace: update-node-specs await-spec-update mark-ready",
             "MarkReady: mark-ready",
             "NodeUpdate: apply-stateful-set apply-service replace-pod observe-image mark-ready",
+            "PodUpdate: replace-pod mark-ready",
             "RemoveNode: await-removal",
             "RestartNode: apply-stateful-set replace-pod mark-ready",
         ]

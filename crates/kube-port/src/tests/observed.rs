@@ -164,8 +164,11 @@ fn is_news<T: Observed>(object: &Value, path: &str, value: Value) -> bool {
 fn what_changes_nothing_that_is_read_is_no_news_and_all_else_is() {
     let meta =
         json!({"name": "db-0", "namespace": "shop", "uid": "u", "generation": 3, "resourceVersion": "5"});
-    let set = json!({"metadata": meta, "spec": {"replicas": 1, "template": {"spec": {"containers": []}}},
+    let mut set = json!({"metadata": meta, "spec": {"replicas": 1, "template": {"spec": {"containers": []}}},
         "status": {"observedGeneration": 3, "updateRevision": "db-0-1"}});
+    // Of one that somebody else created, its current revision is read.
+    assert!(is_news::<ObservedStatefulSet>(&set, "status/currentRevision", json!("db-0-0")));
+    set["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "windlass"});
     let pod = json!({"metadata": meta, "spec": {"containers": [{"name": "db", "image": "db:1"}]}, "status": {"phase": "Running",
         "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [{"name": "db", "ready": false, "state": {}}]}});
     for (path, value, news) in [
