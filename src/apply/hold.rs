@@ -36,13 +36,17 @@ pub async fn hold(
     let set = &*of.set;
     let (needed, live) = (of.mode_now(&pods.stored_plans()), Mode::of(set));
     let is_adopted = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some();
+    let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
     if pods.is_ours(set) {
+        // One that was held before is left as it was when it is released.
+        let is_new = !is_adopted && !pods.was_held(set);
         if live != needed {
-            write(cluster, set, needed, None).await?;
+            write(cluster, set, needed, is_new.then_some(&before)).await?;
+        } else if is_new {
+            patch(cluster, set, annotation_ops(set, Some(&before))).await?;
         }
         return Ok(None);
     }
-    let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
     if !is_adopted && !pods.was_held(set) {
         write(cluster, set, Mode::Hold, Some(&before)).await?;
         return Ok(None);

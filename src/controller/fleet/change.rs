@@ -131,8 +131,8 @@ impl Fleet<'_> {
             }
             _ => drop(engine::supersede(&mut old, self.now)),
         }
-        if start.is_none() {
-            // No rollout follows, so the request that ends this one is recorded with it.
+        // The request that ends this rollout is recorded with it, and not with one that follows.
+        if start.is_none() || facts.is_aborted(&old) {
             note_asked(status, facts);
         }
         end(status, &old, ending, reason, self.now);
@@ -328,8 +328,11 @@ fn is_rolled_back_by_hook(facts: &FleetFacts, plan: &Plan) -> bool {
 
 /// The history reason of a rollback.
 fn why_back(facts: &FleetFacts, plan: Option<&Plan>) -> &'static str {
-    let by_hook = plan.is_some_and(|plan| is_rolled_back_by_hook(facts, plan));
-    if by_hook { Reason::HookFailed.as_ref() } else { Reason::Stalled.as_ref() }
+    match plan {
+        Some(plan) if facts.is_aborted(plan) => Reason::AbortRequested.as_ref(),
+        Some(plan) if is_rolled_back_by_hook(facts, plan) => Reason::HookFailed.as_ref(),
+        _ => Reason::Stalled.as_ref(),
+    }
 }
 
 fn started(plan: &Plan, start: &Start) -> Event {
@@ -376,9 +379,11 @@ fn ended(
         }
         (Ending::RolledBack, _) => {
             let by_hook = hooks::failure(facts).filter(|_| is_rolled_back_by_hook(facts, old));
-            let what = if by_hook.is_some() { "failed at a hook" } else { "stalled" };
-            let why =
-                by_hook.unwrap_or_else(|| why_stalled(status, facts, old.finished_at.unwrap_or_default()));
+            let (what, why) = match by_hook {
+                _ if facts.is_aborted(old) => ("was aborted", "a person requested it".to_owned()),
+                Some(failure) => ("failed at a hook", failure),
+                None => ("stalled", why_stalled(status, facts, old.finished_at.unwrap_or_default())),
+            };
             reject(status, facts, old, Ending::RolledBack);
             let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
             let back = back_again(facts);

@@ -8,11 +8,9 @@ use super::world::{
 
 #[test]
 fn adoption_and_release_restart_no_pod_and_restore_the_strategy() {
-    for before in [
-        Value::Null,
-        json!({"type": "OnDelete"}),
-        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}),
-    ] {
+    let rolling =
+        |partition: i32| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+    for before in [Value::Null, json!({"type": "OnDelete"}), rolling(2), rolling(1_000_000)] {
         play(|world| async move {
             let mut set = stateful_set("ledger", 3);
             if !before.is_null() {

@@ -100,6 +100,10 @@ fn an_abort_stops_where_it_is_or_rolls_back() {
                     condition(status, "UpToDate") == reason && status["rollout"].is_null()
                 })
                 .await;
+            let status = world.status();
+            let entry = &status["history"][0];
+            assert_eq!((&entry["planID"], &entry["reason"]), (&json!(plan), &json!("AbortRequested")));
+            assert!(!format!("{status}").contains("nothing is aborted"), "{status:#}");
             world.rest(300).await;
             let images = world.images();
             let old = images.iter().filter(|pod| pod.ends_with(" db:1")).count();

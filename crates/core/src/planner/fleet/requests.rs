@@ -4,7 +4,8 @@
 use super::sets::SetRollout;
 use super::sets::decide::may_go_back;
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_APPROVE, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP,
+    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_APPROVE, ANNOTATION_RESTARTED_AT,
+    ANNOTATION_RETRY, ANNOTATION_SKIP,
 };
 use crate::api::status::HISTORY_LIMIT;
 use crate::api::{
@@ -181,7 +182,12 @@ impl Requests<'_> {
             Named::Current(state) => over(&format!("{state:?}")),
             Named::Ended(at) => {
                 let entry = &self.status.history[at];
-                if entry.ending() == Some(Ending::Aborted) { None } else { over(&entry.outcome) }
+                let rolls_back = self.annotation(ANNOTATION_ABORT_ROLLBACK) == Some(id);
+                match entry.ending() {
+                    Some(Ending::Aborted) => None,
+                    Some(Ending::RolledBack) if rolls_back => None,
+                    _ => over(&entry.outcome),
+                }
             }
             Named::Unknown => Some(self.unknown(ANNOTATION_ABORT, id)),
         }
