@@ -29,7 +29,7 @@ use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
 pub use built_in::{Command, CrdsFlags, OperatorFlags};
-pub use stateful_sets::STATEFUL_SETS;
+pub use stateful_sets::{STATEFUL_SETS, pending_changes};
 
 /// The kinds that are built in.
 #[cfg(not(feature = "temporal"))]

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::report::Seen;
 use windlass_clock::monotonic;
-use windlass_core::api::names::LABEL_DEPLOYMENT;
+use windlass_core::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER};
 use windlass_kube_port::observed::{Meta, ObservedFleet};
 use windlass_kube_port::raw::RawObject;
 use windlass_kube_port::watch::{self, Namespaces};
@@ -105,6 +105,26 @@ impl Sight {
             sight.view.observe(Kind::NodeDeployment, fleet);
         }
         sight.with(client, wanted, kinds, true).await
+    }
+
+    /// What decides about StatefulSetRollouts in a namespace: all of them, the StatefulSets that Windlass did not create, and
+    /// their pods.
+    pub async fn of_stateful_sets(client: &Client, namespace: &str) -> Self {
+        let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
+        let scope = Namespaces::Namespace(namespace.to_owned());
+        let of = [
+            (Kind::StatefulSetRollout, String::new()),
+            (Kind::StatefulSet, format!("{LABEL_MANAGED_BY}!={MANAGER}")),
+            (Kind::Pod, format!("{LABEL_POD_NAME},!{LABEL_NODE}")),
+        ];
+        for (kind, labels) in of {
+            let params = ListParams::default().labels(&labels);
+            match patiently(|| list(client, &scope, kind, params.clone(), &sight.view)).await {
+                Ok(()) => sight.kinds.push(kind),
+                Err(error) => sight.unread.push(left_out(kind, &error)),
+            }
+        }
+        sight
     }
 
     async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {

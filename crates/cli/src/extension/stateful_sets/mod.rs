@@ -26,6 +26,8 @@ use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
+pub use revisions::pending_changes;
+
 /// The kind StatefulSetRollout.
 pub const STATEFUL_SETS: &dyn Extension = &StatefulSets;
 const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::StatefulSetRollout;
