@@ -1,5 +1,6 @@
 //! Forecasts the effect of a change of a StatefulSetRollout, or of nothing: its StatefulSets, as fleets whose nodes are pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -142,7 +143,7 @@ impl Foreseen {
         let changes = pending_changes(client, &self.namespace, pending.clone()).await;
         let changes = changes.unwrap_or_else(|sentence| {
             self.unread.push(format!("what differs between revisions, because {sentence}"));
-            Vec::new()
+            BTreeMap::new()
         });
         for set in &pending {
             let short = |revision: &str| Some(short_revision(revision, &set.name).to_owned());
@@ -151,8 +152,7 @@ impl Foreseen {
                 from: short(&set.current_revision),
                 to: short(&set.update_revision),
             });
-            let of_set = changes.iter().filter(|change| change.to == set.update_revision);
-            self.pending.extend(of_set.flat_map(|change| &change.fields).cloned());
+            self.pending.extend(changes.get(&set.name).into_iter().flatten().cloned());
         }
     }
 }

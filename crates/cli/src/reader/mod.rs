@@ -70,6 +70,8 @@ pub struct Sight {
     pub missing: Vec<String>,
     /// The kinds that were read.
     kinds: Vec<Kind>,
+    /// Those of StatefulSetRollouts that may not be watched.
+    unwatched: Vec<Kind>,
 }
 
 /// The kinds that a report needs besides fleets.
@@ -112,19 +114,53 @@ impl Sight {
     pub async fn of_stateful_sets(client: &Client, namespace: &str) -> Self {
         let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
         let scope = Namespaces::Namespace(namespace.to_owned());
-        let of = [
-            (Kind::StatefulSetRollout, String::new()),
-            (Kind::StatefulSet, format!("{LABEL_MANAGED_BY}!={MANAGER}")),
-            (Kind::Pod, format!("{LABEL_POD_NAME},!{LABEL_NODE}")),
-        ];
-        for (kind, labels) in of {
-            let params = ListParams::default().labels(&labels);
-            match patiently(|| list(client, &scope, kind, params.clone(), &sight.view)).await {
-                Ok(()) => sight.kinds.push(kind),
-                Err(error) => sight.unread.push(left_out(kind, &error)),
-            }
+        for kind in [Kind::StatefulSetRollout, Kind::StatefulSet, Kind::Pod] {
+            sight.read_of_rollouts(client, &scope, kind).await;
         }
         sight
+    }
+
+    /// All StatefulSetRollouts of some namespaces, and the pods of StatefulSets; `None` if the kind is not installed. What
+    /// the user may not read is left out.
+    pub async fn rollouts_if_installed(client: &Client, scope: &Namespaces) -> Result<Option<Self>, String> {
+        let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
+        let kind = Kind::StatefulSetRollout;
+        match list(client, scope, kind, ListParams::default(), &sight.view).await {
+            Ok(()) => sight.kinds.push(kind),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) => {
+                sight.unread.push(left_out(kind, &error));
+                return Ok(Some(sight));
+            }
+        }
+        sight.read_of_rollouts(client, scope, Kind::Pod).await;
+        Ok(Some(sight))
+    }
+
+    async fn read_of_rollouts(&mut self, client: &Client, scope: &Namespaces, kind: Kind) {
+        let params = ListParams { label_selector: labels_of_rollouts(kind), ..ListParams::default() };
+        match patiently(|| list(client, scope, kind, params.clone(), &self.view)).await {
+            Ok(()) => self.kinds.push(kind),
+            Err(error) => self.unread.push(left_out(kind, &error)),
+        }
+    }
+
+    /// Watches StatefulSetRollouts and the pods of StatefulSets, as [`watch`](Self::watch).
+    #[must_use]
+    pub fn watch_rollouts(&self, client: &Client, scope: &Namespaces) -> BoxStream<'static, (Kind, Meta)> {
+        let watched = self.kinds.iter().filter(|kind| !self.unwatched.contains(kind));
+        let streams = watched.filter_map(|kind| {
+            let (view, labels) = (self.view.clone(), labels_of_rollouts(*kind));
+            let api = scope.api(client, &view, *kind);
+            let changes = match kind {
+                Kind::StatefulSetRollout => watch::watch(api, None, *kind, view, |v| &v.rollouts),
+                Kind::Pod => watch::watch(api, labels.as_deref(), *kind, view, |v| &v.pods),
+                _ => return None,
+            };
+            let kind = *kind;
+            Some(changes.map(move |meta| (kind, meta)).boxed())
+        });
+        stream::select_all(streams.collect::<Vec<_>>()).boxed()
     }
 
     async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {
@@ -215,6 +251,15 @@ impl Sight {
             Some(changes.map(move |meta| (kind, meta)).boxed())
         });
         stream::select_all(streams.collect::<Vec<_>>()).boxed()
+    }
+}
+
+/// The label selector of the objects that decide about StatefulSetRollouts.
+fn labels_of_rollouts(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::StatefulSet => Some(format!("{LABEL_MANAGED_BY}!={MANAGER}")),
+        Kind::Pod => Some(format!("{LABEL_POD_NAME},!{LABEL_NODE}")),
+        _ => None,
     }
 }
 

@@ -27,6 +27,9 @@ use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
 pub use revisions::pending_changes;
+#[cfg(test)]
+pub use tree::tests::{ledger, pod_object};
+pub use tree::{revisions as revisions_words, words as set_words};
 
 /// The kind StatefulSetRollout.
 pub const STATEFUL_SETS: &dyn Extension = &StatefulSets;

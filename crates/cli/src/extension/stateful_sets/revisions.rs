@@ -1,12 +1,14 @@
 //! The `ControllerRevisions` of the StatefulSets of a StatefulSetRollout: their differences, and the history.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::explain::diff::{Compared, NamedRevision, sides};
-use crate::foresight::fields;
+use crate::foresight::{Field, fields};
 use crate::reader::sentence;
 use crate::report::SeenStatefulSets;
 use crate::verbs::revisions::{SHOWN, age, aligned, ended};
@@ -25,13 +27,19 @@ pub async fn stored(client: &Client, namespace: &str, object: &Value) -> Result<
     of_sets(client, namespace, SeenStatefulSets::of(object, None, &[]).sets).await
 }
 
-/// The differences between the current and the update revision of each of these StatefulSets.
+/// The differences between the current and the update revision of each of these StatefulSets, by its name. One without
+/// these revisions is left out.
 pub async fn pending_changes(
     client: &Client,
     namespace: &str,
     sets: Vec<StatefulSetStatus>,
-) -> Result<Vec<Compared>, String> {
-    compare(&of_sets(client, namespace, sets).await?, &[])
+) -> Result<BTreeMap<String, Vec<Field>>, String> {
+    let stored = of_sets(client, namespace, sets).await?;
+    let changes = stored.iter().filter_map(|of| {
+        let compared = compare(std::slice::from_ref(of), &[]).ok()?;
+        Some((of.set.name.clone(), compared.into_iter().flat_map(|both| both.fields).collect()))
+    });
+    Ok(changes.collect())
 }
 
 async fn of_sets(

@@ -49,7 +49,8 @@ fn with_pods(name: &str, between: (&str, &str), strategy: &str, revisions: &[&st
 fn rollout(names: &[&str], changes: &Value) -> Value {
     let mut object = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout",
         "metadata": {"name": "ledger", "namespace": "prod", "uid": "ssr", "generation": 1, "resourceVersion": "9"},
-        "spec": {"statefulSets": {"names": names}}, "status": {"observedGeneration": 1}});
+        "spec": {"statefulSets": {"names": names}},
+        "status": {"observedGeneration": 1, "requestedRolloutHash": "v1:a"}});
     json_patch::merge(&mut object, changes);
     object
 }
