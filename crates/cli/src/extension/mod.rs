@@ -29,6 +29,7 @@ use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
 pub use built_in::{Command, CrdsFlags, OperatorFlags};
+pub use objects::is_installed;
 pub use stateful_sets::{STATEFUL_SETS, pending_changes, revisions_words, set_words};
 
 #[cfg(test)]

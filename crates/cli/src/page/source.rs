@@ -194,7 +194,7 @@ impl Source {
             let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
             let sight = sight.following(&self.client, &wanted).await?;
             sights.push((wanted, sight));
-            if let Some(sight) = Sight::rollouts_if_installed(&self.client, scope).await? {
+            if let Some(sight) = Sight::rollouts_if_installed(&self.client, scope).await {
                 rollouts.push((scope.clone(), sight.following_rollouts(&self.client, scope).await));
             }
         }

@@ -15,6 +15,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 
+use crate::extension::is_installed;
 use crate::report::Seen;
 use windlass_clock::monotonic;
 use windlass_core::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER};
@@ -122,19 +123,21 @@ impl Sight {
 
     /// All StatefulSetRollouts of some namespaces, and the pods of StatefulSets; `None` if the kind is not installed. What
     /// the user may not read is left out.
-    pub async fn rollouts_if_installed(client: &Client, scope: &Namespaces) -> Result<Option<Self>, String> {
+    pub async fn rollouts_if_installed(client: &Client, scope: &Namespaces) -> Option<Self> {
         let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
         let kind = Kind::StatefulSetRollout;
         match list(client, scope, kind, ListParams::default(), &sight.view).await {
             Ok(()) => sight.kinds.push(kind),
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            // Without the right to list, that is the error also where there is no such kind.
+            Err(kube::Error::Api(status)) if status.code == 404 => return None,
+            Err(_) if !is_installed(client, kind).await => return None,
             Err(error) => {
                 sight.unread.push(left_out(kind, &error));
-                return Ok(Some(sight));
+                return Some(sight);
             }
         }
         sight.read_of_rollouts(client, scope, Kind::Pod).await;
-        Ok(Some(sight))
+        Some(sight)
     }
 
     async fn read_of_rollouts(&mut self, client: &Client, scope: &Namespaces, kind: Kind) {

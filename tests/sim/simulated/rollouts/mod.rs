@@ -1,5 +1,6 @@
 //! StatefulSetRollouts: existing StatefulSets that are adopted, rolled out, rolled back and released.
 
 mod adoption;
+mod planned;
 mod rolled;
 mod world;
