@@ -9,7 +9,7 @@ mod fleet;
 mod hooks;
 mod node;
 mod record;
-mod rollout;
+pub(crate) mod rollout;
 mod save;
 mod spans;
 

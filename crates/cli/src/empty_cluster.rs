@@ -26,12 +26,13 @@ pub fn without_objects() -> Client {
 }
 
 /// An API server with these objects, of which each kind may be read unless its plural is forbidden. It stores nothing that
-/// is created, and knows no selectors.
+/// is written, knows no selectors, and takes each patch as a merge patch.
 pub fn with_objects(objects: Vec<Value>, forbidden: &'static [&'static str]) -> Client {
     let server = service_fn(move |request: Request<Body>| {
         let objects = objects.clone();
         async move {
             let is_post = request.method() == http::Method::POST;
+            let is_patch = request.method() == http::Method::PATCH;
             let path = request.uri().path().to_owned();
             let body = request.into_body().collect_bytes().await.unwrap();
             let below = path.rsplit_once("/namespaces/").map_or(path.as_str(), |(_, below)| below);
@@ -61,7 +62,11 @@ pub fn with_objects(objects: Vec<Value>, forbidden: &'static [&'static str]) -> 
                 if is_there { status(409, "AlreadyExists") } else { object }
             } else if let Some(name) = name {
                 let found = of_kind.find(|object| object["metadata"]["name"] == name);
-                found.cloned().unwrap_or_else(|| status(404, "NotFound"))
+                let mut found = found.cloned().unwrap_or_else(|| status(404, "NotFound"));
+                if is_patch {
+                    json_patch::merge(&mut found, &serde_json::from_slice(&body).unwrap());
+                }
+                found
             } else {
                 let items: Vec<&Value> = of_kind.collect();
                 json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items})

@@ -47,10 +47,6 @@ Exit codes:
   1  failed, or refused by one of the objects; the others were done; or there is none
   2  wrong usage: nothing was done";
 
-/// The objects of `plan`, which accepts fleets alone.
-pub const OF_LOOKED_AT_FLEETS: &str =
-    "nd/NAME for a NodeDeployment; several, or TYPE NAME NAME; nd for all of them";
-
 /// The objects of a verb that accepts fleets alone.
 pub const OF_NAMED_FLEETS: &str = "nd/NAME for a NodeDeployment; several, or TYPE NAME NAME";
 

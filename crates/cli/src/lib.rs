@@ -60,7 +60,7 @@ enum Command {
     #[command(after_long_help = help::OF_STATUS)]
     Status(status::StatusArgs),
     /// What a change would do, and to which node when, without doing it
-    #[command(after_long_help = help::OF_PLAN, mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_FLEETS)))]
+    #[command(after_long_help = help::OF_PLAN)]
     Plan(plan::PlanArgs),
     /// Why a fleet or a node is as it is, and what can be done
     #[command(mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_OR_NODES)))]

@@ -87,12 +87,12 @@ pub enum ObjectSelector {
 }
 
 impl ObjectSelector {
-    /// An error unless every object is of this kind.
-    pub fn require(&self, kind: Kind, verb: &str) -> Result<(), String> {
+    /// The kinds of the objects.
+    pub fn kinds(&self) -> Vec<Kind> {
         match self {
-            Self::Nothing => Ok(()),
-            Self::All(message) => Target { kind: *message, name: "NAME".to_owned() }.require(kind, verb),
-            Self::These(targets) => targets.iter().try_for_each(|target| target.require(kind, verb)),
+            Self::Nothing => Vec::new(),
+            Self::All(kind) => vec![*kind],
+            Self::These(targets) => targets.iter().map(|target| target.kind).collect(),
         }
     }
 

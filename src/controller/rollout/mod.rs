@@ -1,6 +1,6 @@
 //! The reconcile of a StatefulSetRollout: it selects StatefulSets, and is then a fleet whose nodes are their pods.
 
-mod selection;
+pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +14,7 @@ use super::fleet::reconcile_pods;
 use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
+use crate::api::StatefulSetRolloutSpec;
 use crate::api::names::{ANNOTATION_UPDATE_STRATEGY, FINALIZER_RELEASE};
 use crate::apply::hold;
 use crate::engine::{Builtin, Recipe};
@@ -21,7 +22,7 @@ use crate::observe::pods::{PodFleet, as_fleet};
 use crate::planner::fleet::report::spec_is_unreadable;
 use selection::{Selection, controlled, names, select, selects};
 use windlass_kube_port::observed::{Meta, ObservedRollout, ObservedStatefulSet};
-use windlass_kube_port::{Key, Kind, Part, PatchOp, Target};
+use windlass_kube_port::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
 
 /// The requeue delay while a StatefulSet does not exist that no watch shows if Windlass or another operator creates it.
 const REQUEUE_MISSING: Duration = Duration::from_secs(30);
@@ -42,10 +43,8 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
         // The write itself requeues the object.
         return Ok(Next::on_event());
     }
-    let sets = cx.view.stateful_sets.list(&key.namespace, |_| true);
-    let others = cx.view.rollouts.list(&key.namespace, |_| true);
-    let mut selection = select(&stored.meta, spec, &sets, &others);
-    ask_for_missing(cx, key, &mut selection).await?;
+    let selection = selected(&cx.view, &*cx.cluster, &stored.meta, spec).await;
+    let selection = selection.map_err(ReconcileError::Observe)?;
     let recipe = cx.registry.recipe(&Recipe::builtin(Builtin::PodUpdate).name);
     let recipe = recipe.map_err(|error| ReconcileError::Plan(error.to_string()))?.clone();
     let is_missing = !selection.missing.is_empty();
@@ -58,19 +57,28 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     Ok(if is_missing { next.within(REQUEUE_MISSING) } else { next })
 }
 
-/// Finds out whether a missing StatefulSet is one that no watch here shows, since Windlass created it.
-async fn ask_for_missing(cx: &Context, key: &Key, selection: &mut Selection) -> Result<(), ReconcileError> {
+/// What a StatefulSetRollout selects among the StatefulSets in the caches. Asks about each missing one whether no watch
+/// here shows it, since Windlass or another operator created it.
+pub(crate) async fn selected(
+    view: &View,
+    cluster: &dyn Cluster,
+    rollout: &Meta,
+    spec: &StatefulSetRolloutSpec,
+) -> Result<Selection, ClusterError> {
+    let sets = view.stateful_sets.list(&rollout.namespace, |_| true);
+    let others = view.rollouts.list(&rollout.namespace, |_| true);
+    let mut selection = select(rollout, spec, &sets, &others);
     let mut refused = Vec::new();
     for name in &selection.missing {
-        let found = cx.cluster.get(Kind::StatefulSet, &key.namespace, name).await;
-        let found = found.map_err(ReconcileError::Observe)?.map(|found| Meta::read(&found));
+        let found = cluster.get(Kind::StatefulSet, &rollout.namespace, name).await?;
+        let found = found.map(|found| Meta::read(&found));
         if let Some(owner) = found.as_ref().and_then(Meta::controller) {
             refused.push((name.clone(), controlled(name, &owner.kind, &owner.name)));
         }
     }
     selection.missing.retain(|name| !refused.iter().any(|(known, _)| known == name));
     selection.refused.extend(refused.into_iter().map(|(_, sentence)| sentence));
-    Ok(())
+    Ok(selection)
 }
 
 /// True if a StatefulSetRollout other than the one with this UID selects the StatefulSet.

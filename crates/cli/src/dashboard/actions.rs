@@ -6,8 +6,9 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::foresight::{self, Outcome, foresee};
-use crate::page::{Action, Actions, Button, Refused, Rehearsed};
+use crate::extension::STATEFUL_SETS;
+use crate::foresight::{self, Outcome, foresee, foresee_rollout};
+use crate::page::{Action, Actions, Button, PageKind, Refused, Rehearsed};
 use crate::plan;
 use crate::target::{Kind, Located, Target};
 use crate::text::Line;
@@ -30,12 +31,19 @@ impl VerbActions {
     }
 
     async fn carry(&self, action: &Action, how: How<'_>, seal: Option<&str>) -> Result<Carried, Refused> {
-        let target = Target { kind: Kind::Fleet, name: action.name.clone() };
+        let kind = match action.kind {
+            PageKind::Fleet => Kind::Fleet,
+            PageKind::StatefulSets => Kind::Other(STATEFUL_SETS),
+        };
+        let target = Target { kind, name: action.name.clone() };
         let located = Located { target, namespace: action.namespace.clone() };
-        let needs = if action.button == Button::Rollback { Needs::Revisions } else { Needs::Object };
+        let needs = match (action.button, action.kind) {
+            (Button::Rollback, PageKind::Fleet) => Needs::Revisions,
+            _ => Needs::Object,
+        };
         let now = || self.clock.now();
         let decide = |stored: &[StoredRevision], object: &Value| {
-            let change = decided(action.button, stored, object, self.clock.now())?;
+            let change = decided((action.kind, action.button), stored, object, self.clock.now())?;
             match seal {
                 Some(looked_at)
                     if change.write.is_some() && looked_at != self::seal(action.button, &change, object) =>
@@ -61,7 +69,13 @@ impl VerbActions {
     async fn foreseen(&self, action: &Action, carried: &Carried) -> Vec<String> {
         let patch = merge_patch(&wishes(&carried.before), &wishes(&carried.after));
         let change = foresight::Change::Merge(patch);
-        let asked = foresee(&self.client, &action.namespace, &action.name, &change, self.clock.now()).await;
+        let (client, now) = (&self.client, self.clock.now());
+        let asked = match action.kind {
+            PageKind::Fleet => foresee(client, &action.namespace, &action.name, &change, now).await,
+            PageKind::StatefulSets => {
+                foresee_rollout(client, &action.namespace, &action.name, &change, now).await
+            }
+        };
         match asked {
             // An annotation changes no field, but a rollout may wait for it.
             Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
@@ -97,7 +111,7 @@ impl Actions for VerbActions {
 }
 
 fn decided(
-    button: Button,
+    (kind, button): (PageKind, Button),
     stored: &[StoredRevision],
     object: &Value,
     now: chrono::DateTime<chrono::Utc>,
@@ -111,9 +125,13 @@ fn decided(
         Button::Retry => Verb::Retry,
         Button::Skip => Verb::Skip { task: None },
         Button::Restart => Verb::Restart,
+        Button::Rollback if kind == PageKind::StatefulSets => Verb::Abort { rollback: true },
         Button::Rollback => return revisions::rollback(object, stored, None),
     };
-    change(&verb, Kind::Fleet, object, now)
+    match kind {
+        PageKind::Fleet => change(&verb, Kind::Fleet, object, now),
+        PageKind::StatefulSets => STATEFUL_SETS.change(&verb, object, now),
+    }
 }
 
 /// A digest of a click's meaning, short enough for a form to carry: what it writes, and what decides the effect. Two
@@ -199,7 +217,7 @@ mod tests {
         let of = |button, plan: &str, second: &str| {
             let now = format!("2026-01-01T00:00:{second}Z").parse().unwrap();
             let object = object(plan);
-            seal(button, &decided(button, &[], &object, now).unwrap(), &object)
+            seal(button, &decided((PageKind::Fleet, button), &[], &object, now).unwrap(), &object)
         };
         assert_eq!(of(Button::Abort, "a", "00"), of(Button::Abort, "a", "09"));
         assert_ne!(of(Button::Abort, "a", "00"), of(Button::Abort, "b", "00"));
@@ -209,6 +227,15 @@ mod tests {
             "at what time is no part of it"
         );
         assert_ne!(of(Button::Pause, "a", "00"), of(Button::Abort, "a", "00"));
+    }
+
+    #[test]
+    fn to_roll_pods_back_is_to_abort_with_a_rollback() {
+        let object = json!({"metadata": {"uid": "u"}, "status": {"plan": {"id": "a", "state": "Active"}}});
+        let of = (PageKind::StatefulSets, Button::Rollback);
+        let change = decided(of, &[], &object, AT.parse().unwrap()).unwrap();
+        let Some(Write::Annotations(written)) = &change.write else { panic!("{change:?}") };
+        assert!(written.iter().all(|(_, plan)| plan == "a"), "{written:?}");
     }
 
     /// A fleet for which every button except Roll back does something.
@@ -241,7 +268,8 @@ mod tests {
     fn sealed(button: Button, object: &Value) -> String {
         let stored: Vec<StoredRevision> =
             ["db-1", "db-2"].iter().enumerate().map(|(index, name)| stored(name, index)).collect();
-        seal(button, &decided(button, &stored, object, AT.parse().unwrap()).unwrap(), object)
+        let of = (PageKind::Fleet, button);
+        seal(button, &decided(of, &stored, object, AT.parse().unwrap()).unwrap(), object)
     }
 
     fn stored(name: &str, index: usize) -> StoredRevision {

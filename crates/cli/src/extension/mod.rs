@@ -29,7 +29,11 @@ use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
 pub use built_in::{Command, CrdsFlags, OperatorFlags};
-pub use stateful_sets::STATEFUL_SETS;
+pub use objects::is_installed;
+pub use stateful_sets::{STATEFUL_SETS, pending_changes, revisions_words, set_words};
+
+#[cfg(test)]
+pub use stateful_sets::{ledger, pod_object};
 
 /// The kinds that are built in.
 #[cfg(not(feature = "temporal"))]

@@ -183,7 +183,7 @@ fn api(client: &Client, kind: Kind, scope: &Namespaces) -> Api<DynamicObject> {
 }
 
 /// True if the API server has the kind, which everybody may ask.
-async fn is_installed(client: &Client, kind: Kind) -> bool {
+pub async fn is_installed(client: &Client, kind: Kind) -> bool {
     let known = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await;
     known.is_ok_and(|list| list.resources.iter().any(|resource| resource.kind == kind.name()))
 }

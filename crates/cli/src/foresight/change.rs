@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::cluster::is_about_rights;
 use crate::reader::sentence;
-use windlass_core::api::names::CLI_MANAGER;
+use windlass_core::api::names::{CLI_MANAGER, GROUP};
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::LAST_APPLIED;
 use windlass_kube_port::strict;
@@ -22,30 +22,30 @@ pub enum Change {
 
 /// The result of a change.
 pub enum After {
-    /// The fleet as it would be, and what could not be checked.
+    /// The object as it would be, and what could not be checked.
     Taken(Value, Option<String>),
     /// The API server's refusal.
     Refused(String),
 }
 
-/// Asks the API server for the result of a change; `None`: the fleet does not exist.
+/// Asks the API server for the result of a change; `None`: the object does not exist.
 pub async fn after(
     client: &Client,
-    (namespace, name): (&str, &str),
+    (kind, namespace, name): (Kind, &str, &str),
     before: Option<&Value>,
     change: &Change,
 ) -> Result<After, String> {
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), namespace, &Kind::NodeDeployment.resource());
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource());
     let answer = match (before, change) {
         (None, Change::Merge(_)) => {
             return Err(format!(
-                "nodedeployment.windlass.dev/{name} is not in namespace {namespace}; name another with --namespace, or a file \
-                 with -f to make one"
+                "{}.{GROUP}/{name} is not in namespace {namespace}; name another with --namespace, or a file with -f to make \
+                 one",
+                kind.name().to_lowercase()
             ));
         }
         (None, Change::Apply(manifest)) => {
-            let raw = Api::namespaced_with(client.clone(), namespace, &Kind::NodeDeployment.resource());
+            let raw = Api::namespaced_with(client.clone(), namespace, &kind.resource());
             let params = PostParams { dry_run: true, field_manager: Some(CLI_MANAGER.to_owned()) };
             let mut manifest = manifest.clone();
             manifest["metadata"]["namespace"] = json!(namespace);
@@ -68,12 +68,21 @@ pub async fn after(
             let Some(before) = before else { return Ok(After::Refused(status.message.clone())) };
             Ok(After::Taken(
                 merged(before, &patch(before, change)),
-                Some(format!("not asked whether the API server takes the fleet: {}", status.message)),
+                Some(format!(
+                    "not asked whether the API server takes the {}: {}",
+                    word(kind),
+                    status.message
+                )),
             ))
         }
         Err(kube::Error::Api(status)) => Ok(After::Refused(without_object(&status.message))),
         Err(error) => Err(sentence(&error)),
     }
+}
+
+/// What an object of a kind is called in a sentence.
+fn word(kind: Kind) -> &'static str {
+    if kind == Kind::NodeDeployment { "fleet" } else { kind.name() }
 }
 
 /// A refusal without the object that the API server prints before the unknown fields.

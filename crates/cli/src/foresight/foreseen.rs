@@ -14,8 +14,9 @@ use windlass_core::api::{NodeDeploymentSpec, Promotion, RolloutHash, SetName, St
 use windlass_core::planner::fleet::Start;
 use windlass_core::planner::fleet::forecast::{self, Action};
 use windlass_core::planner::fleet::status::short;
-use windlass_core::planner::fleet::{FleetDecision, FleetFacts, Strategy};
+use windlass_core::planner::fleet::{FleetDecision, FleetFacts, FleetKind, Strategy};
 use windlass_engine::Plan;
+use windlass_kube_port::Kind;
 use windlass_kube_port::observed::{Observed, ObservedFleet};
 
 /// The effect of applying a change.
@@ -83,7 +84,9 @@ impl Takeover {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Foreseen {
-    /// The fleet's namespace.
+    /// `NodeDeployment` or `StatefulSetRollout`.
+    pub kind: String,
+    /// The object's namespace.
     pub namespace: String,
     pub name: String,
     /// True if it is created.
@@ -102,6 +105,13 @@ pub struct Foreseen {
     pub target: Vec<Field>,
     /// The fields that apply at once.
     pub at_once: Vec<Field>,
+    /// Of a StatefulSetRollout: the StatefulSets that have another update revision than their current one, and the fields in
+    /// which these differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Field>,
+    /// Of a StatefulSetRollout: what is done to the update strategies of StatefulSets, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holds: Vec<String>,
     /// What happens, in a sentence.
     pub happens: String,
     /// The recipe of the rollout that starts, if one does.
@@ -193,13 +203,20 @@ impl Foreseen {
         !self.is_new && self.target.is_empty() && self.at_once.is_empty()
     }
 
+    /// True if it is about the pods of existing StatefulSets.
+    #[must_use]
+    pub fn is_of_pods(&self) -> bool {
+        self.kind == Kind::StatefulSetRollout.name()
+    }
+
     /// The names of the nodes, in order.
     pub fn order(&self) -> impl Iterator<Item = &str> {
         self.waves.iter().flat_map(|wave| &wave.nodes).map(|node| node.name.as_str())
     }
 
-    fn new(namespace: &str, name: &str) -> Self {
+    pub(super) fn new(kind: Kind, namespace: &str, name: &str) -> Self {
         Self {
+            kind: kind.name().to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             is_new: false,
@@ -209,6 +226,8 @@ impl Foreseen {
             target_hash: String::new(),
             target: Vec::new(),
             at_once: Vec::new(),
+            pending: Vec::new(),
+            holds: Vec::new(),
             happens: String::new(),
             recipe: String::new(),
             cause: String::new(),
@@ -229,7 +248,7 @@ impl Foreseen {
         change: &Change,
         sentence: String,
     ) -> Self {
-        let mut foreseen = Self::new(namespace, name);
+        let mut foreseen = Self::new(Kind::NodeDeployment, namespace, name);
         foreseen.is_new = before.is_none();
         // Show as much of the request as can be read.
         if let (Some(before), Change::Merge(patch)) = (before, change) {
@@ -246,7 +265,7 @@ impl Foreseen {
     }
 
     pub(super) fn begun(namespace: &str, name: &str, before: Option<&Value>, after: &ObservedFleet) -> Self {
-        let mut foreseen = Self::new(namespace, name);
+        let mut foreseen = Self::new(Kind::NodeDeployment, namespace, name);
         let old = before.map(ObservedFleet::read);
         let old: Option<&NodeDeploymentSpec> = old.as_ref().and_then(|old| old.spec.as_deref().ok());
         if let Ok(spec) = &after.spec {
@@ -279,8 +298,12 @@ impl Foreseen {
         self.set = None;
         self.recipe.clear();
         self.cause.clear();
-        "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
-            .clone_into(&mut self.happens);
+        let what = if self.is_of_pods() {
+            "which pods go, in which order, and what they wait for only those can tell who may list StatefulSets and Pods"
+        } else {
+            "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
+        };
+        what.clone_into(&mut self.happens);
         if self.outcome != Outcome::Refused {
             let differs = !self.target.is_empty() || !self.at_once.is_empty();
             self.outcome = if differs { Outcome::Changes } else { Outcome::Nothing };
@@ -289,7 +312,7 @@ impl Foreseen {
 
     /// The fleet is being deleted: nothing starts any more.
     pub(super) fn is_deleted(&mut self) {
-        let sentence = format!("NodeDeployment {} is being deleted: nothing begins any more", self.name);
+        let sentence = format!("{} {} is being deleted: nothing begins any more", self.kind, self.name);
         if self.target.is_empty() && self.at_once.is_empty() {
             self.happens = sentence;
         } else {
@@ -362,7 +385,10 @@ impl Foreseen {
         };
         self.happens = match active {
             Some(plan) => to(plan),
-            None if facts.record.last_completed.is_none() && facts.spec.replicas > 0 => {
+            None if facts.record.last_completed.is_none()
+                && facts.spec.replicas > 0
+                && facts.kind == FleetKind::Nodes =>
+            {
                 "the fleet's nodes are made; that is no rollout".to_owned()
             }
             None => String::new(),

@@ -6,6 +6,7 @@ mod cluster;
 mod differences;
 mod foreseen;
 mod quota;
+mod rollouts;
 mod taken;
 mod waits;
 
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 pub use change::Change;
 pub use differences::{Field, fields};
 pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
+pub use rollouts::foresee_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{Sight, Wanted};
@@ -27,12 +29,13 @@ use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
 use windlass::internal::{Admission, fleet_objects};
 use windlass::tasks::FleetScope;
+use windlass_core::api::names::GROUP;
 use windlass_core::api::{RolloutHash, SetName};
 use windlass_core::planner::fleet::forecast;
 use windlass_core::planner::fleet::sets::naming::{self, Naming};
 use windlass_core::planner::fleet::status::{is_stalled, rollout_target_of};
 use windlass_core::planner::fleet::{
-    Blocker, Cause, FleetDecision, FleetFacts, RolloutTarget, Start, decide, possible,
+    Blocker, Cause, FleetDecision, FleetFacts, FleetKind, RolloutTarget, Start, decide, possible,
 };
 use windlass_core::render::RenderOptions;
 use windlass_engine::Plan;
@@ -58,8 +61,9 @@ pub async fn foresee(
     change: &Change,
     now: DateTime<Utc>,
 ) -> Result<Foreseen, String> {
-    let before = before(client, namespace, name).await?;
-    let (object, unchecked) = match after(client, (namespace, name), before.as_ref(), change).await? {
+    let kind = Kind::NodeDeployment;
+    let before = before(client, (kind, namespace, name)).await?;
+    let (object, unchecked) = match after(client, (kind, namespace, name), before.as_ref(), change).await? {
         After::Refused(sentence) => {
             return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
         }
@@ -84,7 +88,8 @@ pub async fn foresee(
     }
     match scope(&sight.view, &cluster, &new, now) {
         Some(scope) => {
-            let examined = Examined { scope, cluster: &cluster, now };
+            let mut examined = Examined { scope, cluster: &cluster, now };
+            examined.check().await?;
             examined.forecast_into(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
         }
         None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
@@ -118,13 +123,16 @@ pub async fn foresee(
     Ok(foreseen)
 }
 
-/// The stored fleet. An account that may list fleets but not get one, like the operator's, lists those with this
+/// The stored object. An account that may list fleets but not get one, like the operator's, lists those with this
 /// name.
-async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+async fn before(
+    client: &Client,
+    (kind, namespace, name): (Kind, &str, &str),
+) -> Result<Option<Value>, String> {
     let api = kube::api::Api::<kube::api::DynamicObject>::namespaced_with(
         client.clone(),
         namespace,
-        &Kind::NodeDeployment.resource(),
+        &kind.resource(),
     );
     let found = match api.get_opt(name).await {
         Err(kube::Error::Api(status)) if status.code == 403 => {
@@ -135,9 +143,10 @@ async fn before(client: &Client, namespace: &str, name: &str) -> Result<Option<V
         }
         found => found,
     };
+    let of = format!("{}.{GROUP}/{name}", kind.name().to_lowercase());
     found
         .map(|found| found.map(|object| json!(object)))
-        .map_err(|error| format!("nodedeployment.windlass.dev/{name}: {}", crate::reader::sentence(&error)))
+        .map_err(|error| format!("{of}: {}", crate::reader::sentence(&error)))
 }
 
 /// An object as it would be stored, with a later resourceVersion.
@@ -181,7 +190,6 @@ impl Examined<'_> {
         hash_before: Option<&RolloutHash>,
         unseen: Option<String>,
     ) -> Result<(), String> {
-        self.check().await?;
         let facts = self.scope.facts();
         if let Some(sentence) = &facts.findings.undecided {
             foreseen.refuse(sentence.clone());
@@ -200,8 +208,9 @@ impl Examined<'_> {
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         foreseen.add_target(&facts, hash_before, self.scope.specified());
-        let is_same =
-            self.scope.specified() != self.scope.written() && foreseen.is_no_other_target(hash_before);
+        let is_same = facts.kind == FleetKind::Nodes
+            && self.scope.specified() != self.scope.written()
+            && foreseen.is_no_other_target(hash_before);
         self.add_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
             foreseen.says_same_content();
@@ -368,10 +377,13 @@ fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
         child.restarts.asked = Some(restart.clone());
     }
     // A restart changes each rendering's hash; the order of nodes does not depend on its value.
-    let under: Vec<_> = facts.renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
-    for (hash, mut rendering) in under {
-        rendering.hash = rendering.hash.assumed_under(&restart);
-        facts.renderings.entry((hash, Some(restart.clone()))).or_insert(rendering);
+    let of_groups = facts.groups.iter_mut().map(|group| &mut group.renderings);
+    for renderings in of_groups.chain([&mut facts.renderings]) {
+        let under: Vec<_> = renderings.iter().map(|((hash, _), r)| (hash.clone(), r.clone())).collect();
+        for (hash, mut rendering) in under {
+            rendering.hash = rendering.hash.assumed_under(&restart);
+            renderings.entry((hash, Some(restart.clone()))).or_insert(rendering);
+        }
     }
     facts
 }

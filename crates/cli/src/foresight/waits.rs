@@ -7,7 +7,7 @@ use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
 use windlass_core::planner::fleet::hooks;
 use windlass_core::planner::fleet::sets::how_to_promote;
 use windlass_core::planner::fleet::status::short;
-use windlass_core::planner::fleet::{FleetDecision, FleetFacts, Strategy};
+use windlass_core::planner::fleet::{FleetDecision, FleetFacts, FleetKind, Strategy};
 use windlass_engine::TaskState;
 use windlass_kube_port::observed::ObservedFleet;
 
@@ -90,9 +90,10 @@ impl Foreseen {
         self.waits = waits.iter().map(|wait| in_namespace(wait, &self.namespace)).collect();
     }
 
-    /// The fleet as a command names it.
+    /// The object as a command names it.
     fn target(&self) -> String {
-        format!("nd/{} -n {}", self.name, self.namespace)
+        let short = if self.is_of_pods() { FleetKind::Pods } else { FleetKind::Nodes }.short();
+        format!("{short}/{} -n {}", self.name, self.namespace)
     }
 
     /// The approvals that are waited for, and their effect.
@@ -132,7 +133,8 @@ fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
     if sizes.is_empty() {
         return None;
     }
-    let at = format!("later, after {} of {} nodes", sizes.join(" and "), facts.spec.replicas);
+    let nodes = if facts.kind == FleetKind::Pods { "pods" } else { "nodes" };
+    let at = format!("later, after {} of {} {nodes}", sizes.join(" and "), facts.spec.replicas);
     Some(match hooks_at(fleet, HookPoint::AfterStep).as_slice() {
         [] => format!("{at}: until all of them serve"),
         hooks => format!("{at}: {}", hooks.join(", ")),

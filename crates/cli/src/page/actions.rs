@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::subject::PageKind;
 use windlass_core::api::{HookState, NodeDeploymentStatus, Stage, TaskType};
 use windlass_engine::{Plan, PlanState};
 use windlass_kube_port::observed::ObservedFleet;
@@ -80,8 +81,16 @@ impl Button {
 
     /// What the button is for.
     #[must_use]
-    pub fn purpose(self) -> &'static str {
+    pub fn purpose(self, kind: PageKind) -> &'static str {
         match self {
+            Self::Pause if kind == PageKind::StatefulSets => "Update no further pod until it is resumed.",
+            Self::Abort if kind == PageKind::StatefulSets => {
+                "Stop the rollout. Pods stay at what they run, and the target is not tried again by itself."
+            }
+            Self::Rollback if kind == PageKind::StatefulSets => {
+                "Stop the rollout, and move the updated pods back, in waves. The template is not changed."
+            }
+            Self::Restart if kind == PageKind::StatefulSets => "Restart every pod, in waves.",
             Self::Pause => "Begin nothing more of this fleet's rollouts until it is resumed.",
             Self::Resume => "Go on with what was paused.",
             Self::Promote => "Move traffic to the nodes that wait to take over.",
@@ -96,6 +105,21 @@ impl Button {
         }
     }
 
+    /// The verb with its flags, as on the command line.
+    #[must_use]
+    pub fn verb(self, kind: PageKind) -> String {
+        match (self, kind) {
+            (Self::Rollback, PageKind::StatefulSets) => "abort --rollback".to_owned(),
+            _ => self.word().to_owned(),
+        }
+    }
+
+    /// True if there is such a verb for the kind: pods are updated where they are, so nothing is promoted.
+    #[must_use]
+    pub fn is_for(self, kind: PageKind) -> bool {
+        kind == PageKind::Fleet || self != Self::Promote
+    }
+
     /// The button with this verb.
     #[must_use]
     pub fn called(word: &str) -> Option<Self> {
@@ -105,7 +129,7 @@ impl Button {
     /// True if the button would have an effect, judging by the object; those are shown first. The others explain why
     /// they have none. `plan` is that of the status, if it can be read.
     #[must_use]
-    pub fn suits(self, fleet: &ObservedFleet, plan: Option<&Plan>) -> bool {
+    pub fn suits(self, kind: PageKind, fleet: &ObservedFleet, plan: Option<&Plan>) -> bool {
         let status = &fleet.status;
         let paused = fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
         let is_active = plan.is_some_and(Plan::is_active);
@@ -116,6 +140,7 @@ impl Button {
             Self::Promote => waits_for_promotion(status),
             Self::Approve => hook(HookState::AwaitingApproval),
             Self::Abort => is_active && status.rollout.is_some(),
+            Self::Rollback if kind == PageKind::StatefulSets => is_active && status.rollout.is_some(),
             Self::Rollback => !status.last_completed_rollout_hash.is_empty(),
             Self::Retry => {
                 let failed = plan.is_some_and(|plan| plan.state == PlanState::Failed);
@@ -141,7 +166,9 @@ fn awaits(plan: &Plan) -> bool {
 /// A click on a button.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Action {
-    /// The fleet's namespace.
+    /// What it is about.
+    pub kind: PageKind,
+    /// The object's namespace.
     pub namespace: String,
     pub name: String,
     pub button: Button,

@@ -23,7 +23,7 @@ use super::html;
 use super::live;
 use super::source::Source;
 use super::state::{LoadedFleet, Page, fleet_view, list_view, message, page};
-use crate::report::FleetReport;
+use super::subject::{PageKind, PageOf};
 use windlass_kube_port::Key;
 
 /// The content security policy: everything comes from the page itself, without inline scripts or styles.
@@ -50,14 +50,11 @@ pub async fn serve(
 }
 
 pub(super) fn router(page: Page) -> Router {
-    Router::new()
-        .route("/", get(list))
-        .route("/fleets/{namespace}/{name}", get(fleet))
-        .route("/fleets/{namespace}/{name}/nodes", get(nodes))
-        .route("/fleets/{namespace}/{name}/{verb}", get(ask).post(act))
+    let all = Router::new();
+    let all = PageKind::ALL.into_iter().fold(all, |all, kind| all.merge(routes(kind)));
+    all.route("/", get(list))
         .route("/healthz", get(healthz))
         .route("/live", get(live::list))
-        .route("/live/fleets/{namespace}/{name}", get(live::fleet))
         .route("/style.css", get(|| async { ([(CONTENT_TYPE, "text/css; charset=utf-8")], html::STYLE) }))
         .route(
             "/page.js",
@@ -68,6 +65,38 @@ pub(super) fn router(page: Page) -> Router {
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .layer(from_fn_with_state(page.clone(), gate))
         .with_state(page)
+}
+
+type OfPage = State<Page>;
+type Named = Path<(String, String)>;
+
+/// The pages of the objects of a kind.
+fn routes(kind: PageKind) -> Router<Page> {
+    let of = move |Path((namespace, name)): Named| PageOf { kind, key: Key::new(namespace, name) };
+    let path = format!("/{}/{{namespace}}/{{name}}", kind.folder());
+    Router::new()
+        .route(&path, get(async move |State(page): OfPage, named: Named| object(page, of(named)).await))
+        .route(
+            &format!("{path}/nodes"),
+            get(async move |State(page): OfPage, named: Named, Query(paged): Query<Paged>| {
+                nodes(page, of(named), paged).await
+            }),
+        )
+        .route(
+            &format!("{path}/{{verb}}"),
+            get(async move |State(page): OfPage, Path(place): Path<Place>| ask(page, kind, place).await)
+                .post(
+                    async move |State(page): OfPage,
+                                Path(place): Path<Place>,
+                                filled: Result<Form<Filled>, FormRejection>| {
+                        act(page, kind, place, filled).await
+                    },
+                ),
+        )
+        .route(
+            &format!("/live{path}"),
+            get(async move |State(page): OfPage, named: Named| live::object(page, of(named)).await),
+        )
 }
 
 /// Refuses unauthorized requests, and sets the security headers of every response.
@@ -138,8 +167,9 @@ fn unread(sentence: &str) -> Response {
     message(StatusCode::BAD_GATEWAY, "Not read", sentence)
 }
 
-fn gone(key: &Key) -> Response {
-    let sentence = format!("There is no fleet {} in namespace {}, or not any more.", key.name, key.namespace);
+fn gone(PageOf { kind, key }: &PageOf) -> Response {
+    let (word, Key { namespace, name, .. }) = (kind.word(), key);
+    let sentence = format!("There is no {word} {name} in namespace {namespace}, or not any more.");
     message(StatusCode::NOT_FOUND, "Not found", &sentence)
 }
 
@@ -158,15 +188,14 @@ async fn healthz(State(state): State<Page>) -> Response {
     }
 }
 
-async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String, String)>) -> Response {
-    let key = Key::new(namespace, name);
+async fn object(state: Page, of: PageOf) -> Response {
     let watched = match state.source.watched().await {
         Ok(watched) => watched,
         Err(sentence) => return unread(&sentence),
     };
     let mut changes = watched.changes();
     let details = async {
-        while fleet_view(&state, &watched, &key).is_some_and(|view| view.is_asking) {
+        while fleet_view(&state, &watched, &of).is_some_and(|view| view.is_asking) {
             if changes.changed().await.is_err() {
                 return;
             }
@@ -174,9 +203,9 @@ async fn fleet(State(state): State<Page>, Path((namespace, name)): Path<(String,
     };
     // Later results arrive as live updates.
     let _ = tokio::time::timeout(PATIENCE, details).await;
-    match fleet_view(&state, &watched, &key) {
+    match fleet_view(&state, &watched, &of) {
         Some(LoadedFleet { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.actions.is_some())),
-        None => gone(&key),
+        None => gone(&of),
     }
 }
 
@@ -185,21 +214,17 @@ struct Paged {
     page: Option<usize>,
 }
 
-async fn nodes(
-    State(state): State<Page>,
-    Path((namespace, name)): Path<(String, String)>,
-    Query(paged): Query<Paged>,
-) -> Response {
-    let key = Key::new(namespace, name);
+async fn nodes(state: Page, of: PageOf, paged: Paged) -> Response {
     match state.source.watched().await {
-        Ok(watched) => match watched.one(&key) {
+        Ok(watched) => match watched.one(&of) {
             Some(seen) => {
                 let now = state.source.now();
-                let report = FleetReport::of(&seen, now);
+                let report = seen.report(now);
                 let silent_since = watched.silent_since(now);
-                page(StatusCode::OK, html::nodes(&report, paged.page.unwrap_or(1), silent_since, now))
+                let number = paged.page.unwrap_or(1);
+                page(StatusCode::OK, html::nodes(of.kind, &report, number, silent_since, now))
             }
-            None => gone(&key),
+            None => gone(&of),
         },
         Err(sentence) => unread(&sentence),
     }
@@ -225,44 +250,47 @@ type NoAction = (StatusCode, &'static str);
 /// The action of a form, and its implementation.
 fn requested_action(
     state: &Page,
+    kind: PageKind,
     (namespace, name, verb): Place,
     filled: &Filled,
 ) -> Result<RequestedAction, NoAction> {
-    let button = Button::called(&verb).ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
+    let button = Button::called(&verb).filter(|button| button.is_for(kind));
+    let button = button.ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
     let only_shows =
         "This page only shows. To change something, take windlass or kubectl, with your own rights.";
     let actions = state.actions.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
     let force = filled.force == "yes";
-    Ok((Action { namespace, name, button, seal: filled.seal.clone(), force }, actions.clone()))
+    Ok((Action { kind, namespace, name, button, seal: filled.seal.clone(), force }, actions.clone()))
 }
 
-/// True if no such fleet is visible.
-async fn is_gone(state: &Page, key: &Key) -> bool {
-    state.source.watched().await.is_ok_and(|watched| watched.one(key).is_none())
+/// True if no such object is visible.
+async fn is_gone(state: &Page, of: &PageOf) -> bool {
+    state.source.watched().await.is_ok_and(|watched| watched.one(of).is_none())
 }
 
-async fn ask(State(state): State<Page>, Path(place): Path<Place>) -> Response {
-    let key = Key::new(&place.0, &place.1);
-    if is_gone(&state, &key).await {
-        return gone(&key);
+async fn ask(state: Page, kind: PageKind, place: Place) -> Response {
+    let of = PageOf { kind, key: Key::new(&place.0, &place.1) };
+    if is_gone(&state, &of).await {
+        return gone(&of);
     }
-    match requested_action(&state, place, &Filled::default()) {
+    match requested_action(&state, kind, place, &Filled::default()) {
         Ok((action, actions)) => rehearsed(&state, &action, actions.as_ref(), "", None).await,
         Err((status, sentence)) => message(status, "Not done", sentence),
     }
 }
 
 async fn act(
-    State(state): State<Page>,
-    Path(place): Path<Place>,
+    state: Page,
+    kind: PageKind,
+    place: Place,
     filled: Result<Form<Filled>, FormRejection>,
 ) -> Response {
     let filled = match filled {
         Ok(Form(filled)) => filled,
-        Err(unread) => return unreadable(&place, &unread),
+        Err(unread) => return unreadable(kind, &place, &unread),
     };
-    let key = Key::new(&place.0, &place.1);
-    let (action, actions) = match requested_action(&state, place, &filled) {
+    let of = PageOf { kind, key: Key::new(&place.0, &place.1) };
+    let (action, actions) = match requested_action(&state, kind, place, &filled) {
         Ok(requested) => requested,
         Err((status, sentence)) => return message(status, "Not done", sentence),
     };
@@ -270,8 +298,8 @@ async fn act(
         let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
         return message(StatusCode::FORBIDDEN, "Refused", sentence);
     }
-    if is_gone(&state, &key).await {
-        return gone(&key);
+    if is_gone(&state, &of).await {
+        return gone(&of);
     }
     let reason = filled.reason.trim();
     let length = reason.chars().count();
@@ -291,14 +319,14 @@ async fn act(
 }
 
 /// The page for a form that is unreadable or too large, with a link back.
-fn unreadable((namespace, name, verb): &Place, unread: &FormRejection) -> Response {
+fn unreadable(kind: PageKind, (namespace, name, verb): &Place, unread: &FormRejection) -> Response {
     let status = unread.status();
     let sentence = if status == StatusCode::PAYLOAD_TOO_LARGE {
         format!("The form is larger than {} KiB. Nothing was done.", MAX_FORM_BYTES / 1024)
     } else {
         format!("The form cannot be read: {}. Nothing was done.", unread.body_text())
     };
-    let back = format!("/fleets/{namespace}/{name}/{verb}");
+    let back = format!("{}/{verb}", kind.path(namespace, name));
     page(status, html::message_with_way_back("Not done", &sentence, &back))
 }
 

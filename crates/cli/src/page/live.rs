@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use super::html;
 use super::source::Watched;
 use super::state::{Page, fleet_view, list_view, message};
+use super::subject::PageOf;
 use windlass_clock::monotonic;
-use windlass_kube_port::Key;
 use windlass_kube_port::freshness::SILENT;
 
 /// The shortest time between two renderings.
@@ -38,7 +38,7 @@ struct Open {
     watched: Arc<Watched>,
     changes: watch::Receiver<u64>,
     /// The fleet that it shows; `None`: all of them.
-    of: Option<Key>,
+    of: Option<PageOf>,
     /// A hash of what was last sent of each part.
     sent: HashMap<&'static str, u64>,
     waiting: VecDeque<Event>,
@@ -53,14 +53,11 @@ pub(super) async fn list(State(page): State<Page>) -> Response {
     open(page, None).await
 }
 
-pub(super) async fn fleet(
-    State(page): State<Page>,
-    Path((namespace, name)): Path<(String, String)>,
-) -> Response {
-    open(page, Some(Key::new(namespace, name))).await
+pub(super) async fn object(page: Page, of: PageOf) -> Response {
+    open(page, Some(of)).await
 }
 
-async fn open(page: Page, of: Option<Key>) -> Response {
+async fn open(page: Page, of: Option<PageOf>) -> Response {
     let Ok(place) = page.live.clone().try_acquire_owned() else {
         return message(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are open.");
     };
@@ -129,9 +126,9 @@ impl Open {
 
     /// The version of the fleet and its objects, to detect changes; `None` for the list of all.
     fn version(&self) -> Option<String> {
-        let key = self.of.as_ref()?;
-        let details = self.page.source.details_read_at(key);
-        Some(format!("{:?} {details:?}", self.watched.version(key)))
+        let of = self.of.as_ref()?;
+        let details = self.page.source.details_read_at(of);
+        Some(format!("{:?} {details:?}", self.watched.version(of)))
     }
 
     /// Renders the page and queues the parts that changed. Returns when to render again.
@@ -139,7 +136,7 @@ impl Open {
         let (parts, is_moving) = match &self.of {
             None => {
                 let view = list_view(&self.page, &self.watched);
-                let is_moving = view.fleets.iter().any(|fleet| !fleet.verdict.is_at_rest());
+                let is_moving = view.fleets.iter().any(|fleet| !fleet.report.verdict.is_at_rest());
                 (html::parts_of_list(&view), is_moving)
             }
             Some(key) => match fleet_view(&self.page, &self.watched, key) {

@@ -11,6 +11,7 @@ mod http;
 mod live;
 mod source;
 mod state;
+mod subject;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -19,3 +20,4 @@ pub use actions::{Action, Actions, Button, Refused, Rehearsed};
 pub use guard::{Guard, Secrets};
 pub use http::serve;
 pub use source::Source;
+pub use subject::PageKind;

@@ -11,15 +11,16 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::view::Details;
-use crate::foresight::{Change, foresee};
+use super::subject::{PageKind, PageOf};
+use super::view::{Details, SeenObject};
+use crate::foresight::{Change, foresee, foresee_rollout};
 use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
-use crate::report::{FleetReport, Seen, Typed, Verdict};
+use crate::report::{FleetReport, SeenStatefulSets, Typed, Verdict};
 use windlass_clock::{SharedClock, monotonic};
-use windlass_kube_port::Key;
+use windlass_kube_port::Kind;
 use windlass_kube_port::freshness::SILENT;
-use windlass_kube_port::observed::{Meta, ObservedFleet};
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedRollout};
 use windlass_kube_port::watch::Namespaces;
 
 /// How long after the last request the watches stop.
@@ -40,7 +41,7 @@ pub struct Source {
     clock: SharedClock,
     typed: Typed,
     state: Mutex<State>,
-    details: Mutex<HashMap<Key, CachedDetails>>,
+    details: Mutex<HashMap<PageOf, CachedDetails>>,
 }
 
 #[derive(Default)]
@@ -63,6 +64,8 @@ type Version = (String, (u64, u64), (u64, u64));
 /// The watched objects.
 pub struct Watched {
     sights: Vec<(Wanted, Sight)>,
+    /// StatefulSetRollouts and the pods of StatefulSets, where the kind is installed.
+    rollouts: Vec<(Namespaces, Sight)>,
     changes: watch::Sender<u64>,
 }
 
@@ -77,25 +80,48 @@ impl Watched {
         self.sights.len() > 1 || self.sights.iter().any(|(wanted, _)| wanted.scope == Namespaces::All)
     }
 
-    /// Every fleet with its objects.
-    pub fn all(&self) -> Vec<Seen> {
+    /// Every fleet and every StatefulSetRollout, with its objects.
+    pub fn all(&self) -> Vec<SeenObject> {
         let seen = |(wanted, sight): &(Wanted, Sight)| {
             let fleets = sight.fleets(wanted);
-            fleets.iter().map(|fleet| sight.seen(fleet)).collect::<Vec<_>>()
+            fleets.iter().map(|fleet| SeenObject::Fleet(sight.seen(fleet))).collect::<Vec<_>>()
         };
-        self.sights.iter().flat_map(seen).collect()
+        let rollouts = |(_, sight): &(Namespaces, Sight)| {
+            let all = sight.view.rollouts.list_all(|_| true);
+            all.iter().map(|rollout| stateful_sets(sight, rollout)).collect::<Vec<_>>()
+        };
+        self.sights.iter().flat_map(seen).chain(self.rollouts.iter().flat_map(rollouts)).collect()
     }
 
-    /// One fleet with its objects.
-    pub fn one(&self, key: &Key) -> Option<Seen> {
-        self.sights.iter().find_map(|(_, sight)| {
-            let fleet = sight.view.fleets.get(key)?;
-            Some(sight.seen(&fleet))
-        })
+    /// What could not be read of StatefulSetRollouts and is not said by one of them.
+    pub fn unread_rollouts(&self) -> Vec<String> {
+        let unread = self.rollouts.iter().filter(|(_, sight)| !sight.has_read(Kind::StatefulSetRollout));
+        unread.flat_map(|(_, sight)| sight.unread.iter().cloned()).collect()
     }
 
-    /// Differs whenever the fleet or one of its objects changed.
-    pub fn version(&self, key: &Key) -> Option<Version> {
+    /// One object with its objects.
+    pub fn one(&self, PageOf { kind, key }: &PageOf) -> Option<SeenObject> {
+        match kind {
+            PageKind::Fleet => self.sights.iter().find_map(|(_, sight)| {
+                let fleet = sight.view.fleets.get(key)?;
+                Some(SeenObject::Fleet(sight.seen(&fleet)))
+            }),
+            PageKind::StatefulSets => self.rollouts.iter().find_map(|(_, sight)| {
+                let rollout = sight.view.rollouts.get(key)?;
+                Some(stateful_sets(sight, &rollout))
+            }),
+        }
+    }
+
+    /// Differs whenever the object or one of its objects changed.
+    pub fn version(&self, PageOf { kind, key }: &PageOf) -> Option<Version> {
+        if *kind == PageKind::StatefulSets {
+            return self.rollouts.iter().find_map(|(_, sight)| {
+                let rollout = sight.view.rollouts.get(key)?;
+                let pods = sight.view.pods.changes();
+                Some((rollout.meta.resource_version.clone(), (pods, 0), (0, 0)))
+            });
+        }
         self.sights.iter().find_map(|(_, sight)| {
             let fleet: Arc<ObservedFleet> = sight.view.fleets.get(key)?;
             let Meta { namespace, name, uid, resource_version, .. } = &fleet.meta;
@@ -106,7 +132,9 @@ impl Watched {
 
     /// The longest time since any watch was last known to be up to date.
     pub fn silence(&self) -> Duration {
-        self.sights.iter().map(|(_, sight)| sight.view.freshness.outdated()).max().unwrap_or_default()
+        let sights = self.sights.iter().map(|(_, sight)| sight);
+        let all = sights.chain(self.rollouts.iter().map(|(_, sight)| sight));
+        all.map(|sight| sight.view.freshness.outdated()).max().unwrap_or_default()
     }
 
     /// Since when the watches are outdated, if for too long to present them as current.
@@ -160,13 +188,17 @@ impl Source {
             }
         }
         let mut sights = Vec::new();
+        let mut rollouts = Vec::new();
         for scope in &self.scopes {
             let wanted = Wanted { scope: scope.clone(), names: Vec::new() };
             let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
             let sight = sight.following(&self.client, &wanted).await?;
             sights.push((wanted, sight));
+            if let Some(sight) = Sight::rollouts_if_installed(&self.client, scope).await {
+                rollouts.push((scope.clone(), sight.following_rollouts(&self.client, scope).await));
+            }
         }
-        let watched = Arc::new(Watched { sights, changes: watch::Sender::new(0) });
+        let watched = Arc::new(Watched { sights, rollouts, changes: watch::Sender::new(0) });
         let mut state = lock(&self.state);
         // A concurrent call may have started them.
         if let Some(other) = &state.watched {
@@ -194,8 +226,10 @@ impl Source {
     }
 
     async fn follow(self: Arc<Self>, watched: Arc<Watched>) {
-        let streams: Vec<_> =
-            watched.sights.iter().map(|(wanted, sight)| sight.watch(&self.client, wanted)).collect();
+        let of_fleets = watched.sights.iter().map(|(wanted, sight)| sight.watch(&self.client, wanted));
+        let of_rollouts =
+            watched.rollouts.iter().map(|(scope, sight)| sight.watch_rollouts(&self.client, scope));
+        let streams: Vec<_> = of_fleets.chain(of_rollouts).collect();
         let mut changes = stream::select_all(streams);
         loop {
             tokio::select! {
@@ -219,12 +253,12 @@ impl Source {
     pub fn details(
         self: &Arc<Self>,
         watched: &Arc<Watched>,
-        key: &Key,
+        of: &PageOf,
         report: &FleetReport,
     ) -> Option<Arc<Details>> {
-        let version = watched.version(key)?;
+        let version = watched.version(of)?;
         let mut all = lock(&self.details);
-        let cached = all.entry(key.clone()).or_insert_with(|| CachedDetails {
+        let cached = all.entry(of.clone()).or_insert_with(|| CachedDetails {
             at: monotonic(),
             version: version.clone(),
             details: None,
@@ -236,10 +270,10 @@ impl Source {
             cached.asking = true;
             cached.version = version;
             cached.at = monotonic();
-            let (source, watched, key, report) = (self.clone(), watched.clone(), key.clone(), report.clone());
+            let (source, watched, of, report) = (self.clone(), watched.clone(), of.clone(), report.clone());
             tokio::spawn(async move {
-                let details = source.ask(&watched, &key, &report).await;
-                if let Some(cached) = lock(&source.details).get_mut(&key) {
+                let details = source.ask(&watched, &of, &report).await;
+                if let Some(cached) = lock(&source.details).get_mut(&of) {
                     cached.details = Some(Arc::new(details));
                     cached.asking = false;
                 }
@@ -250,17 +284,18 @@ impl Source {
     }
 
     /// When the events and forecast of a fleet were last read, and whether they have arrived.
-    pub fn details_read_at(&self, key: &Key) -> Option<(Instant, bool)> {
-        lock(&self.details).get(key).map(|cached| (cached.at, cached.asking))
+    pub fn details_read_at(&self, of: &PageOf) -> Option<(Instant, bool)> {
+        lock(&self.details).get(of).map(|cached| (cached.at, cached.asking))
     }
 
-    async fn ask(&self, watched: &Watched, key: &Key, report: &FleetReport) -> Details {
+    async fn ask(&self, watched: &Watched, of: &PageOf, report: &FleetReport) -> Details {
         let mut details = Details::default();
+        let PageOf { kind, key } = of;
         let namespace = key.namespace.as_str();
         match events(
             &self.client,
             namespace,
-            Some(InvolvedObject { kind: "NodeDeployment", name: &key.name, uid: "" }),
+            Some(InvolvedObject { kind: kind.kind().name(), name: &key.name, uid: "" }),
         )
         .await
         {
@@ -268,12 +303,14 @@ impl Source {
             Err(sentence) => details.unread.push(sentence),
         }
         if let Some(node) = culprit(report) {
-            let name = format!("{node}-0");
-            let of_pod = Key::new(namespace, &name);
-            let pod = watched.sights.iter().find_map(|(_, sight)| sight.view.pods.get(&of_pod));
-            match events(&self.client, namespace, Some(InvolvedObject::of_pod(node, &name, pod.as_deref())))
-                .await
-            {
+            let is_node = *kind == PageKind::Fleet;
+            let name = if is_node { format!("{node}-0") } else { node.to_owned() };
+            // The StatefulSet of a node has its name.
+            let set = if is_node { node } else { name.rsplit_once('-').map_or("", |(set, _)| set) };
+            let seen = watched.one(of);
+            let pod = seen.as_ref().and_then(|seen| seen.seen().pods.get(&name));
+            let involved = InvolvedObject::of_pod(set, &name, pod.map(AsRef::as_ref));
+            match events(&self.client, namespace, Some(involved)).await {
                 Ok(all) => details.of_pod = last(all),
                 Err(sentence) => details.unread.push(sentence),
             }
@@ -282,10 +319,23 @@ impl Source {
         let at_rest = report.verdict == Verdict::UpToDate && report.rollout.is_none();
         if !at_rest && report.replicas <= LARGE {
             let nothing = Change::Merge(serde_json::json!({}));
-            details.next = Some(foresee(&self.client, namespace, &key.name, &nothing, self.now()).await);
+            let (client, now) = (&self.client, self.now());
+            details.next = Some(match kind {
+                PageKind::Fleet => foresee(client, namespace, &key.name, &nothing, now).await,
+                PageKind::StatefulSets => foresee_rollout(client, namespace, &key.name, &nothing, now).await,
+            });
         }
         details
     }
+}
+
+/// A StatefulSetRollout with the pods of its StatefulSets.
+fn stateful_sets(sight: &Sight, rollout: &ObservedRollout) -> SeenObject {
+    let sets = &rollout.status.stateful_sets;
+    let pods = sets.iter().flat_map(|set| sight.view.pods.group(&rollout.meta.namespace, &set.uid));
+    let pods: Option<Vec<_>> = sight.has_read(Kind::Pod).then(|| pods.collect());
+    let seen = SeenStatefulSets::of_observed(rollout, pods.as_deref(), &sight.unread);
+    SeenObject::StatefulSets(Box::new(seen))
 }
 
 fn last(mut all: Vec<TimelineEntry>) -> Vec<TimelineEntry> {

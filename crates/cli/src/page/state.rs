@@ -11,9 +11,8 @@ use super::actions::Actions;
 use super::guard::Guard;
 use super::html;
 use super::source::{Source, Watched};
+use super::subject::PageOf;
 use super::view::{FleetView, ListView};
-use crate::report::FleetReport;
-use windlass_kube_port::Key;
 
 /// The most pages with live updates: each costs a rendering per change.
 const LIVE: usize = 64;
@@ -45,7 +44,8 @@ pub(super) fn message(status: StatusCode, title: &str, sentence: &str) -> Respon
 /// The current list of fleets.
 pub(super) fn list_view(state: &Page, watched: &Watched) -> ListView {
     let now = state.source.now();
-    let view = ListView::of(&watched.all(), watched.has_namespaces(), now);
+    let mut view = ListView::of(&watched.all(), watched.has_namespaces(), now);
+    view.unread.extend(watched.unread_rollouts());
     ListView { silent_since: watched.silent_since(now), ..view }
 }
 
@@ -56,10 +56,10 @@ pub(super) struct LoadedFleet {
     pub(super) is_asking: bool,
 }
 
-pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, key: &Key) -> Option<LoadedFleet> {
-    let (seen, now) = (watched.one(key)?, state.source.now());
-    let report = FleetReport::of(&seen, now);
-    let details = state.source.details(watched, key, &report);
+pub(super) fn fleet_view(state: &Page, watched: &Arc<Watched>, of: &PageOf) -> Option<LoadedFleet> {
+    let (seen, now) = (watched.one(of)?, state.source.now());
+    let report = seen.report(now);
+    let details = state.source.details(watched, of, &report);
     let view = FleetView::of(&seen, report, details.as_ref(), now).typed(state.source.typed());
     Some(LoadedFleet {
         is_asking: details.is_none(),

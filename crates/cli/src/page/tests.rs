@@ -17,11 +17,13 @@ use super::actions::{Action, Actions, Refused, Rehearsed};
 use super::guard::{Guard, Secrets};
 use super::http::router;
 use super::state::Page;
+use super::subject::PageKind;
+use crate::extension::{ledger, pod_object};
 use crate::report::tests::fleet;
 use windlass_clock::SystemClock;
 use windlass_kube_port::watch::Namespaces;
 
-/// A fake API server with one fleet, whose watches send nothing and end at their time-out. While it is `gone`, it
+/// A fake API server with one fleet and one StatefulSetRollout, whose watches send nothing and end at their time-out. While it is `gone`, it
 /// refuses connections and its existing ones hang.
 fn played(gone: &Arc<AtomicBool>) -> Client {
     played_with(gone, &Arc::default())
@@ -57,8 +59,12 @@ fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
                 };
                 futures::stream::once(silence).boxed()
             } else {
-                let items: Vec<Value> =
-                    if path.ends_with("/nodedeployments") { vec![at_rest()] } else { Vec::new() };
+                let items: Vec<Value> = match path.rsplit('/').next() {
+                    Some("nodedeployments") => vec![at_rest()],
+                    Some("statefulsetrollouts") => vec![ledger(&json!({}))],
+                    Some("pods") if query.contains("pod-name") => pods_of_ledger(),
+                    _ => Vec::new(),
+                };
                 let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items});
                 futures::stream::once(std::future::ready(list.to_string().into_bytes())).boxed()
             };
@@ -66,6 +72,16 @@ fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
         }
     });
     Client::new(server, "prod")
+}
+
+fn pods_of_ledger() -> Vec<Value> {
+    let pod = |ordinal: u32, revision: &str, is_ready: bool| {
+        let name = format!("ledger-{ordinal}");
+        let mut pod = pod_object(&name, "ledger", revision, is_ready);
+        pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = json!(name);
+        pod
+    };
+    vec![pod(0, "5b7d9c8f6", true), pod(1, "5b7d9c8f6", true), pod(2, "7c6f5d4b8", false)]
 }
 
 /// A fleet that is up to date.
@@ -168,6 +184,48 @@ async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
+    let page = acting();
+    let get = async |path: &str| page.response("GET", path, String::new()).await;
+    let (_, list) = get("/").await;
+    assert!(list.contains("1 fleet, 1 StatefulSetRollout: 0 stalled or refused, 1 on the way"), "{list}");
+    assert!(
+        list.contains("href=\"/rollouts/prod/ledger\"") && list.contains("href=\"/fleets/prod/db\""),
+        "{list}"
+    );
+
+    let (status, body) = get("/rollouts/prod/ledger").await;
+    assert_eq!(status, StatusCode::OK);
+    for part in [
+        "<h2>Pods</h2>",
+        "5b7d9c8f6 → 7c6f5d4b8",
+        "3 replicas, 2 ready, 1 updated",
+        "<strong>ledger-2</strong>",
+        "2 pods serve 5b7d9c8f6",
+        "windlass abort ssr/ledger -n prod --rollback",
+        "data-live=\"/live/rollouts/prod/ledger\"",
+        "href=\"/rollouts/prod/ledger/pause\"",
+        "href=\"/rollouts/prod/ledger/rollback\"",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    assert!(!body.contains("/promote\"") && !body.contains("nd/ledger"), "{body}");
+    let (_, body) = get("/rollouts/prod/ledger/nodes").await;
+    assert!(body.contains("Pods of ledger") && body.contains("ledger-0"), "{body}");
+
+    let (status, body) = get("/rollouts/prod/ledger/abort").await;
+    assert!(status == StatusCode::OK && body.contains("Pods stay at what they run"), "{status} {body}");
+    assert_eq!(get("/rollouts/prod/ledger/promote").await.0, StatusCode::NOT_FOUND);
+    let (status, body) = get("/rollouts/prod/db").await;
+    assert!(status == StatusCode::NOT_FOUND && body.contains("no StatefulSetRollout db"), "{status} {body}");
+    assert_eq!(get("/fleets/prod/ledger").await.0, StatusCode::NOT_FOUND);
+    let form = format!("form={}&seal=x&reason=", page.form);
+    let (status, _) = page.response("POST", "/rollouts/prod/ledger/pause", form).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(page.done.0.lock().unwrap()[0].kind, PageKind::StatefulSets);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_form_that_is_too_large_does_nothing_and_says_so() {
     let page = acting();
     let form = |reason: &str| format!("form={}&seal=x&reason={reason}", page.form);
@@ -188,7 +246,7 @@ async fn a_form_that_is_too_large_does_nothing_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
     const SAID: &str = "Nothing is heard of the API server since";
-    const PAGES: [&str; 3] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes"];
+    const PAGES: [&str; 4] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes", "/rollouts/prod/ledger"];
     let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let page = page(played_with(&gone, &forgotten));
     let live = page.clone().oneshot(request("GET", "/live")).await.unwrap();

@@ -1,14 +1,19 @@
 //! The content of the page, as values made from reports. Pure.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
 use super::actions::Button;
+use super::subject::PageKind;
 use crate::foresight::Foreseen;
 use crate::report::chain::{self, Chain, TimelineEntry};
 use crate::report::chart::{self, Chart};
-use crate::report::{FleetReport, Seen, Typed, Verdict, story, worst_first};
+use crate::report::{
+    FleetReport, Seen, SeenStatefulSets, StatefulSetsReport, Typed, Verdict, story, worst_first,
+};
+use windlass_core::api::StatefulSetStatus;
 use windlass_kube_port::observed::ObservedFleet;
 
 /// The most nodes listed at once.
@@ -38,21 +43,78 @@ pub struct Details {
 pub struct ListView {
     /// When it was rendered.
     pub now: DateTime<Utc>,
-    /// The fleets, unhealthy ones first.
-    pub fleets: Vec<FleetReport>,
+    /// The fleets and the StatefulSetRollouts, unhealthy ones first.
+    pub fleets: Vec<Listed>,
+    /// What could not be read.
+    pub unread: Vec<String>,
     /// True if they are in several namespaces.
     pub namespaces: bool,
     /// Since when the API server does not answer, if for too long.
     pub silent_since: Option<DateTime<Utc>>,
 }
 
-impl ListView {
-    /// The list of these fleets.
+/// An entry of the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// What it is.
+    pub kind: PageKind,
+    /// Its report.
+    pub report: FleetReport,
+}
+
+impl Borrow<FleetReport> for Listed {
+    fn borrow(&self) -> &FleetReport {
+        &self.report
+    }
+}
+
+/// An object that was seen.
+#[derive(Clone, Debug)]
+pub enum SeenObject {
+    /// A fleet.
+    Fleet(Seen),
+    /// A StatefulSetRollout.
+    StatefulSets(Box<SeenStatefulSets>),
+}
+
+impl SeenObject {
+    /// What it is.
     #[must_use]
-    pub fn of(seen: &[Seen], namespaces: bool, now: DateTime<Utc>) -> Self {
-        let mut fleets: Vec<FleetReport> = seen.iter().map(|seen| FleetReport::of(seen, now)).collect();
+    pub fn kind(&self) -> PageKind {
+        match self {
+            Self::Fleet(_) => PageKind::Fleet,
+            Self::StatefulSets(_) => PageKind::StatefulSets,
+        }
+    }
+
+    /// It, as a fleet.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        match self {
+            Self::Fleet(seen) => seen,
+            Self::StatefulSets(of) => &of.seen,
+        }
+    }
+
+    /// The report of `windlass status`, of a StatefulSetRollout without its StatefulSets.
+    #[must_use]
+    pub fn report(&self, now: DateTime<Utc>) -> FleetReport {
+        match self {
+            Self::Fleet(seen) => FleetReport::of(seen, now),
+            Self::StatefulSets(of) => StatefulSetsReport::of(of, now).fleet,
+        }
+    }
+}
+
+impl ListView {
+    /// The list of these objects.
+    #[must_use]
+    pub fn of(seen: &[SeenObject], namespaces: bool, now: DateTime<Utc>) -> Self {
+        let listed = |seen: &SeenObject| Listed { kind: seen.kind(), report: seen.report(now) };
+        let mut fleets: Vec<Listed> = seen.iter().map(listed).collect();
         worst_first(&mut fleets);
-        Self { now, fleets, namespaces, silent_since: None }
+        let unread = fleets.first().map(|first| first.report.unread.clone()).unwrap_or_default();
+        Self { now, fleets, unread, namespaces, silent_since: None }
     }
 }
 
@@ -73,8 +135,12 @@ pub enum Next {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetView {
+    /// What it is.
+    pub kind: PageKind,
     /// When it was rendered.
     pub now: DateTime<Utc>,
+    /// The StatefulSets of a StatefulSetRollout.
+    pub sets: Vec<StatefulSetStatus>,
     /// The report of `windlass status`.
     pub report: FleetReport,
     /// The most nodes with a row.
@@ -100,25 +166,43 @@ pub struct FleetView {
 impl FleetView {
     /// The view of a fleet, from its objects, their report, and the events and forecast if known.
     #[must_use]
-    pub fn of(seen: &Seen, report: FleetReport, details: Option<&Arc<Details>>, now: DateTime<Utc>) -> Self {
+    pub fn of(
+        object: &SeenObject,
+        report: FleetReport,
+        details: Option<&Arc<Details>>,
+        now: DateTime<Utc>,
+    ) -> Self {
         let none = Details::default();
         let cached = details.map_or(&none, AsRef::as_ref);
-        let chain = chain::of_fleet(seen, &report, &cached.of_pod);
-        let mut story = story::of_fleet(&seen.fleet, cached.of_fleet.clone());
+        let (kind, seen, events) = (object.kind(), object.seen(), cached.of_fleet.clone());
+        let (chain, mut story, sets) = match object {
+            SeenObject::Fleet(seen) => (
+                chain::of_fleet(seen, &report, &cached.of_pod),
+                story::of_fleet(&seen.fleet, events),
+                Vec::new(),
+            ),
+            SeenObject::StatefulSets(of) => (
+                chain::of_stateful_sets(of, &StatefulSetsReport::of(of, now), &cached.of_pod),
+                story::of_stateful_sets(of, events),
+                of.sets.clone(),
+            ),
+        };
         story.reverse();
         story.truncate(STORY);
         let mut unread = report.unread.clone();
         unread.extend(cached.unread.iter().cloned());
         Self {
+            kind,
             now,
+            sets,
             chart: chart::of_fleet(seen, report.plan.as_ref(), BARS, now),
             next: next(&report, details),
             chain,
             story,
             unread,
-            buttons: buttons(&seen.fleet),
+            buttons: buttons(kind, &seen.fleet),
             silent_since: None,
-            plan_command: format!("windlass plan nd/{} -n {}", report.name, report.namespace),
+            plan_command: format!("windlass plan {}/{} -n {}", kind.short(), report.name, report.namespace),
             report,
             rows: NODES,
         }
@@ -144,23 +228,18 @@ impl FleetView {
     /// The path: namespace and name.
     #[must_use]
     pub fn path(&self) -> String {
-        path(&self.report)
+        self.kind.path(&self.report.namespace, &self.report.name)
     }
 }
 
-fn buttons(fleet: &ObservedFleet) -> Vec<(Button, bool)> {
+fn buttons(kind: PageKind, fleet: &ObservedFleet) -> Vec<(Button, bool)> {
     // A fleet that is being deleted starts and continues nothing.
     if fleet.meta.terminating {
         return Vec::new();
     }
     let plan = fleet.status.plan.as_ref().and_then(|plan| plan.parse().ok());
-    Button::ALL.into_iter().map(|button| (button, button.suits(fleet, plan.as_ref()))).collect()
-}
-
-/// The path of a fleet's page.
-#[must_use]
-pub fn path(report: &FleetReport) -> String {
-    format!("/fleets/{}/{}", report.namespace, report.name)
+    let all = Button::ALL.into_iter().filter(|button| button.is_for(kind));
+    all.map(|button| (button, button.suits(kind, fleet, plan.as_ref()))).collect()
 }
 
 fn next(report: &FleetReport, details: Option<&Arc<Details>>) -> Next {
@@ -191,8 +270,8 @@ mod tests {
         let mut fleet = fleet();
         fleet["spec"]["paused"] = json!(true);
         let buttons = |fleet: &serde_json::Value| {
-            let seen = seen(fleet, &nodes());
-            FleetView::of(&seen, FleetReport::of(&seen, now()), None, now()).buttons.len()
+            let seen = SeenObject::Fleet(seen(fleet, &nodes()));
+            FleetView::of(&seen, seen.report(now()), None, now()).buttons.len()
         };
         assert_eq!(buttons(&fleet), Button::ALL.len());
         fleet["metadata"]["deletionTimestamp"] = json!("2026-01-01T04:10:00Z");
@@ -209,14 +288,15 @@ mod tests {
             {"type": "Ready", "status": "True", "reason": "AllNodesReady", "lastTransitionTime": "2026-01-01T04:00:00Z"},
             {"type": "UpToDate", "status": "True", "reason": "Applied", "lastTransitionTime": "2026-01-01T04:00:00Z"}]);
         let well = seen(&other, &[]);
-        let view = ListView::of(&[well.clone(), ill.clone()], false, now());
-        let names: Vec<&str> = view.fleets.iter().map(|fleet| fleet.name.as_str()).collect();
+        let view = ListView::of(&[well.clone(), ill.clone()].map(SeenObject::Fleet), false, now());
+        let names: Vec<&str> = view.fleets.iter().map(|fleet| fleet.report.name.as_str()).collect();
         assert_eq!(names, ["db", "another"]);
-        assert_eq!(view.fleets[0], FleetReport::of(&ill, now()));
-        let view = FleetView::of(&ill, FleetReport::of(&ill, now()), None, now());
+        assert_eq!(view.fleets[0].report, FleetReport::of(&ill, now()));
+        let view = FleetView::of(&SeenObject::Fleet(ill.clone()), FleetReport::of(&ill, now()), None, now());
         assert_eq!(view.chain, chain::of_fleet(&ill, &view.report, &[]));
         assert_eq!(view.next, Next::Asked);
-        assert_eq!(FleetView::of(&well, FleetReport::of(&well, now()), None, now()).next, Next::Nothing);
+        let well = SeenObject::Fleet(well);
+        assert_eq!(FleetView::of(&well, well.report(now()), None, now()).next, Next::Nothing);
         assert!(view.story.is_sorted_by(|a, b| a.at >= b.at), "{:#?}", view.story);
     }
 
@@ -225,7 +305,7 @@ mod tests {
         let suits = |changes: serde_json::Value| {
             let mut fleet = fleet();
             json_patch::merge(&mut fleet, &changes);
-            let buttons = buttons(&seen(&fleet, &[]).fleet);
+            let buttons = buttons(PageKind::Fleet, &seen(&fleet, &[]).fleet);
             let suiting = buttons.into_iter().filter(|(_, suits)| *suits);
             suiting.map(|(button, _)| button.word()).collect::<Vec<_>>()
         };

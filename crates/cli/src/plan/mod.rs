@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
-use super::target::{Kind, Located, ObjectSelector, Selected};
+use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
-use crate::foresight::{Action, Change, Foreseen, Outcome, foresee};
+use crate::extension::STATEFUL_SETS;
+use crate::foresight::{Action, Change, Foreseen, Outcome, foresee, foresee_rollout};
 use crate::report::about;
 use windlass_core::api::names::GROUP;
 
@@ -48,13 +49,17 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
                 let own = wish.namespace.as_deref().unwrap_or_default();
                 return Err(format!(
-                    "NodeDeployment {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
+                    "{} {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
+                    wish.kind.name(),
                     wish.name
                 )
                 .into());
             }
             if !written.others.is_empty() {
-                eprintln!("windlass: left out, as plan is of NodeDeployments: {}", written.others.join(", "));
+                eprintln!(
+                    "windlass: left out, as plan is of NodeDeployments and StatefulSetRollouts: {}",
+                    written.others.join(", ")
+                );
             }
             written.wishes
         }
@@ -62,12 +67,16 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     };
     let typed = arguments.selected.flags.connection.typed();
     let mut codes = Vec::new();
-    for (index, Wish { namespace, name, change }) in wishes.iter().enumerate() {
+    for (index, Wish { kind, namespace, name, change }) in wishes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
-        let foreseen = foresee(&cluster.client, namespace, name, change, super::now()).await?;
+        let foreseen = if *kind == Kind::Fleet {
+            foresee(&cluster.client, namespace, name, change, super::now()).await?
+        } else {
+            foresee_rollout(&cluster.client, namespace, name, change, super::now()).await?
+        };
         codes.push(foreseen.exit_code());
         let text = match arguments.output {
-            Some(Output::Name) => format!("nodedeployment.windlass.dev/{name}\n"),
+            Some(Output::Name) => format!("{}\n", Target { kind: *kind, name: name.clone() }),
             Some(format) => format.document(&json!(foreseen))?,
             None => {
                 let terminal = Terminal::of_stdout();
@@ -91,8 +100,12 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
 /// The indentation of wrapped lines.
 const FOLD: usize = 4;
 
-/// A desired change of a fleet.
+/// The kinds that `plan` is of.
+const KINDS: [Kind; 2] = [Kind::Fleet, Kind::Other(STATEFUL_SETS)];
+
+/// A desired change of a fleet, or of a StatefulSetRollout.
 struct Wish {
+    kind: Kind,
     /// Its namespace, if the file has one.
     namespace: Option<String>,
     name: String,
@@ -116,6 +129,7 @@ async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, F
         patch["spec"]["replicas"] = json!(replicas);
     }
     let wish = |Located { target, namespace }| Wish {
+        kind: target.kind,
         namespace: Some(namespace),
         name: target.name,
         change: Change::Merge(patch.clone()),
@@ -129,13 +143,28 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
     let selector = &arguments.selected.selector;
     if arguments.files.is_empty() {
         if *selector == ObjectSelector::Nothing {
-            return Err(Failure::Usage("say which fleet, nd/NAME, or which file, -f FILE".to_owned()));
+            let sentence = "say which fleet, nd/NAME, or which file, -f FILE";
+            return Err(Failure::Usage(sentence.to_owned()));
         }
-        selector.require(Kind::Fleet, "plan").map_err(Failure::Usage)?;
+        selector.require_no_node("plan").map_err(Failure::Usage)?;
+        let asks = arguments.image.is_some() || arguments.replicas.is_some();
+        for kind in selector.kinds().into_iter().filter(|kind| *kind != Kind::Fleet) {
+            let short = kind.short();
+            if !KINDS.contains(&kind) {
+                let known = KINDS.map(Kind::name).join(" or a ");
+                return Err(Failure::Usage(format!("{short}/NAME: plan is for a {known}")));
+            }
+            if asks {
+                return Err(Failure::Usage(format!(
+                    "{short}/NAME: --image and --replicas are for a NodeDeployment; the template and the number of pods belong \
+                     to the owner of the StatefulSet"
+                )));
+            }
+        }
         return Ok(None);
     }
     if *selector != ObjectSelector::Nothing {
-        return Err(Failure::Usage("the file says which fleet it is about: leave the name out".to_owned()));
+        return Err(Failure::Usage("the file says which object it is about: leave the name out".to_owned()));
     }
     let mut found = Written { wishes: Vec::new(), others: Vec::new() };
     for file in &arguments.files {
@@ -154,7 +183,8 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
         } else {
             format!(", but {}", found.others.join(", "))
         };
-        return Err(format!("{} has no NodeDeployment{others}", files.join(", ")).into());
+        let none = KINDS.map(Kind::name).join(" and no ");
+        return Err(format!("{} has no {none}{others}", files.join(", ")).into());
     }
     Ok(Some(found))
 }
@@ -168,13 +198,13 @@ impl Written {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
         let group = text(&document["apiVersion"]);
-        let is_fleet = kind == Kind::Fleet.name() && group.starts_with(GROUP);
-        if is_fleet && name.is_empty() {
-            return Err("a NodeDeployment has no name".to_owned());
+        let known = KINDS.into_iter().find(|known| kind == known.name() && group.starts_with(GROUP));
+        if known.is_some() && name.is_empty() {
+            return Err(format!("a {kind} has no name"));
         }
-        if is_fleet {
+        if let Some(kind) = known {
             let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
-            self.wishes.push(Wish { namespace, name, change: Change::Apply(document) });
+            self.wishes.push(Wish { kind, namespace, name, change: Change::Apply(document) });
         } else if !document.is_null() {
             let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
             self.others.push(format!("{kind} {name}").trim_end().to_owned());
@@ -253,6 +283,8 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     };
     section(target, foreseen.target.iter().map(ToString::to_string).collect());
     section(at_once, foreseen.at_once.iter().map(ToString::to_string).collect());
+    section("is held:", foreseen.holds.clone());
+    section("update that is pending:", foreseen.pending.iter().map(ToString::to_string).collect());
     if foreseen.outcome != Outcome::Refused {
         section(
             "then:",
@@ -292,6 +324,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         Some(seconds) => {
             format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
         }
+        None if foreseen.is_of_pods() => "for how long nobody knows".to_owned(),
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
     let waves = foreseen.waves.iter();

@@ -4,7 +4,7 @@
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
 
-use super::{Sight, Wanted, api, sentence};
+use super::{Sight, Wanted, api, labels_of_rollouts, sentence};
 use windlass_kube_port::Kind;
 use windlass_kube_port::watch::Namespaces;
 
@@ -29,6 +29,19 @@ impl Sight {
             }
         }
         Ok(self)
+    }
+
+    /// The same before [`watch_rollouts`](Self::watch_rollouts). What may not be watched stays as it was read.
+    pub async fn following_rollouts(mut self, client: &Client, scope: &Namespaces) -> Self {
+        for kind in self.kinds.clone() {
+            let may = may_follow_selected(client, scope, kind, None, labels_of_rollouts(kind)).await;
+            if let Err(sentence) = may {
+                self.unwatched.push(kind);
+                let kind = kind.name();
+                self.unread.push(format!("as read once, because {kind}s cannot be watched: {sentence}"));
+            }
+        }
+        self
     }
 }
 

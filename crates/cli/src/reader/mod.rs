@@ -15,9 +15,10 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 
+use crate::extension::is_installed;
 use crate::report::Seen;
 use windlass_clock::monotonic;
-use windlass_core::api::names::LABEL_DEPLOYMENT;
+use windlass_core::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER};
 use windlass_kube_port::observed::{Meta, ObservedFleet};
 use windlass_kube_port::raw::RawObject;
 use windlass_kube_port::watch::{self, Namespaces};
@@ -70,6 +71,8 @@ pub struct Sight {
     pub missing: Vec<String>,
     /// The kinds that were read.
     kinds: Vec<Kind>,
+    /// Those of StatefulSetRollouts that may not be watched.
+    unwatched: Vec<Kind>,
 }
 
 /// The kinds that a report needs besides fleets.
@@ -105,6 +108,62 @@ impl Sight {
             sight.view.observe(Kind::NodeDeployment, fleet);
         }
         sight.with(client, wanted, kinds, true).await
+    }
+
+    /// What decides about StatefulSetRollouts in a namespace: all of them, the StatefulSets that Windlass did not create, and
+    /// their pods.
+    pub async fn of_stateful_sets(client: &Client, namespace: &str) -> Self {
+        let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
+        let scope = Namespaces::Namespace(namespace.to_owned());
+        for kind in [Kind::StatefulSetRollout, Kind::StatefulSet, Kind::Pod] {
+            sight.read_of_rollouts(client, &scope, kind).await;
+        }
+        sight
+    }
+
+    /// All StatefulSetRollouts of some namespaces, and the pods of StatefulSets; `None` if the kind is not installed. What
+    /// the user may not read is left out.
+    pub async fn rollouts_if_installed(client: &Client, scope: &Namespaces) -> Option<Self> {
+        let mut sight = Self { view: Arc::new(View::of_rollouts()), ..Self::default() };
+        let kind = Kind::StatefulSetRollout;
+        match list(client, scope, kind, ListParams::default(), &sight.view).await {
+            Ok(()) => sight.kinds.push(kind),
+            // Without the right to list, that is the error also where there is no such kind.
+            Err(kube::Error::Api(status)) if status.code == 404 => return None,
+            Err(_) if !is_installed(client, kind).await => return None,
+            Err(error) => {
+                sight.unread.push(left_out(kind, &error));
+                return Some(sight);
+            }
+        }
+        sight.read_of_rollouts(client, scope, Kind::Pod).await;
+        Some(sight)
+    }
+
+    async fn read_of_rollouts(&mut self, client: &Client, scope: &Namespaces, kind: Kind) {
+        let params = ListParams { label_selector: labels_of_rollouts(kind), ..ListParams::default() };
+        match patiently(|| list(client, scope, kind, params.clone(), &self.view)).await {
+            Ok(()) => self.kinds.push(kind),
+            Err(error) => self.unread.push(left_out(kind, &error)),
+        }
+    }
+
+    /// Watches StatefulSetRollouts and the pods of StatefulSets, as [`watch`](Self::watch).
+    #[must_use]
+    pub fn watch_rollouts(&self, client: &Client, scope: &Namespaces) -> BoxStream<'static, (Kind, Meta)> {
+        let watched = self.kinds.iter().filter(|kind| !self.unwatched.contains(kind));
+        let streams = watched.filter_map(|kind| {
+            let (view, labels) = (self.view.clone(), labels_of_rollouts(*kind));
+            let api = scope.api(client, &view, *kind);
+            let changes = match kind {
+                Kind::StatefulSetRollout => watch::watch(api, None, *kind, view, |v| &v.rollouts),
+                Kind::Pod => watch::watch(api, labels.as_deref(), *kind, view, |v| &v.pods),
+                _ => return None,
+            };
+            let kind = *kind;
+            Some(changes.map(move |meta| (kind, meta)).boxed())
+        });
+        stream::select_all(streams.collect::<Vec<_>>()).boxed()
     }
 
     async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {
@@ -195,6 +254,15 @@ impl Sight {
             Some(changes.map(move |meta| (kind, meta)).boxed())
         });
         stream::select_all(streams.collect::<Vec<_>>()).boxed()
+    }
+}
+
+/// The label selector of the objects that decide about StatefulSetRollouts.
+fn labels_of_rollouts(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::StatefulSet => Some(format!("{LABEL_MANAGED_BY}!={MANAGER}")),
+        Kind::Pod => Some(format!("{LABEL_POD_NAME},!{LABEL_NODE}")),
+        _ => None,
     }
 }
 

@@ -362,8 +362,12 @@ const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scal
 
 /// Sorts unhealthy fleets first, then those in progress; within these, fleets with failed or without serving nodes
 /// first, then by name.
-pub fn worst_first(reports: &mut [FleetReport]) {
-    let key = |report: &FleetReport| {
+pub fn worst_first<T>(reports: &mut [T])
+where
+    T: std::borrow::Borrow<FleetReport>,
+{
+    let key = |report: &T| {
+        let report = report.borrow();
         (report.verdict, !report.is_out(), report.namespace.clone(), report.name.clone())
     };
     reports.sort_by_cached_key(key);

@@ -16,7 +16,7 @@ use windlass_core::api::{
 };
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::Plan;
-use windlass_kube_port::observed::{Observed, ObservedFleet, ObservedPod};
+use windlass_kube_port::observed::{Observed, ObservedFleet, ObservedPod, ObservedRollout};
 
 /// The condition that says whether Windlass alone updates the pods.
 pub const HELD: &str = "Held";
@@ -41,21 +41,50 @@ impl SeenStatefulSets {
     pub fn of(object: &Value, pods: Option<&[Arc<ObservedPod>]>, unread: &[String]) -> Self {
         let status = &object["status"];
         let sets: Vec<StatefulSetStatus> = readable(&status["statefulSets"]);
-        let replicas = sets.iter().map(|set| set.replicas).sum();
         let spec = serde_json::from_value::<StatefulSetRolloutSpec>(object["spec"].clone());
+        let spec = spec.map_err(|error| format!("spec cannot be read: {error}"));
+        Self::with(ObservedFleet::read(object), spec, sets, readable(&status["nodes"]), pods, unread)
+    }
+
+    /// The same of an object from a cache.
+    #[must_use]
+    pub fn of_observed(
+        rollout: &ObservedRollout,
+        pods: Option<&[Arc<ObservedPod>]>,
+        unread: &[String],
+    ) -> Self {
+        let status = &rollout.status;
+        let fleet = ObservedFleet {
+            meta: rollout.meta.clone(),
+            spec: Err(String::new()),
+            status: Box::new(status.rollout.clone()),
+            unreadable: rollout.unreadable.clone(),
+        };
+        let spec = rollout.spec.as_deref().cloned().map_err(Clone::clone);
+        Self::with(fleet, spec, status.stateful_sets.clone(), status.nodes.clone(), pods, unread)
+    }
+
+    fn with(
+        fleet: ObservedFleet,
+        spec: Result<StatefulSetRolloutSpec, String>,
+        sets: Vec<StatefulSetStatus>,
+        updates: Vec<PodUpdate>,
+        pods: Option<&[Arc<ObservedPod>]>,
+        unread: &[String],
+    ) -> Self {
+        let replicas = sets.iter().map(|set| set.replicas).sum();
         let as_fleet = |spec: StatefulSetRolloutSpec| Arc::new(spec.as_fleet(replicas));
-        let spec: Result<Arc<NodeDeploymentSpec>, String> =
-            spec.map(as_fleet).map_err(|error| format!("spec cannot be read: {error}"));
+        let spec: Result<Arc<NodeDeploymentSpec>, String> = spec.map(as_fleet);
         let is_own = |pod: &&Arc<ObservedPod>| owner(pod, &sets).is_some();
         let own = pods.into_iter().flatten().filter(is_own);
         let seen = Seen {
             pods: own.map(|pod| (pod.meta.name.clone(), pod.clone())).collect(),
-            fleet: Arc::new(ObservedFleet { spec, ..ObservedFleet::read(object) }),
+            fleet: Arc::new(ObservedFleet { spec, ..fleet }),
             nodes: Vec::new(),
             has_pods: pods.is_some(),
             unread: unread.to_vec(),
         };
-        Self { seen, updates: readable(&status["nodes"]), sets }
+        Self { seen, updates, sets }
     }
 
     /// The update of a pod, if it has one.

@@ -2,5 +2,6 @@
 
 mod adoption;
 mod hooked;
+mod planned;
 mod rolled;
 mod world;

@@ -20,7 +20,7 @@ pub const POD: (&str, &str) = ("v1", "Pod");
 
 pub struct World {
     pub cluster: Arc<Cluster>,
-    client: kube::Client,
+    pub client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
     /// The most pods of the StatefulSets that were unavailable at once, since the last call of `worst`.
     worst: Arc<Mutex<usize>>,

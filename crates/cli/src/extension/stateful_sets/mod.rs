@@ -26,6 +26,11 @@ use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 
+pub use revisions::pending_changes;
+#[cfg(test)]
+pub use tree::tests::{ledger, pod_object};
+pub use tree::{revisions as revisions_words, words as set_words};
+
 /// The kind StatefulSetRollout.
 pub const STATEFUL_SETS: &dyn Extension = &StatefulSets;
 const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::StatefulSetRollout;

@@ -1,12 +1,14 @@
 //! The `ControllerRevisions` of the StatefulSets of a StatefulSetRollout: their differences, and the history.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::explain::diff::{Compared, NamedRevision, sides};
-use crate::foresight::fields;
+use crate::foresight::{Field, fields};
 use crate::reader::sentence;
 use crate::report::SeenStatefulSets;
 use crate::verbs::revisions::{SHOWN, age, aligned, ended};
@@ -22,6 +24,29 @@ pub struct Stored {
 
 /// The StatefulSets of an object that exist, with their revisions.
 pub async fn stored(client: &Client, namespace: &str, object: &Value) -> Result<Vec<Stored>, String> {
+    of_sets(client, namespace, SeenStatefulSets::of(object, None, &[]).sets).await
+}
+
+/// The differences between the current and the update revision of each of these StatefulSets, by its name. One without
+/// these revisions is left out.
+pub async fn pending_changes(
+    client: &Client,
+    namespace: &str,
+    sets: Vec<StatefulSetStatus>,
+) -> Result<BTreeMap<String, Vec<Field>>, String> {
+    let stored = of_sets(client, namespace, sets).await?;
+    let changes = stored.iter().filter_map(|of| {
+        let compared = compare(std::slice::from_ref(of), &[]).ok()?;
+        Some((of.set.name.clone(), compared.into_iter().flat_map(|both| both.fields).collect()))
+    });
+    Ok(changes.collect())
+}
+
+async fn of_sets(
+    client: &Client,
+    namespace: &str,
+    sets: Vec<StatefulSetStatus>,
+) -> Result<Vec<Stored>, String> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &Kind::ControllerRevision.resource());
     // The labels of a StatefulSet's revisions are its owner's choice; those of fleets are known.
@@ -29,12 +54,11 @@ pub async fn stored(client: &Client, namespace: &str, object: &Value) -> Result<
     let listed = api.list(&params).await;
     let listed = listed.map_err(|error| format!("its revisions cannot be listed: {}", sentence(&error)))?;
     let all: Vec<Value> = listed.items.iter().map(|revision| json!(revision)).collect();
-    Ok(grouped(object, &all))
+    Ok(grouped(sets, &all))
 }
 
 /// The revisions by StatefulSet, by the UID of their owner.
-fn grouped(object: &Value, all: &[Value]) -> Vec<Stored> {
-    let sets = SeenStatefulSets::of(object, None, &[]).sets;
+fn grouped(sets: Vec<StatefulSetStatus>, all: &[Value]) -> Vec<Stored> {
     let stored = sets.into_iter().filter(|set| !set.uid.is_empty()).map(|set| {
         let is_own = |revision: &&Value| {
             let owners = revision["metadata"]["ownerReferences"].as_array();
@@ -194,7 +218,7 @@ mod tests {
             revision("a", 1, "db:1"),
             revision("x", 1, "x"),
         ];
-        grouped(&object(), &all)
+        grouped(SeenStatefulSets::of(&object(), None, &[]).sets, &all)
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn branches(
 }
 
 /// `5b7d9c8f6 → 7c6f5d4b8`, or the only revision.
-fn revisions(set: &StatefulSetStatus) -> String {
+pub fn revisions(set: &StatefulSetStatus) -> String {
     let (current, update) =
         (short_revision(&set.current_revision, &set.name), short_revision(&set.update_revision, &set.name));
     if current == update || current.is_empty() {
@@ -128,7 +128,8 @@ fn revisions(set: &StatefulSetStatus) -> String {
     format!("{current} → {update}")
 }
 
-fn words(set: &StatefulSetStatus) -> String {
+/// Its pods in a few words.
+pub fn words(set: &StatefulSetStatus) -> String {
     if set.uid.is_empty() {
         return "it does not exist yet".to_owned();
     }

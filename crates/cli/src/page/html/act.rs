@@ -19,7 +19,7 @@ pub struct Confirmation<'a> {
 
 impl Confirmation<'_> {
     fn path(&self) -> String {
-        format!("/fleets/{}/{}", self.action.namespace, self.action.name)
+        self.action.kind.path(&self.action.namespace, &self.action.name)
     }
 }
 
@@ -30,7 +30,7 @@ pub fn act(confirmation: &Confirmation<'_>, answer: &Result<Rehearsed, Refused>)
     let title = format!("{} {}", action.button.title(), action.name);
     let main = html! {
         h1 { (title) }
-        p { (action.button.purpose()) }
+        p { (action.button.purpose(action.kind)) }
         @if let Some(tried) = confirmation.tried { p.refusal role="alert" { "It was not done: " (tried.sentence) } }
         h2 { "What it would do" }
         @match answer {
@@ -82,7 +82,7 @@ fn form(confirmation: &Confirmation<'_>, seal: &str, force: bool) -> Markup {
 /// The page after the action.
 #[must_use]
 pub fn done(action: &Action, message: &str) -> Markup {
-    let path = format!("/fleets/{}/{}", action.namespace, action.name);
+    let path = action.kind.path(&action.namespace, &action.name);
     let title = format!("{} {}", action.button.title(), action.name);
     let main = html! {
         h1 { (title) }

@@ -3,12 +3,14 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
+use super::super::subject::PageKind;
 use super::super::view::{FleetView, Next};
 use super::chart::chart;
 use super::task_sign;
 use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
+use crate::extension::{revisions_words, set_words};
 use crate::foresight::{Action, Foreseen, Outcome};
-use crate::report::{FleetReport, Health, NodeReport, PlanReport, about, age, clock_time};
+use crate::report::{FleetReport, Health, NodeReport, PlanReport, Tree, about, age, clock_time, pods_words};
 
 /// The page of one fleet. `acts`: true if it has buttons.
 #[must_use]
@@ -33,7 +35,7 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
         ("said", announcement(&view.report)),
         ("head", head(view)),
         ("do", if acts { buttons(view) } else { commands(view) }),
-        ("nodes", named("Nodes", tree(view))),
+        ("nodes", named(view.kind.nodes(), tree(view))),
         ("why", named("Why", why(view))),
         ("next", named("What comes next", next(view))),
         (
@@ -64,7 +66,7 @@ fn head(view: &FleetView) -> Markup {
             span { (report.strategy) }
             strong { (report.summary) @if let Some(aside) = report.aside() { " (" (aside) ")" } }
             @if let Some(rollout) = &report.rollout {
-                progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label="Nodes updated" {}
+                progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ (view.kind.nodes()) " updated" } {}
                 span { (rollout.place()) }
                 span {
                     (rollout.elapsed())
@@ -134,8 +136,10 @@ fn commands(view: &FleetView) -> Markup {
             ul.commands {
                 @for (button, _) in view.buttons.iter().filter(|(_, suits)| *suits) {
                     li {
-                        span { (button.purpose()) } " "
-                        code tabindex="0" { "windlass " (button.word()) " nd/" (report.name) " -n " (report.namespace) }
+                        span { (button.purpose(view.kind)) } " "
+                        code tabindex="0" {
+                            "windlass " (button.verb(view.kind)) " " (view.kind.short()) "/" (report.name) " -n " (report.namespace)
+                        }
                     }
                 }
             }
@@ -144,6 +148,9 @@ fn commands(view: &FleetView) -> Markup {
 }
 
 fn tree(view: &FleetView) -> Markup {
+    if view.kind == PageKind::StatefulSets {
+        return stateful_sets(view);
+    }
     let report = &view.report;
     let tree = report.tree(false, view.rows);
     html! {
@@ -160,6 +167,40 @@ fn tree(view: &FleetView) -> Markup {
         }
     }
 }
+
+/// The StatefulSets, and below each its pods.
+fn stateful_sets(view: &FleetView) -> Markup {
+    let report = &view.report;
+    let rows = (view.rows / view.sets.len().max(1)).max(LEAST_ROWS);
+    html! {
+        ul.tree {
+            @for set in &view.sets {
+                @let pods: Vec<&NodeReport> = report.nodes.iter().filter(|pod| pod.set == set.name).collect();
+                @let below = Tree::of(&pods, false, rows);
+                li {
+                    strong { (set.name) } " "
+                    span.versions { (revisions_words(set)) } " "
+                    span.dim { (set_words(set)) }
+                    @if !set.held && !set.uid.is_empty() { " " span.ill { "not held" } }
+                    ul.tree {
+                        @for pod in &below.named { (branch(pod, "", view.now)) }
+                        @if below.hidden > 0 { li.dim { "… and " (below.hidden) " more that do not serve" } }
+                        @for (health, runs, count) in &below.groups {
+                            li { (signed(*health)) " " (pods_words(runs, *count)) }
+                        }
+                    }
+                }
+            }
+            @if view.sets.is_empty() { li.dim { "There are none." } }
+        }
+        @if !report.nodes.is_empty() {
+            p { a #every-node href={ (view.path()) "/nodes" } { "Every pod by its name" } }
+        }
+    }
+}
+
+/// The least rows for the pods of a StatefulSet.
+const LEAST_ROWS: usize = 3;
 
 fn branch(node: &NodeReport, began_from: &str, now: DateTime<Utc>) -> Markup {
     let (_, class, _) = sign(node.health);
@@ -227,6 +268,8 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
     html! {
         @if let Some(refused) = &foreseen.refused { p.ill { (refused) } }
         @if foreseen.outcome != Outcome::Refused {
+            @if !foreseen.pending.is_empty() { ul { @for field in &foreseen.pending { li { (field) } } } }
+            @for held in &foreseen.holds { p { (held) } }
             @if !foreseen.happens.is_empty() { p { (foreseen.happens) } }
             @if let Some(takes) = &foreseen.takes_over { p { (takes.sentence(&foreseen.name)) } }
             @if !foreseen.waves.is_empty() {
@@ -248,7 +291,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                     p.dim { (about(TimeDelta::seconds(seconds))) ", by what its nodes took before" }
                 }
             }
-            @if foreseen.happens.is_empty() && foreseen.waves.is_empty() { p { "No node is moved." } }
+            @if foreseen.happens.is_empty() && foreseen.waves.is_empty() { p { @if foreseen.is_of_pods() { "No pod is moved." } @else { "No node is moved." } } }
             @if !foreseen.waits.is_empty() {
                 p { "It waits now for:" }
                 ul { @for wait in &foreseen.waits { li { (wait) } } }

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::super::view::{ListView, path};
+use super::super::subject::PageKind;
+use super::super::view::{ListView, Listed};
 use super::{Frame, Part, sections, silence, verdict_class, verdict_words};
-use crate::report::{FleetReport, Verdict, group_words};
+use crate::report::{Verdict, group_words, pods_words};
 
 /// The page of all fleets.
 #[must_use]
@@ -16,42 +17,37 @@ pub fn list(view: &ListView) -> Markup {
 /// The parts that live updates replace.
 #[must_use]
 pub fn parts(view: &ListView) -> Vec<Part> {
-    let ill = view.fleets.iter().filter(|fleet| verdict_class(fleet.verdict) == "ill").count();
-    let moving = view.fleets.iter().filter(|fleet| fleet.verdict == Verdict::Progressing).count();
+    let ill = view.fleets.iter().filter(|fleet| verdict_class(fleet.report.verdict) == "ill").count();
+    let moving = view.fleets.iter().filter(|fleet| fleet.report.verdict == Verdict::Progressing).count();
     let well = view.fleets.len() - ill - moving;
     let count = html! {
         p role="status" {
-            @match view.fleets.len() {
-                0 => { "There are no fleets here." }
-                1 => { "1 fleet: " }
-                many => { (many) " fleets: " }
-            }
+            @if view.fleets.is_empty() { "There are no fleets here." } @else { (counted(view)) ": " }
             @if !view.fleets.is_empty() {
                 (ill) " stalled or refused, " (moving) " on the way, " (well) " up to date" @if view.silent_since.is_some() { ", when last heard of" } "."
             }
         }
-        @if let Some(first) = view.fleets.first() {
-            @for sentence in &first.unread { p.dim { (sentence) } }
-        }
+        @for sentence in &view.unread { p.dim { (sentence) } }
     };
     let fleets = html! {
-        ul.fleets { @for fleet in &view.fleets { li class=(verdict_class(fleet.verdict)) { (entry(view, fleet)) } } }
+        ul.fleets { @for fleet in &view.fleets { li class=(verdict_class(fleet.report.verdict)) { (entry(view, fleet)) } } }
     };
     vec![("silence", silence(view.silent_since, view.now)), ("count", count), ("fleets", fleets)]
 }
 
-fn entry(view: &ListView, fleet: &FleetReport) -> Markup {
+fn entry(view: &ListView, listed: &Listed) -> Markup {
+    let (kind, fleet) = (listed.kind, &listed.report);
     let serving = fleet.serving();
     html! {
         h2 {
             @if view.namespaces { span.dim { (fleet.namespace) "/" } }
-            a id={ "to-" (fleet.namespace) "-" (fleet.name) } href=(path(fleet)) { (fleet.name) }
+            a id={ "to-" (fleet.namespace) "-" (fleet.name) @if kind != PageKind::Fleet { "-" (kind.short()) } } href=(kind.path(&fleet.namespace, &fleet.name)) { (fleet.name) }
         }
         p.facts {
             span.badge.(verdict_class(fleet.verdict)) { (verdict_words(fleet.verdict)) }
             span { (fleet.strategy) }
             span { (fleet.summary) @if let Some(aside) = fleet.aside() { " (" (aside) ")" } }
-            @for (_, tag, count) in serving.iter().take(3) { span.dim { (group_words(tag, *count)) } }
+            @for (_, tag, count) in serving.iter().take(3) { span.dim { (serving_words(kind, tag, *count)) } }
             @if let Some(rollout) = &fleet.rollout {
                 progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ "Updated of " (fleet.name) } {}
                 span { (rollout.place()) }
@@ -59,4 +55,21 @@ fn entry(view: &ListView, fleet: &FleetReport) -> Markup {
         }
         @if !fleet.waiting_for.is_empty() { p.waits { (fleet.waiting(view.now)) } }
     }
+}
+
+fn serving_words(kind: PageKind, runs: &str, count: usize) -> String {
+    match kind {
+        PageKind::Fleet => group_words(runs, count),
+        PageKind::StatefulSets => pods_words(runs, count),
+    }
+}
+
+/// How many objects there are of each kind: `2 fleets, 1 StatefulSetRollout`.
+fn counted(view: &ListView) -> String {
+    let words = PageKind::ALL.into_iter().filter_map(|kind| {
+        let count = view.fleets.iter().filter(|listed| listed.kind == kind).count();
+        let s = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} {}{s}", kind.word()))
+    });
+    words.collect::<Vec<_>>().join(", ")
 }

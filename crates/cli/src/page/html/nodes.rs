@@ -3,30 +3,33 @@
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-use super::super::view::{PAGE, path};
+use super::super::subject::PageKind;
+use super::super::view::PAGE;
 use super::{Frame, signed, silence};
 use crate::report::{FleetReport, clock_time};
 
 /// The nodes on this page, from 1.
 #[must_use]
 pub fn nodes(
+    kind: PageKind,
     report: &FleetReport,
     page: usize,
     silent_since: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Markup {
-    let path = path(report);
+    let path = kind.path(&report.namespace, &report.name);
+    let word = kind.nodes();
     let pages = report.nodes.len().div_ceil(PAGE).max(1);
     let page = page.clamp(1, pages);
     let shown = report.nodes.iter().skip((page - 1) * PAGE).take(PAGE);
     let to = |page: usize| format!("{path}/nodes?page={page}");
     let main = html! {
-        h1 { "Nodes of " (report.name) }
+        h1 { (word) " of " (report.name) }
         (silence(silent_since, now))
-        p.dim { (report.nodes.len()) " nodes, as they were at " (clock_time(now, now)) " UTC. " a href="" { "Look again" } }
-        div.wide tabindex="0" role="region" aria-label="Nodes" {
+        p.dim { (report.nodes.len()) " " (word.to_lowercase()) ", as they were at " (clock_time(now, now)) " UTC. " a href="" { "Look again" } }
+        div.wide tabindex="0" role="region" aria-label=(word) {
             table.nodes {
-                thead { tr { th scope="col" { "Node" } th scope="col" { "Runs" } th scope="col" { "Says" } th scope="col" { "Since" } } }
+                thead { tr { th scope="col" { (word.trim_end_matches('s')) } th scope="col" { "Runs" } th scope="col" { "Says" } th scope="col" { "Since" } } }
                 tbody {
                     @for node in shown {
                         tr {
@@ -47,11 +50,11 @@ pub fn nodes(
             }
         }
     };
-    let title = format!("Nodes of {}", report.name);
+    let title = format!("{word} of {}", report.name);
     Frame {
         title: &title,
         live: None,
-        crumbs: &[(&report.name, path.clone()), ("Nodes", format!("{path}/nodes"))],
+        crumbs: &[(&report.name, path.clone()), (word, format!("{path}/nodes"))],
     }
     .around(&main)
 }

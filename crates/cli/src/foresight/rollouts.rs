@@ -1,0 +1,180 @@
+//! Forecasts the effect of a change of a StatefulSetRollout, or of nothing: its StatefulSets, as fleets whose nodes are pods.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::change::{After, after};
+use super::cluster::DryRunCluster;
+use super::{Change, Examined, Field, Foreseen, Outcome, before, fields, newer};
+use crate::extension::pending_changes;
+use crate::reader::Sight;
+use crate::report::{short_revision, who_has_not_seen};
+use windlass::internal::{RolloutScope, rollout_scope};
+use windlass_core::api::{StatefulSetRolloutSpec, StatefulSetStatus};
+use windlass_core::planner::fleet::pods::{Mode, PodSet};
+use windlass_core::revision::drift;
+use windlass_kube_port::observed::{Observed, ObservedRollout};
+use windlass_kube_port::{Cluster, Kind, KubeCluster, View};
+
+const KIND: Kind = Kind::StatefulSetRollout;
+
+/// Forecasts the effect of a change of a StatefulSetRollout. An error says why that is impossible.
+pub async fn foresee_rollout(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    change: &Change,
+    now: DateTime<Utc>,
+) -> Result<Foreseen, String> {
+    let before = before(client, (KIND, namespace, name)).await?;
+    let mut foreseen = Foreseen::new(KIND, namespace, name);
+    foreseen.is_new = before.is_none();
+    let (object, unchecked) = match after(client, (KIND, namespace, name), before.as_ref(), change).await? {
+        After::Refused(sentence) => {
+            foreseen.refuse(sentence);
+            return Ok(foreseen);
+        }
+        After::Taken(object, unchecked) => (newer(object), unchecked),
+    };
+    let sight = Sight::of_stateful_sets(client, namespace).await;
+    if let Some(before) = &before {
+        sight.view.observe(KIND, before);
+    }
+    let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
+    let dry = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
+    let cluster: Arc<dyn Cluster> = dry.clone();
+    let old = before.as_ref().map(ObservedRollout::read);
+    let was = match &old {
+        Some(old) => scope(old, &sight.view, &cluster, now).await?,
+        None => None,
+    };
+    let unseen = was.as_ref().and_then(|was| who_has_not_seen(&was.scope.fleet));
+    let new = ObservedRollout::read(&object);
+    sight.view.rollouts.observe(new.clone());
+    foreseen.begin_rollout(old.as_ref(), &new);
+    foreseen.unread = sight.unread.iter().cloned().chain(unchecked).collect();
+    if new.meta.terminating {
+        foreseen.is_deleted();
+        return Ok(foreseen);
+    }
+    let Some(RolloutScope { scope, sets, missing }) = scope(&new, &sight.view, &cluster, now).await? else {
+        foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default());
+        return Ok(foreseen);
+    };
+    foreseen.max_unavailable = scope.spec.max_unavailable();
+    let has_hooks = !scope.spec.update_strategy.hooks.is_empty();
+    let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
+    let hash_before = was.as_ref().map(|was| was.scope.requested());
+    let examined = Examined { scope, cluster: &dry, now };
+    examined.forecast_into(&mut foreseen, hash_before.as_ref(), unseen).await?;
+    if !is_known {
+        foreseen.leave_nodes_out();
+        return Ok(foreseen);
+    }
+    foreseen.add_sets(&sets, now);
+    foreseen.add_pending(client, &sets, now).await;
+    foreseen.waits.extend(missing.iter().map(|name| format!("StatefulSet {name}, which does not exist yet")));
+    if has_hooks {
+        foreseen.unread.push(
+            "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
+        );
+    }
+    foreseen.unread.extend(dry.unchecked());
+    Ok(foreseen)
+}
+
+async fn scope(
+    rollout: &ObservedRollout,
+    view: &Arc<View>,
+    cluster: &Arc<dyn Cluster>,
+    now: DateTime<Utc>,
+) -> Result<Option<RolloutScope>, String> {
+    rollout_scope(rollout, view, cluster, now).await.map_err(|error| error.to_string())
+}
+
+impl Foreseen {
+    /// Adds the changed fields, all of which apply at once: the templates belong to others.
+    fn begin_rollout(&mut self, before: Option<&ObservedRollout>, after: &ObservedRollout) {
+        let spec = |of: &ObservedRollout| of.spec.as_ref().ok().map(|spec| value(spec));
+        if let (Some(before), Some(after)) = (before.and_then(spec), spec(after)) {
+            self.at_once = fields(drift::between(&before, &after));
+        }
+        if self.is_new || !self.at_once.is_empty() {
+            self.outcome = Outcome::Changes;
+        }
+    }
+
+    /// Adds what happens to the update strategies, and, if nothing else happens, that no pod restarts.
+    fn add_sets(&mut self, sets: &[PodSet], now: DateTime<Utc>) {
+        if self.outcome == Outcome::Refused {
+            return;
+        }
+        let not_held: Vec<&PodSet> = sets.iter().filter(|of| Mode::of(&of.set) == Mode::Native).collect();
+        let held = |of: &&PodSet| {
+            let s = if of.set.replicas == 1 { "" } else { "s" };
+            format!(
+                "StatefulSet {}, {} pod{s}: Windlass sets its updateStrategy so that only Windlass updates its pods; no pod \
+                 restarts because of this",
+                of.set.meta.name, of.set.replicas
+            )
+        };
+        self.holds = not_held.iter().map(held).collect();
+        if !self.holds.is_empty() {
+            self.outcome = Outcome::Changes;
+        }
+        let is_pending = sets.iter().any(|of| of.current_revision() != of.update_revision);
+        if self.happens.is_empty() && self.waves.is_empty() && !sets.is_empty() && !is_pending {
+            self.happens = "no pod restarts: each StatefulSet is at its update revision".to_owned();
+        }
+    }
+
+    /// Adds the pending updates: from which revision to which, and what differs.
+    async fn add_pending(&mut self, client: &Client, sets: &[PodSet], now: DateTime<Utc>) {
+        let is_pending = |of: &&PodSet| of.current_revision() != of.update_revision;
+        let pending: Vec<StatefulSetStatus> =
+            sets.iter().filter(is_pending).map(|of| status(of, now)).collect();
+        if pending.is_empty() {
+            return;
+        }
+        let changes = pending_changes(client, &self.namespace, pending.clone()).await;
+        let changes = changes.unwrap_or_else(|sentence| {
+            self.unread.push(format!("what differs between revisions, because {sentence}"));
+            BTreeMap::new()
+        });
+        for set in &pending {
+            let short = |revision: &str| Some(short_revision(revision, &set.name).to_owned());
+            self.pending.push(Field {
+                path: format!("StatefulSet {}: revision", set.name),
+                from: short(&set.current_revision),
+                to: short(&set.update_revision),
+            });
+            self.pending.extend(changes.get(&set.name).into_iter().flatten().cloned());
+        }
+    }
+}
+
+/// A StatefulSet as the status of a StatefulSetRollout has it.
+fn status(of: &PodSet, now: DateTime<Utc>) -> StatefulSetStatus {
+    let (ready, updated) = of.counts();
+    StatefulSetStatus {
+        name: of.set.meta.name.clone(),
+        uid: of.set.meta.uid.clone(),
+        current_revision: of.current_revision().to_owned(),
+        update_revision: of.update_revision.clone(),
+        replicas: i32::try_from(of.set.replicas).unwrap_or(i32::MAX),
+        ready,
+        updated,
+        held: Mode::of(&of.set) != Mode::Native,
+    }
+}
+
+fn value(spec: &StatefulSetRolloutSpec) -> Value {
+    json!(spec)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Compares `windlass plan ssr/NAME` with what then happens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass_cli::foresight::{Change, Foreseen, Outcome, foresee_rollout};
+
+use super::world::{POD, ROLLOUT, World, is_at_rest, named, play, rollout};
+
+async fn foreseen(world: &World, change: &Change) -> Foreseen {
+    let version = world.cluster.version();
+    let now = world.cluster.clock().now();
+    let foreseen = foresee_rollout(&world.client, "test", "ledger", change, now).await.unwrap();
+    assert_eq!(world.cluster.version(), version, "a plan writes nothing");
+    assert_eq!(foreseen.refused, None);
+    foreseen
+}
+
+async fn of_nothing(world: &World) -> Foreseen {
+    foreseen(world, &Change::Merge(json!({}))).await
+}
+
+fn order(foreseen: &Foreseen) -> Vec<String> {
+    foreseen.order().map(str::to_owned).collect()
+}
+
+/// Waits until the rollout is at rest. Returns the pods in the order in which they went; those that went at the same time
+/// in the order in which they were expected.
+async fn went(world: &World, expected: &[String]) -> Vec<String> {
+    let before = world.uids();
+    let mut went: Vec<String> = Vec::new();
+    for _ in 0..180_000 {
+        let now: BTreeMap<String, String> = world.uids();
+        let goes = |name: &&String| {
+            let is_leaving = || !world.get(POD, name)["metadata"]["deletionTimestamp"].is_null();
+            now.get(*name) != before.get(*name) || is_leaving()
+        };
+        let mut new: Vec<String> =
+            before.keys().filter(|name| !went.contains(name)).filter(goes).cloned().collect();
+        new.sort_by_key(|name| expected.iter().position(|known| known == name));
+        went.extend(new);
+        if is_at_rest(&world.status()) && went.len() >= expected.len() {
+            return went;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it does not come to rest: {:#}", world.status());
+}
+
+/// Adopts two StatefulSets, and compares an update, a restart and a rollback with what was said of them.
+async fn compared(world: World, strategy: Value) {
+    let sets = named(&["ledger-a", "ledger-b"]);
+    world.run_sets(&[("ledger-a", 3), ("ledger-b", 2)]).await;
+    let before = world.uids();
+    let adopted = foreseen(&world, &Change::Apply(rollout(&sets, &strategy))).await;
+    assert!(adopted.is_new && adopted.outcome == Outcome::Changes, "{adopted:#?}");
+    assert_eq!((adopted.holds.len(), order(&adopted)), (2, Vec::new()));
+    assert!(adopted.happens.starts_with("no pod restarts"), "{}", adopted.happens);
+    world.adopt(&sets, &strategy).await;
+    assert_eq!(world.uids(), before);
+    let at_rest = of_nothing(&world).await;
+    assert_eq!((at_rest.outcome, at_rest.holds.len()), (Outcome::Nothing, 0), "{at_rest:#?}");
+
+    let paused = async |is: bool| world.merge(ROLLOUT, "ledger", &json!({"spec": {"paused": is}})).await;
+    paused(true).await;
+    world.image("ledger-a", "db:2").await;
+    world.image("ledger-b", "db:2").await;
+    world.rest(30).await;
+    let update = of_nothing(&world).await;
+    assert_eq!(order(&update).len(), 5, "{update:#?}");
+    assert_eq!(update.pending.iter().filter(|field| field.path.ends_with("].image")).count(), 2);
+    paused(false).await;
+    assert_eq!(went(&world, &order(&update)).await, order(&update));
+
+    paused(true).await;
+    world.annotate("windlass.dev/restartedAt", &world.cluster.clock().now().to_rfc3339()).await;
+    world.rest(30).await;
+    let restart = of_nothing(&world).await;
+    assert_eq!(order(&restart).len(), 5, "{restart:#?}");
+    paused(false).await;
+    assert_eq!(went(&world, &order(&restart)).await, order(&restart));
+}
+
+#[test]
+fn pods_move_as_planned_one_at_a_time() {
+    play(async |world| compared(world, json!({})).await);
+}
+
+#[test]
+fn pods_move_as_planned_together() {
+    play(async |world| compared(world, json!({"maxUnavailable": 2})).await);
+}
+
+#[test]
+fn pods_move_as_planned_one_statefulset_at_a_time() {
+    play(async |world| compared(world, json!({"maxUnavailable": 2, "groups": "OneAtATime"})).await);
+}
+
+#[test]
+fn an_abort_with_a_rollback_moves_the_pods_that_it_says() {
+    play(async |world| {
+        world.run_sets(&[("ledger", 4)]).await;
+        world.adopt(&named(&["ledger"]), &json!({})).await;
+        world.image("ledger", "db:2").await;
+        let moved = |status: &Value| status["rollout"]["nodes"]["updated"].as_i64() >= Some(2);
+        world.until("two pods are updated", moved).await;
+        world.merge(ROLLOUT, "ledger", &json!({"spec": {"paused": true}})).await;
+        world.rest(60).await;
+        let status = world.status();
+        assert!(moved(&status), "{status:#}");
+        let plan = status["plan"]["id"].clone();
+        let asked = json!({"metadata": {"annotations": {"windlass.dev/abort": plan, "windlass.dev/abort-rollback": plan}},
+            "spec": {"paused": false}});
+        let back = foreseen(&world, &Change::Merge(asked.clone())).await;
+        let updated: Vec<String> =
+            world.images().iter().filter_map(|pod| pod.strip_suffix(" db:2").map(str::to_owned)).collect();
+        let mut expected = order(&back);
+        expected.sort();
+        assert_eq!(expected, updated, "{back:#?}");
+        world.merge(ROLLOUT, "ledger", &asked).await;
+        let order = order(&back);
+        let before = world.uids();
+        world.until("the rollback ended", |status| status["rollout"].is_null()).await;
+        let after = world.uids();
+        let gone: Vec<&String> = before.keys().filter(|name| before.get(*name) != after.get(*name)).collect();
+        assert_eq!(gone.len(), order.len());
+        assert!(world.images().iter().all(|pod| pod.ends_with("db:1")), "{:?}", world.images());
+    });
+}
