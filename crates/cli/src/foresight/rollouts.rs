@@ -128,7 +128,7 @@ impl Foreseen {
         }
         let is_pending = sets.iter().any(|of| of.current_revision() != of.update_revision);
         if self.happens.is_empty() && self.waves.is_empty() && !sets.is_empty() && !is_pending {
-            self.happens = "no pod restarts: each StatefulSet is at its update revision".to_owned();
+            "no pod restarts: each StatefulSet is at its update revision".clone_into(&mut self.happens);
         }
     }
 

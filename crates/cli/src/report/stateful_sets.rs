@@ -84,7 +84,7 @@ impl SeenStatefulSets {
             has_pods: pods.is_some(),
             unread: unread.to_vec(),
         };
-        Self { seen, updates, sets }
+        Self { seen, sets, updates }
     }
 
     /// The update of a pod, if it has one.

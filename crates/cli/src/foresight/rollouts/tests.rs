@@ -96,7 +96,7 @@ ledger   nothing new is asked for, and something is still to happen
     );
     assert!(rest.contains("begins (TemplateChanged)\n"), "{rest}");
     assert_eq!(
-        rest.split_once("\n").unwrap().1,
+        rest.split_once('\n').unwrap().1,
         "  in this order:
     wave 1: ledger-1
     wave 2: ledger-0
