@@ -75,8 +75,8 @@ pub async fn foresee_rollout(
         foreseen.leave_nodes_out();
         return Ok(foreseen);
     }
-    foreseen.add_sets(&sets, now);
-    foreseen.add_pending(client, &sets, now).await;
+    foreseen.add_sets(&sets);
+    foreseen.add_pending(client, &sets).await;
     foreseen.waits.extend(missing.iter().map(|name| format!("StatefulSet {name}, which does not exist yet")));
     if has_hooks {
         foreseen.unread.push(
@@ -109,7 +109,7 @@ impl Foreseen {
     }
 
     /// Adds what happens to the update strategies, and, if nothing else happens, that no pod restarts.
-    fn add_sets(&mut self, sets: &[PodSet], now: DateTime<Utc>) {
+    fn add_sets(&mut self, sets: &[PodSet]) {
         if self.outcome == Outcome::Refused {
             return;
         }
@@ -133,10 +133,9 @@ impl Foreseen {
     }
 
     /// Adds the pending updates: from which revision to which, and what differs.
-    async fn add_pending(&mut self, client: &Client, sets: &[PodSet], now: DateTime<Utc>) {
+    async fn add_pending(&mut self, client: &Client, sets: &[PodSet]) {
         let is_pending = |of: &&PodSet| of.current_revision() != of.update_revision;
-        let pending: Vec<StatefulSetStatus> =
-            sets.iter().filter(is_pending).map(|of| status(of, now)).collect();
+        let pending: Vec<StatefulSetStatus> = sets.iter().filter(is_pending).map(status).collect();
         if pending.is_empty() {
             return;
         }
@@ -158,7 +157,7 @@ impl Foreseen {
 }
 
 /// A StatefulSet as the status of a StatefulSetRollout has it.
-fn status(of: &PodSet, now: DateTime<Utc>) -> StatefulSetStatus {
+fn status(of: &PodSet) -> StatefulSetStatus {
     let (ready, updated) = of.counts();
     StatefulSetStatus {
         name: of.set.meta.name.clone(),
