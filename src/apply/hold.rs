@@ -37,27 +37,33 @@ pub async fn hold(
     let (needed, live) = (of.mode_now(&pods.stored_plans()), Mode::of(set));
     let is_adopted = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some();
     let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
+    // What to restore: what there is now or, if somebody has removed the annotation since, what there is by default.
+    let before = if pods.was_held(set) && pods.is_ours(set) { default_strategy() } else { before };
+    let annotation = (!is_adopted).then_some(&before);
     if pods.is_ours(set) {
-        // One that was held before is left as it was when it is released.
-        let is_new = !is_adopted && !pods.was_held(set);
         if live != needed {
-            write(cluster, set, needed, is_new.then_some(&before)).await?;
-        } else if is_new {
-            patch(cluster, set, annotation_ops(set, Some(&before))).await?;
+            write(cluster, set, needed, annotation).await?;
+        } else if annotation.is_some() {
+            patch(cluster, set, annotation_ops(set, annotation)).await?;
         }
         return Ok(None);
     }
-    if !is_adopted && !pods.was_held(set) {
-        write(cluster, set, Mode::Hold, Some(&before)).await?;
+    if !is_adopted && !pods.was_held(set) && !holds.is_known(&set.meta.uid) {
+        write(cluster, set, needed, annotation).await?;
         return Ok(None);
     }
     let sentence = overwritten(cluster, set, &before).await;
     if holds.pause(&set.meta.uid).is_zero() {
         holds.rewrite(&set.meta.uid);
-        write(cluster, set, Mode::Hold, Some(&before)).await?;
+        write(cluster, set, needed, Some(&before)).await?;
     }
     let again = holds.pause(&set.meta.uid).max(Duration::from_secs(1));
     Ok(Some(Overwritten { sentence, again }))
+}
+
+/// The update strategy of a StatefulSet without one.
+fn default_strategy() -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
 }
 
 async fn write(
@@ -89,27 +95,21 @@ async fn patch(
     cluster.patch(target, Part::Main, ops).await.map(drop).map_err(ReconcileError::Children)
 }
 
-/// Restores the update strategy that a StatefulSet had before it was held.
+/// True if a StatefulSet is held by a StatefulSetRollout: its annotation says what to restore.
+pub fn is_held(set: &ObservedStatefulSet) -> bool {
+    set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some()
+}
+
+/// Restores the update strategy that a StatefulSet had before it was held. Does nothing if that is done.
 pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result<(), ReconcileError> {
-    let annotation = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY);
-    let live = Mode::of(set);
-    let is_ours = live == Mode::Hold || (live == Mode::Window && annotation.is_some());
+    let Some(annotation) = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY) else { return Ok(()) };
     let mut ops = Vec::new();
-    if is_ours {
-        let before = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        // What there is without an update strategy.
-        let default = || json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
-        ops.push(PatchOp::set(
-            "/spec/updateStrategy",
-            before.filter(Value::is_object).unwrap_or_else(default),
-        ));
+    // What somebody else has written since stays.
+    if Mode::of(set) != Mode::Native {
+        let before = serde_json::from_str::<Value>(annotation).ok().filter(Value::is_object);
+        ops.push(PatchOp::set("/spec/updateStrategy", before.unwrap_or_else(default_strategy)));
     }
-    if annotation.is_some() {
-        ops.extend(annotation_ops(set, None));
-    }
-    if ops.is_empty() {
-        return Ok(());
-    }
+    ops.extend(annotation_ops(set, None));
     match patch(cluster, set, ops).await {
         Err(ReconcileError::Children(ClusterError::NotFound { .. })) => Ok(()),
         patched => patched,

@@ -30,6 +30,11 @@ impl Holds {
         pause.saturating_sub(monotonic().duration_since(last))
     }
 
+    /// True if the hold was written again before, as far as is known.
+    pub fn is_known(&self, uid: &str) -> bool {
+        self.known(uid).is_some()
+    }
+
     /// Records that the hold is written again.
     pub fn rewrite(&self, uid: &str) {
         let count = self.known(uid).map_or(0, |(count, _)| count);

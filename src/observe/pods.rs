@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::FleetScope;
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::stateful_set_rollout::MAX_POD_UPDATES;
 use crate::api::{
-    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RolloutHash,
-    StatefulSetStatus,
+    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RestartTime,
+    RolloutHash, StatefulSetStatus,
 };
 use crate::engine::{Plan, PlanSeed, Recipe};
 use crate::planner::fleet::facts::{Findings, ServiceFacts};
 use crate::planner::fleet::pods::{self, Mode, PodPlan, PodSet, PodsInput};
-use crate::planner::fleet::{FleetFacts, FleetKind, Grant};
+use crate::planner::fleet::{Cause, Clause, FleetFacts, FleetKind, Grant};
 use crate::planner::hooks::HookPlacement;
 use windlass_kube_port::observed::{ObservedFleet, ObservedPod, ObservedRollout, ObservedStatefulSet};
 use windlass_kube_port::{Key, View};
@@ -196,7 +197,8 @@ impl FleetScope {
             plans: &plans,
             target: target.as_ref(),
             rejected: rejected.as_ref(),
-            restart: self.restarted_at.as_ref(),
+            restart: self.active_restart(),
+            unconverged: self.fleet.status.rollout.as_ref().map_or(&[], |rollout| &rollout.unconverged),
             deadline_seconds: self.spec.update_strategy.progress_deadline_seconds,
             now: self.now,
         });
@@ -223,6 +225,16 @@ impl FleetScope {
         }
     }
 
+    /// The restart that the active rollout carries out, and since when. A pod does not say what it was restarted for, and the
+    /// requested time may be in the future: so it counts from when it was accepted, and no longer than the rollout lasts.
+    fn active_restart(&self) -> Option<(&RestartTime, DateTime<Utc>)> {
+        let rollout = self.fleet.status.rollout.as_ref()?;
+        let is_restart = rollout.cause == Cause::RestartRequested.as_ref();
+        let restart = self.restarted_at.as_ref().filter(|_| is_restart)?;
+        let asked = restart.as_str().parse::<DateTime<Utc>>().ok().filter(|asked| *asked <= self.now);
+        Some((restart, asked.map_or(rollout.started_at, |asked| asked.max(rollout.started_at))))
+    }
+
     /// The rollout hash of the update revisions of the selected StatefulSets.
     pub(super) fn desired_revisions(&self, of: &PodFleet) -> RolloutHash {
         pods::desired(&of.observed(&self.view))
@@ -240,8 +252,9 @@ impl FleetScope {
                 return;
             }
             let mut points = vec![HookPoint::AfterNode];
-            // Without a pod, there is nothing to prepare.
-            points.extend((!uid.is_empty()).then_some(HookPoint::BeforeNode));
+            // Without a pod, or if it is at the target, there is nothing to prepare.
+            let is_replaced = !uid.is_empty() && grant.clause != Clause::RunsTarget;
+            points.extend(is_replaced.then_some(HookPoint::BeforeNode));
             let hooks = HookPlacement { hooks: &self.spec.update_strategy.hooks, points, stops: Vec::new() };
             let plan = hooks.in_recipe(&of.recipe).plan(PlanSeed {
                 uid: &self.fleet.meta.uid,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CHILD_CHANGED, UNSEEN, not_written};
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::{Outcome, TaskContext, TaskError};
 use crate::observe::pods::PodScope;
 use crate::planner::fleet::pods::{Mode, PodSet, revision_of};
@@ -77,6 +78,9 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     if live.meta.uid != scope.update.pod_uid {
         return changed(format!("{name} is another pod than the one that was to be replaced"));
     }
+    if let Some(sentence) = keeps(scope, &pod).await? {
+        return Ok(Outcome::recheck(sentence, REQUEUE_STALE_PODS));
+    }
     match scope.fleet.cluster.delete(Target::of(Kind::Pod, &live.meta)).await {
         Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
         Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
@@ -87,6 +91,21 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
         }
         Err(error) => not_written(error),
     }
+}
+
+/// Why a pod that serves may not be deleted now, in a sentence: pods have gone down since it was granted, which may be hours
+/// ago.
+async fn keeps(scope: &PodScope, pod: &Pod) -> Result<Option<String>, TaskError> {
+    let (facts, name) = (&pod.facts, &scope.update.name);
+    if !pod.child(scope).is_some_and(|child| child.pod.ready) {
+        return Ok(None);
+    }
+    let others = facts.children.iter().filter(|child| child.name != **name);
+    let down = others.filter(|child| !child.pod.available).count() + facts.shutting_down.len();
+    if down >= usize::try_from(facts.spec.max_unavailable).unwrap_or_default() {
+        return Ok(Some(format!("waiting for other pods to be available: {down} are not, and this one is")));
+    }
+    Ok(scope.fleet.find_stale_pods(&facts.children, &[]).await?)
 }
 
 /// `mark-ready`: the new pod is available.

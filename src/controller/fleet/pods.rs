@@ -20,7 +20,6 @@ use crate::planner::fleet::pods::PodSet;
 use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::tasks::PodScope;
 use crate::tasks::hooks::{About, HookScope, delete_jobs};
-use windlass_kube_port::Key;
 use windlass_kube_port::observed::ObservedRollout;
 
 /// The object that a fleet of pods is about.
@@ -50,7 +49,7 @@ impl Fleet<'_> {
                 Err(error) => self.note(error),
             }
         }
-        if let Err(error) = self.release_unselected(of).await {
+        if let Err(error) = self.release_unselected().await {
             self.note(error);
         }
         if let Err(error) = self.advance_pods(of).await {
@@ -58,19 +57,11 @@ impl Fleet<'_> {
         }
     }
 
-    /// Releases the StatefulSets that the spec does not select any more, unless another StatefulSetRollout holds them
-    /// now.
-    async fn release_unselected(&self, of: &PodFleet) -> Result<(), ReconcileError> {
+    /// Releases the StatefulSets that no StatefulSetRollout of the namespace selects any more.
+    async fn release_unselected(&self) -> Result<(), ReconcileError> {
         let namespace = &self.scope.fleet.meta.namespace;
-        for known in &of.recorded {
-            let key = Key::new(namespace, &known.name);
-            if known.uid.is_empty() || of.sets.contains(&key) {
-                continue;
-            }
-            let Some(set) = self.scope.view.stateful_sets.get(&key) else { continue };
-            let own = &self.scope.fleet.meta.uid;
-            if set.meta.uid == known.uid && !crate::controller::rollout::is_selected(self.cx, &set.meta, own)
-            {
+        for set in self.scope.view.stateful_sets.list(namespace, hold::is_held) {
+            if !crate::controller::rollout::is_selected(self.cx, &set.meta, "") {
                 hold::release(&*self.cx.cluster, &set).await?;
             }
         }

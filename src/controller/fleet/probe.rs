@@ -79,7 +79,9 @@ impl<'a> Fleet<'a> {
             return Ok(());
         }
         if let Some(of) = &self.of_pods {
-            self.scope.block(of.refused.clone().map(Blocker::Spec));
+            // The others are rolled out.
+            let refused = of.refused.clone().filter(|_| of.pods.sets.is_empty());
+            self.scope.block(refused.map(Blocker::Spec));
             let of_hooks = self.check_hooks().await;
             self.scope.block(of_hooks);
             return Ok(());

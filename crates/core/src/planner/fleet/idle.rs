@@ -2,7 +2,7 @@
 
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
-use super::facts::FleetFacts;
+use super::facts::{FleetFacts, FleetKind};
 use crate::api::{Rejected, RestartTime, RolloutHash};
 
 /// True if a user requests a retry of the rejected target, and it can start.
@@ -68,7 +68,12 @@ pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
     if facts.spec.paused {
         return FleetDecision::Keep;
     }
-    match facts.wanted().filter(|c| !c.terminating).find_map(|c| drift_of(facts, c)) {
+    // A pod that is gone comes back as it was, and after an abort pods stay at what they run.
+    if facts.kind == FleetKind::Pods && facts.is_rejected_by_abort() {
+        return FleetDecision::Keep;
+    }
+    let exists = |c: &&ChildFacts| facts.kind == FleetKind::Nodes || c.pod.hash.is_some();
+    match facts.wanted().filter(|c| !c.terminating).filter(exists).find_map(|c| drift_of(facts, c)) {
         Some(cause) => repair_in_place(facts, cause),
         None => FleetDecision::Keep,
     }

@@ -11,7 +11,8 @@ use super::child::{
 };
 use super::facts::{Group, Rendering};
 use crate::api::{
-    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Rejected, RestartTime, RolloutHash, TaskType,
+    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Rejected, RestartTime, RolloutHash,
+    TaskType, Unconverged,
 };
 use crate::engine::{Plan, TaskState};
 use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
@@ -50,10 +51,12 @@ pub struct PodsInput<'a> {
     pub target: Option<&'a RolloutHash>,
     /// The rejected target, if there is one.
     pub rejected: Option<&'a Rejected>,
-    /// The latest restart that was accepted.
-    pub restart: Option<&'a RestartTime>,
+    /// The restart that the active rollout carries out, and since when.
+    pub restart: Option<(&'a RestartTime, DateTime<Utc>)>,
     /// `strategy.progressDeadlineSeconds`.
     pub deadline_seconds: i64,
+    /// The pods that the status lists as not converged.
+    pub unconverged: &'a [Unconverged],
     /// The time.
     pub now: DateTime<Utc>,
 }
@@ -110,21 +113,35 @@ impl PodSet {
         if needs_window { Mode::Window } else { Mode::Hold }
     }
 
-    /// The mode that the StatefulSet needs now: the window while a pod of it is about to be replaced at its update
-    /// revision. A held StatefulSet completes as soon as all pods are at that revision and Ready, and could not be rolled back
-    /// then: so the window stays open while the last pod has a plan. `plans`: those that are stored, so that they may act.
+    /// The mode that the StatefulSet needs now. It is held, except while:
+    /// - a pod is about to be replaced at its update revision;
+    /// - all its pods are at that revision, and the update cannot complete yet or the last pod has a plan. A lost pod then
+    ///   comes back as it was, and the update can still be rolled back: a held StatefulSet completes as soon as all pods are
+    ///   Ready.
+    ///
+    /// `plans`: those that are stored, so that they may act.
     #[must_use]
     pub fn mode_now<'a>(&self, plans: impl IntoIterator<Item = &'a PodPlan>) -> Mode {
-        let all_moved = self.all_pods(|pod| pod.revision == self.update_revision);
-        let is_replaced = |of: &PodPlan| {
-            let replaces = of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
-            match self.mode_for(&of.plan.target_hash) {
-                Mode::Window => replaces || all_moved,
-                _ => self.would_complete(),
-            }
+        let is_active = |of: &&PodPlan| of.plan.is_active() && self.has(&of.pod);
+        let active: Vec<&PodPlan> = plans.into_iter().filter(is_active).collect();
+        let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
+        let replaces =
+            |of: &&PodPlan| of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
+        let is_window = if active.iter().any(goes_back) {
+            self.would_complete()
+        } else {
+            let is_over = active.is_empty() && self.would_complete();
+            active.iter().any(replaces) || (self.has_moved() && !is_over)
         };
-        let mut active = plans.into_iter().filter(|of| of.plan.is_active() && self.has(&of.pod));
-        if active.any(is_replaced) { Mode::Window } else { Mode::Hold }
+        if is_window { Mode::Window } else { Mode::Hold }
+    }
+
+    /// True if all pods that exist are at its update revision, and the update is not complete.
+    fn has_moved(&self) -> bool {
+        let mut pods = self.names().filter_map(|name| self.pod(&name)).peekable();
+        self.current_revision() != self.update_revision
+            && pods.peek().is_some()
+            && pods.all(|pod| pod.revision == self.update_revision)
     }
 
     /// True if its controller would complete the update as soon as it is held.
@@ -219,11 +236,13 @@ pub fn revision_of(hash: &str) -> &str {
     hash.split_once('@').map_or(hash, |(revision, _)| revision)
 }
 
-/// True if a pod was created after this restart was requested. Kubernetes records whole seconds: a pod of the same second
-/// counts as created before.
-fn is_after(pod: &ObservedPod, restart: &RestartTime) -> bool {
-    let at = restart.as_str().parse::<DateTime<Utc>>();
-    at.is_ok_and(|at| pod.meta.created_at.is_some_and(|created| created > at))
+/// By how much the clock of the API server may be behind that of Windlass. A pod that was created so shortly before a
+/// restart is not replaced.
+const CLOCKS_DIFFER: TimeDelta = TimeDelta::seconds(10);
+
+/// True if a pod was created after a restart began.
+fn is_after(pod: &ObservedPod, began: DateTime<Utc>) -> bool {
+    pod.meta.created_at.is_some_and(|created| created > began - CLOCKS_DIFFER)
 }
 
 /// Computes the facts.
@@ -231,7 +250,7 @@ fn is_after(pod: &ObservedPod, restart: &RestartTime) -> bool {
 pub fn observe(input: &PodsInput<'_>) -> Pods {
     let (requested, current) = (desired(input.sets), completed(input.sets));
     let mut pods = Pods::default();
-    let restarts = || [None, input.restart.cloned()].into_iter().skip(usize::from(input.restart.is_none()));
+    let restarts = || [None].into_iter().chain(input.restart.map(|(restart, _)| Some(restart.clone())));
     for hash in [&requested, &current] {
         for restart in restarts() {
             let any = Rendering { hash: PodTemplateHash::computed(hash.to_string()), image: String::new() };
@@ -283,7 +302,8 @@ impl Of<'_> {
         let Self { input, set, .. } = self;
         let now = input.now;
         let pod = set.pod(name).map(|pod| &**pod);
-        let told = input.restart.filter(|restart| pod.is_none_or(|pod| is_after(pod, restart)));
+        let told = input.restart.filter(|(_, began)| pod.is_none_or(|pod| is_after(pod, *began)));
+        let told = told.map(|(restart, _)| restart);
         let hash = pod.and_then(|pod| pod_hash(&pod.revision, told));
         let plan = input.plans.iter().find(|of| of.pod == name && of.plan.is_active()).map(|of| &of.plan);
         let granted = plan.and_then(|plan| PodTemplateHash::recorded(plan.target_hash.as_str()));
@@ -305,7 +325,12 @@ impl Of<'_> {
             _ => Some(Problem {
                 reason: crate::api::Reason::Missing.to_string(),
                 message: format!("StatefulSet {} has no pod of this name now", set.set.meta.name),
-                since: now,
+                // No object says since when there is none.
+                since: input
+                    .unconverged
+                    .iter()
+                    .find(|known| known.name == name)
+                    .map_or(now, |known| known.since),
                 ..Problem::default()
             }),
         };
@@ -316,7 +341,10 @@ impl Of<'_> {
             terminating: false,
             leave: LeaveFacts::default(),
             spec_hash: self.target_of(grant.as_ref()),
-            restarts: RestartFacts { asked: input.restart.cloned(), told: told.cloned() },
+            restarts: RestartFacts {
+                asked: input.restart.map(|(restart, _)| restart.clone()),
+                told: told.cloned(),
+            },
             controller: ControllerFacts { rolling: plan.is_some(), ..ControllerFacts::default() },
             grant: GrantFacts {
                 time: self.grant_time(plan, pod, hash.as_ref(), wait, available),

@@ -84,7 +84,16 @@ fn plan(pod: &str, target: &str, replaced: bool) -> PodPlan {
 }
 
 fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
-    PodsInput { sets, plans, target: None, rejected: None, restart: None, deadline_seconds: 600, now: now() }
+    PodsInput {
+        sets,
+        plans,
+        target: None,
+        rejected: None,
+        restart: None,
+        deadline_seconds: 600,
+        unconverged: &[],
+        now: now(),
+    }
 }
 
 fn facts(input: &PodsInput<'_>, max_unavailable: i32, groups: Groups) -> FleetFacts {
@@ -193,22 +202,24 @@ fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
 }
 
 #[test]
-fn the_window_is_open_while_a_pod_is_replaced_and_until_the_last_one_is_over() {
+fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_completes() {
     let (before, after) = (plan("db-1", "b", false), plan("db-1", "b", true));
     let back = plan("db-1", "a", false);
-    let table: [(&str, &[Like], &PodPlan, Mode); 7] = [
-        ("a pod is about to be replaced", &[OLD, OLD], &before, Mode::Window),
-        ("its successor starts, and others have not moved", &[OLD, ("b", 'n')], &after, Mode::Hold),
-        ("the last one starts", &[NEW, ("b", 'n')], &after, Mode::Window),
-        ("the last one is Ready, and its plan is not over", &[NEW, NEW], &after, Mode::Window),
-        ("a pod goes back to the current revision", &[OLD, NEW], &back, Mode::Hold),
-        ("a pod is to go back, and a hold would complete the update", &[NEW, NEW], &back, Mode::Window),
-        ("it terminates", &[NEW, ("b", 't')], &back, Mode::Hold),
+    let (hold, window) = (Mode::Hold, Mode::Window);
+    // With the plan, and without any.
+    let table: [(&str, &[Like], &PodPlan, Mode, Mode); 8] = [
+        ("a pod is about to be replaced", &[OLD, OLD], &before, window, hold),
+        ("its successor starts, and others have not moved", &[OLD, ("b", 'n')], &after, hold, hold),
+        ("the last one starts", &[NEW, ("b", 'n')], &after, window, window),
+        ("the last one is Ready, and its plan is not over", &[NEW, NEW], &after, window, hold),
+        ("all have moved, and one is gone", &[NEW, ("", '-')], &after, window, window),
+        ("a pod goes back to the current revision", &[OLD, NEW], &back, hold, hold),
+        ("a pod is to go back, and a hold would complete the update", &[NEW, NEW], &back, window, hold),
+        ("it terminates", &[NEW, ("b", 't')], &back, hold, window),
     ];
-    for (what, pods, plan, expected) in table {
+    for (what, pods, plan, expected, without) in table {
         let set = set("db", "Parallel", ("a", "b"), pods);
-        assert_eq!(set.mode_now([plan]), expected, "{what}");
-        assert_eq!(set.mode_now([]), Mode::Hold, "{what}");
+        assert_eq!((set.mode_now([plan]), set.mode_now([])), (expected, without), "{what}");
     }
 }
 
@@ -216,7 +227,7 @@ fn the_window_is_open_while_a_pod_is_replaced_and_until_the_last_one_is_over() {
 fn a_restart_is_part_of_the_target_of_pods_that_were_created_before_it() {
     let restart = RestartTime::recorded(now().to_rfc3339()).unwrap();
     let sets = [set("db", "Parallel", ("a", "a"), &[OLD, OLD])];
-    let input = PodsInput { restart: Some(&restart), ..input(&sets, &[]) };
+    let input = PodsInput { restart: Some((&restart, now())), ..input(&sets, &[]) };
     let pods = observe(&input);
     let hash = |child: usize| pods.children[child].pod.hash.as_ref().unwrap().to_string();
     assert_eq!(hash(0), "a");
