@@ -147,7 +147,10 @@ async fn what_plan_reads(world: &World, manifest: &Value) {
     let read = piped(world, &["plan", "-f", "-"], &list.to_string()).await;
     assert_eq!(read.code, 0, "{}{}", read.out, read.err);
     assert!(read.out.contains("nothing changes"), "{}", read.out);
-    assert_eq!(read.err, "windlass: left out, as plan is of NodeDeployments and StatefulSetRollouts: ConfigMap cm\n");
+    assert_eq!(
+        read.err,
+        "windlass: left out, as plan is of NodeDeployments and StatefulSetRollouts: ConfigMap cm\n"
+    );
     let mut elsewhere = manifest.clone();
     elsewhere["metadata"]["namespace"] = json!("elsewhere");
     let read = piped(world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
