@@ -11,7 +11,7 @@ use super::patches::metadata_ops;
 use crate::api::names::{ANNOTATION_UPDATE_STRATEGY, MANAGER};
 use crate::cache::Holds;
 use crate::observe::pods::PodFleet;
-use crate::planner::fleet::pods::{HOLD_PARTITION, Mode, PodSet};
+use crate::planner::fleet::pods::{HOLD_PARTITION, Mode, PodSet, is_adopted};
 use crate::render::MetadataChange;
 use windlass_kube_port::observed::ObservedStatefulSet;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
@@ -35,11 +35,10 @@ pub async fn hold(
 ) -> Result<Option<Overwritten>, ReconcileError> {
     let set = &*of.set;
     let (needed, live) = (of.mode_now(&pods.stored_plans()), Mode::of(set));
-    let is_adopted = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some();
     let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
     // What to restore: what there is now or, if somebody has removed the annotation since, what there is by default.
     let before = if pods.was_held(set) && pods.is_ours(set) { default_strategy() } else { before };
-    let annotation = (!is_adopted).then_some(&before);
+    let annotation = (!is_adopted(set)).then_some(&before);
     if pods.is_ours(set) {
         if live != needed {
             write(cluster, set, needed, annotation).await?;
@@ -48,15 +47,21 @@ pub async fn hold(
         }
         return Ok(None);
     }
-    if !is_adopted && !pods.was_held(set) && !holds.is_known(&set.meta.uid) {
+    let known = holds.sentence(&set.meta.uid);
+    if annotation.is_some() && !pods.was_held(set) && known.is_none() {
         write(cluster, set, needed, annotation).await?;
         return Ok(None);
     }
-    let sentence = overwritten(cluster, set, &before).await;
-    if holds.pause(&set.meta.uid).is_zero() {
-        holds.rewrite(&set.meta.uid);
-        write(cluster, set, needed, Some(&before)).await?;
-    }
+    let sentence = match known {
+        // It is the same person or program as a moment ago.
+        Some(known) if !holds.pause(&set.meta.uid).is_zero() => known,
+        _ => {
+            let sentence = overwritten(cluster, set, &before).await;
+            holds.rewrite(&set.meta.uid, &sentence);
+            write(cluster, set, needed, Some(&before)).await?;
+            sentence
+        }
+    };
     let again = holds.pause(&set.meta.uid).max(Duration::from_secs(1));
     Ok(Some(Overwritten { sentence, again }))
 }
@@ -93,11 +98,6 @@ async fn patch(
 ) -> Result<(), ReconcileError> {
     let target = Target::of(Kind::StatefulSet, &set.meta);
     cluster.patch(target, Part::Main, ops).await.map(drop).map_err(ReconcileError::Children)
-}
-
-/// True if a StatefulSet is held by a StatefulSetRollout: its annotation says what to restore.
-pub fn is_held(set: &ObservedStatefulSet) -> bool {
-    set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some()
 }
 
 /// Restores the update strategy that a StatefulSet had before it was held. Does nothing if that is done.

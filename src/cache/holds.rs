@@ -18,36 +18,31 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(2);
 /// By the UID of a StatefulSet.
 #[derive(Default)]
 pub struct Holds {
-    /// How often the hold was written again, and when it was last.
-    rewritten: Remembered<str, (u32, Instant)>,
+    /// How often the hold was written again, when it was last, and the sentence about whoever had overwritten it.
+    rewritten: Remembered<str, (u32, Instant, String)>,
 }
 
 impl Holds {
     /// How much longer the hold is not written again.
     pub fn pause(&self, uid: &str) -> Duration {
-        let Some((count, last)) = self.known(uid) else { return Duration::ZERO };
+        let Some((count, last, _)) = self.known(uid) else { return Duration::ZERO };
         let pause = FIRST_PAUSE.saturating_mul(1 << (count - 1).min(16)).min(LONGEST_PAUSE);
         pause.saturating_sub(monotonic().duration_since(last))
     }
 
-    /// True if the hold was written again before, as far as is known.
-    pub fn is_known(&self, uid: &str) -> bool {
-        self.known(uid).is_some()
+    /// The sentence about whoever overwrote the hold when it was last written again, if it was.
+    pub fn sentence(&self, uid: &str) -> Option<String> {
+        self.known(uid).map(|(_, _, sentence)| sentence)
     }
 
     /// Records that the hold is written again.
-    pub fn rewrite(&self, uid: &str) {
-        let count = self.known(uid).map_or(0, |(count, _)| count);
-        self.rewritten.put(uid, (count + 1, monotonic()));
+    pub fn rewrite(&self, uid: &str, sentence: &str) {
+        let count = self.known(uid).map_or(0, |(count, ..)| count);
+        self.rewritten.put(uid, (count + 1, monotonic(), sentence.to_owned()));
     }
 
-    fn known(&self, uid: &str) -> Option<(u32, Instant)> {
-        self.rewritten.get(uid).filter(|(_, last)| monotonic().duration_since(*last) < FORGOTTEN_AFTER)
-    }
-
-    /// Forgets the StatefulSet with this UID.
-    pub fn forget(&self, uid: &str) {
-        self.rewritten.forget(uid);
+    fn known(&self, uid: &str) -> Option<(u32, Instant, String)> {
+        self.rewritten.get(uid).filter(|(_, last, _)| monotonic().duration_since(*last) < FORGOTTEN_AFTER)
     }
 }
 
@@ -60,13 +55,15 @@ mod tests {
         let holds = Holds::default();
         assert_eq!(holds.pause("a"), Duration::ZERO);
         for seconds in [30, 60, 120, 240, 480, 960, 1800, 1800] {
-            holds.rewrite("a");
+            holds.rewrite("a", "by b");
             assert_eq!(holds.pause("a"), Duration::from_secs(seconds));
             assert_eq!(holds.pause("b"), Duration::ZERO);
         }
         tokio::time::advance(Duration::from_hours(2)).await;
         assert_eq!(holds.pause("a"), Duration::ZERO);
-        holds.rewrite("a");
+        assert_eq!(holds.sentence("a"), None);
+        holds.rewrite("a", "by c");
+        assert_eq!(holds.sentence("a").as_deref(), Some("by c"));
         assert_eq!(holds.pause("a"), Duration::from_secs(30));
     }
 }

@@ -74,7 +74,6 @@ impl Context {
         self.caches.forget(uid);
         self.sightings.forget(uid);
         self.status_writes.forget(uid);
-        self.holds.forget(uid);
         self.deleted_jobs.forget(uid);
     }
 

@@ -12,7 +12,7 @@ use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
 use crate::planner::fleet::status::rollout_target_of;
-use crate::planner::fleet::{Blocker, FleetFacts, RolloutTarget};
+use crate::planner::fleet::{Blocker, FleetFacts, FleetKind, RolloutTarget};
 use crate::render::RenderOptions;
 use crate::revision::RevisionData;
 use windlass_kube_port::EventBuffer;
@@ -136,7 +136,8 @@ impl FleetScope {
     /// The object as an argument of `windlass` commands, for example `nd/db`.
     #[must_use]
     pub fn asked_as(&self) -> String {
-        format!("{}/{}", self.facts().kind.short(), self.fleet.meta.name)
+        let kind = if self.pods.is_some() { FleetKind::Pods } else { FleetKind::Nodes };
+        format!("{}/{}", kind.short(), self.fleet.meta.name)
     }
 
     /// Treats a restart that was requested before any node existed as accepted: the first nodes are created with it,

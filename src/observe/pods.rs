@@ -7,7 +7,6 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::FleetScope;
-use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::stateful_set_rollout::MAX_POD_UPDATES;
 use crate::api::{
     GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RestartTime,
@@ -95,10 +94,9 @@ impl PodFleet {
     /// True if the update strategy of a StatefulSet is one that Windlass wrote. One that had OnDelete before it was adopted
     /// is held like any other.
     pub fn is_ours(&self, set: &ObservedStatefulSet) -> bool {
-        let is_adopted = || set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some();
         match Mode::of(set) {
             Mode::Hold => true,
-            Mode::Window => is_adopted() || self.was_held(set),
+            Mode::Window => pods::is_adopted(set) || self.was_held(set),
             Mode::Native => false,
         }
     }

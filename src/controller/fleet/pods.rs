@@ -16,10 +16,10 @@ use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::Values;
 use crate::observe::pods::{PodFleet, plan_of, without_sets};
 use crate::planner::fleet::hooks::tried;
-use crate::planner::fleet::pods::PodSet;
+use crate::planner::fleet::pods::{PodSet, is_adopted};
 use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::tasks::PodScope;
-use crate::tasks::hooks::{About, HookScope, delete_jobs};
+use crate::tasks::hooks::{About, HookScope};
 use windlass_kube_port::observed::ObservedRollout;
 
 /// The object that a fleet of pods is about.
@@ -36,7 +36,7 @@ pub(super) struct OfPods {
 
 impl Fleet<'_> {
     /// Does the work beside the rollout's plan. Each step is independent of the others.
-    pub(super) async fn apply_pods(&mut self, of: &PodFleet) {
+    pub(super) async fn apply_pods(&mut self, of: &Arc<PodFleet>) {
         for set in of.observed(&self.scope.view) {
             match hold::hold(&*self.cx.cluster, &self.cx.holds, &set, of).await {
                 Ok(None) => {}
@@ -60,7 +60,7 @@ impl Fleet<'_> {
     /// Releases the StatefulSets that no StatefulSetRollout of the namespace selects any more.
     async fn release_unselected(&self) -> Result<(), ReconcileError> {
         let namespace = &self.scope.fleet.meta.namespace;
-        for set in self.scope.view.stateful_sets.list(namespace, hold::is_held) {
+        for set in self.scope.view.stateful_sets.list(namespace, is_adopted) {
             if !crate::controller::rollout::is_selected(self.cx, &set.meta, "") {
                 hold::release(&*self.cx.cluster, &set).await?;
             }
@@ -69,7 +69,7 @@ impl Fleet<'_> {
     }
 
     /// Carries out the plans of the pods, as far as they are stored.
-    async fn advance_pods(&mut self, of: &PodFleet) -> Result<(), ReconcileError> {
+    async fn advance_pods(&mut self, of: &Arc<PodFleet>) -> Result<(), ReconcileError> {
         let status = &self.scope.fleet.status;
         // Without a rollout, nothing moves: a pod that is gone comes back as it was.
         let goes_on = status.rollout.is_some() && status.plan.as_ref().is_some_and(RawPlan::may_be_active);
@@ -80,7 +80,7 @@ impl Fleet<'_> {
             let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else { continue };
             let exists = sets.iter().any(|set| set.has(&update.name));
             if !goes_on || !exists {
-                self.delete_jobs_of(&plan).await?;
+                self.delete_jobs(&plan).await?;
                 continue;
             }
             if self.advance_pod(of, &update, &mut plan).await? {
@@ -95,14 +95,12 @@ impl Fleet<'_> {
     /// Carries out the plan of a pod. Returns false if it is over.
     async fn advance_pod(
         &mut self,
-        of: &PodFleet,
+        of: &Arc<PodFleet>,
         update: &PodUpdate,
         plan: &mut Plan,
     ) -> Result<bool, ReconcileError> {
         self.edit(plan);
-        let of_pods = self.of_pods.as_ref().map(|of| of.pods.clone());
-        let Some(pods) = of_pods else { return Ok(true) };
-        let scope = PodScope { fleet: self.scope.clone(), pods, update: update.clone() };
+        let scope = PodScope { fleet: self.scope.clone(), pods: of.clone(), update: update.clone() };
         let env = self.cx.env.layer().with(scope);
         let env = match self.hooks_of_pod(of, update, plan) {
             Some(hooks) => env.with(hooks).with(self.cx.deleted_jobs.clone()),
@@ -121,7 +119,7 @@ impl Fleet<'_> {
             }
             Advance::Checkpoint | Advance::Held => Ok(true),
             Advance::Invalidated { .. } => {
-                self.delete_jobs_of(plan).await?;
+                self.delete_jobs(plan).await?;
                 Ok(false)
             }
             Advance::Ended => {
@@ -198,15 +196,6 @@ impl Fleet<'_> {
     fn look_again(&mut self, after: Option<Duration>) {
         self.report.look_again = self.report.look_again.into_iter().chain(after).min();
     }
-
-    async fn delete_jobs_of(&self, plan: &Plan) -> Result<(), ReconcileError> {
-        if !has_hooks(plan) {
-            return Ok(());
-        }
-        let deleted = &self.cx.deleted_jobs;
-        let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
-        deleted.map_err(ReconcileError::Children)
-    }
 }
 
 impl OfPods {
@@ -222,22 +211,12 @@ impl OfPods {
             missing.map(|name| StatefulSetStatus { name: name.clone(), ..StatefulSetStatus::default() });
         StatefulSetRolloutStatus {
             rollout,
-            stateful_sets: sets.iter().map(|set| self.status_of(set)).chain(missing).collect(),
+            stateful_sets: sets
+                .iter()
+                .map(|of| of.status(self.pods.is_ours(&of.set)))
+                .chain(missing)
+                .collect(),
             nodes: self.pods.updates().clone(),
-        }
-    }
-
-    fn status_of(&self, of: &PodSet) -> StatefulSetStatus {
-        let (ready, updated) = of.counts();
-        StatefulSetStatus {
-            name: of.set.meta.name.clone(),
-            uid: of.set.meta.uid.clone(),
-            current_revision: of.current_revision().to_owned(),
-            update_revision: of.update_revision.clone(),
-            replicas: i32::try_from(of.set.replicas).unwrap_or(i32::MAX),
-            ready,
-            updated,
-            held: self.pods.is_ours(&of.set),
         }
     }
 

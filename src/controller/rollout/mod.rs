@@ -1,8 +1,6 @@
 //! The reconcile of a StatefulSetRollout: it selects StatefulSets, and is then a fleet whose nodes are their pods.
 
 pub(crate) mod selection;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +17,7 @@ use crate::api::names::FINALIZER_RELEASE;
 use crate::apply::hold;
 use crate::engine::{Builtin, Recipe};
 use crate::observe::pods::{PodFleet, as_fleet};
+use crate::planner::fleet::pods::is_adopted;
 use crate::planner::fleet::report::spec_is_unreadable;
 use selection::{Selection, controlled, select, selects};
 use windlass_kube_port::observed::{Meta, ObservedRollout};
@@ -90,7 +89,7 @@ pub(super) fn is_selected(cx: &Context, set: &Meta, except: &str) -> bool {
 /// Restores the update strategy of each StatefulSet, and lets the object go.
 async fn release(cx: &Context, stored: &ObservedRollout) -> Result<Next, ReconcileError> {
     let mut failed = None;
-    for set in cx.view.stateful_sets.list(&stored.meta.namespace, hold::is_held) {
+    for set in cx.view.stateful_sets.list(&stored.meta.namespace, is_adopted) {
         if !is_selected(cx, &set.meta, &stored.meta.uid)
             && let Err(error) = hold::release(&*cx.cluster, &set).await
         {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kube::core::{Selector, SelectorExt};
+
 use crate::api::stateful_set_rollout::MAX_STATEFUL_SETS;
 use crate::api::{StatefulSetRolloutSpec, StatefulSetSelection};
 use windlass_kube_port::Key;
@@ -89,24 +91,9 @@ pub fn selects(rollout: &ObservedRollout, set: &Meta) -> bool {
     !rollout.meta.terminating && (is_named() || matches(&spec.stateful_sets, set))
 }
 
-/// True if the label selector matches a StatefulSet.
+/// True if the label selector matches a StatefulSet. One that selects everything matches nothing: the API server rejects it.
 fn matches(selection: &StatefulSetSelection, set: &Meta) -> bool {
-    let Some(selector) = &selection.selector else { return false };
-    let labels = selector.match_labels.iter().flatten();
-    let expressions = selector.match_expressions.iter().flatten();
-    let is_empty = labels.clone().next().is_none() && expressions.clone().next().is_none();
-    let holds = |key: &str, operator: &str, values: &[String]| {
-        let value = set.label(key);
-        let is_among = value.is_some_and(|value| values.iter().any(|known| known == value));
-        match operator {
-            "In" => is_among,
-            "NotIn" => !is_among,
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            _ => false,
-        }
-    };
-    !is_empty
-        && labels.clone().all(|(key, value)| set.label(key) == Some(value))
-        && expressions.clone().all(|e| holds(&e.key, &e.operator, e.values.as_deref().unwrap_or_default()))
+    let selector = selection.selector.clone().and_then(|selector| Selector::try_from(selector).ok());
+    let labels = || set.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    selector.is_some_and(|selector| !selector.selects_all() && selector.matches(&labels()))
 }

@@ -135,7 +135,8 @@ impl Foreseen {
     /// Adds the pending updates: from which revision to which, and what differs.
     async fn add_pending(&mut self, client: &Client, sets: &[PodSet]) {
         let is_pending = |of: &&PodSet| of.current_revision() != of.update_revision;
-        let pending: Vec<StatefulSetStatus> = sets.iter().filter(is_pending).map(status).collect();
+        let pending: Vec<StatefulSetStatus> =
+            sets.iter().filter(is_pending).map(|of| of.status(Mode::of(&of.set) != Mode::Native)).collect();
         if pending.is_empty() {
             return;
         }
@@ -153,21 +154,6 @@ impl Foreseen {
             });
             self.pending.extend(changes.get(&set.name).into_iter().flatten().cloned());
         }
-    }
-}
-
-/// A StatefulSet as the status of a StatefulSetRollout has it.
-fn status(of: &PodSet) -> StatefulSetStatus {
-    let (ready, updated) = of.counts();
-    StatefulSetStatus {
-        name: of.set.meta.name.clone(),
-        uid: of.set.meta.uid.clone(),
-        current_revision: of.current_revision().to_owned(),
-        update_revision: of.update_revision.clone(),
-        replicas: i32::try_from(of.set.replicas).unwrap_or(i32::MAX),
-        ready,
-        updated,
-        held: Mode::of(&of.set) != Mode::Native,
     }
 }
 

@@ -324,7 +324,7 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
         Some(seconds) => {
             format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
         }
-        None if foreseen.is_of_pods() => "for how long nobody knows".to_owned(),
+        None if foreseen.is_of_pods() => "the duration is not known".to_owned(),
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
     let waves = foreseen.waves.iter();

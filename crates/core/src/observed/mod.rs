@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -476,7 +477,8 @@ impl ObservedStatefulSet {
                 start: spec.ordinals.start,
                 min_ready_seconds: spec.min_ready_seconds,
                 is_ordered: spec.pod_management_policy != "Parallel",
-                selector: selector_text(&spec.selector),
+                // The API server has validated it.
+                selector: Selector::try_from(spec.selector).unwrap_or_default().to_string(),
                 current_revision: status.current_revision,
             })
         });
@@ -516,22 +518,6 @@ observed! {
         revision: object.revision,
         data: JsonText::from(&object.data),
     },
-}
-
-/// A label selector in the notation of a request, for example `app=db,tier in (a,b)`.
-#[must_use]
-pub fn selector_text(selector: &LabelSelector) -> String {
-    let equal = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
-    let others = selector.match_expressions.iter().flatten().map(|requirement| {
-        let (key, values) = (&requirement.key, requirement.values.clone().unwrap_or_default().join(","));
-        match requirement.operator.as_str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.clone(),
-        }
-    });
-    equal.chain(others).collect::<Vec<_>>().join(",")
 }
 
 /// A digest of 32 hex digits that identifies a template. It is not a versioned hash: it only ever compares one response

@@ -100,7 +100,7 @@ ledger   nothing new is asked for, and something is still to happen
         "  in this order:
     wave 1: ledger-1
     wave 2: ledger-0
-    at most 1 out of service at once; for how long nobody knows
+    at most 1 out of service at once; the duration is not known
 "
     );
 }

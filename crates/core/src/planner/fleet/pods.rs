@@ -10,9 +10,10 @@ use super::child::{
     ChildFacts, ControllerFacts, GrantFacts, GrantTime, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
 use super::facts::{Group, Rendering};
+use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::{
     AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Rejected, RestartTime, RolloutHash,
-    TaskType, Unconverged,
+    StatefulSetStatus, TaskType, Unconverged,
 };
 use crate::engine::{Plan, TaskState};
 use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
@@ -27,7 +28,7 @@ pub struct PodSet {
     pub set: Arc<ObservedStatefulSet>,
     /// Its update revision. While its controller has not observed the latest generation, the one that was known before.
     pub update_revision: String,
-    /// The pods that it controls.
+    /// The pods that it controls, by name.
     pub pods: Vec<Arc<ObservedPod>>,
 }
 
@@ -104,6 +105,12 @@ impl Mode {
     }
 }
 
+/// True if a StatefulSetRollout has held a StatefulSet: its annotation says what to restore.
+#[must_use]
+pub fn is_adopted(set: &ObservedStatefulSet) -> bool {
+    set.meta.annotation(ANNOTATION_UPDATE_STRATEGY).is_some()
+}
+
 impl PodSet {
     /// The mode in which a pod is created at this target.
     #[must_use]
@@ -160,7 +167,12 @@ impl PodSet {
     /// True if one of its ordinals has this pod name.
     #[must_use]
     pub fn has(&self, pod: &str) -> bool {
-        self.names().any(|name| name == pod)
+        let ordinal = pod.strip_prefix(&self.set.meta.name).and_then(|rest| rest.strip_prefix('-'));
+        let ordinal = ordinal.filter(|text| *text == "0" || !text.starts_with(['0', '+']));
+        let start = self.external().start;
+        ordinal
+            .and_then(|text| text.parse::<i64>().ok())
+            .is_some_and(|ordinal| (start..start + i64::from(self.replicas())).contains(&ordinal))
     }
 
     fn external(&self) -> &ExternalSet {
@@ -179,7 +191,8 @@ impl PodSet {
     }
 
     fn pod(&self, name: &str) -> Option<&Arc<ObservedPod>> {
-        self.pods.iter().find(|pod| pod.meta.name == name)
+        let at = self.pods.binary_search_by(|pod| pod.meta.name.as_str().cmp(name)).ok()?;
+        self.pods.get(at)
     }
 
     /// The revision at which its controller creates lost pods while it is held. The controller sets it to the update revision
@@ -190,14 +203,22 @@ impl PodSet {
         if current.is_empty() { &self.update_revision } else { current }
     }
 
-    /// How many of its pods are Ready, and how many are at its update revision.
+    /// What the status of a StatefulSetRollout has of it.
     #[must_use]
-    pub fn counts(&self) -> (i32, i32) {
+    pub fn status(&self, held: bool) -> StatefulSetStatus {
         let count = |wanted: &dyn Fn(&ObservedPod) -> bool| {
             self.names().filter(|name| self.pod(name).is_some_and(|pod| wanted(pod))).count() as i32
         };
-        let ready = count(&|pod| pod.is_ready() && !pod.meta.terminating);
-        (ready, count(&|pod| pod.revision == self.update_revision))
+        StatefulSetStatus {
+            name: self.set.meta.name.clone(),
+            uid: self.set.meta.uid.clone(),
+            current_revision: self.current_revision().to_owned(),
+            update_revision: self.update_revision.clone(),
+            replicas: self.replicas(),
+            ready: count(&|pod| pod.is_ready() && !pod.meta.terminating),
+            updated: count(&|pod| pod.revision == self.update_revision),
+            held,
+        }
     }
 }
 
