@@ -37,6 +37,9 @@ pub struct AdoptArgs {
     /// Whether several StatefulSets are updated together [default: Together]
     #[arg(long, value_enum, value_name = "GROUPS")]
     groups: Option<GroupsArg>,
+    /// Hold the StatefulSets, and update no pod until windlass resume
+    #[arg(long)]
+    paused: bool,
     /// Create it, in place of printing its manifest
     #[arg(long)]
     apply: bool,
@@ -112,6 +115,9 @@ fn manifest(arguments: &AdoptArgs, names: &[String], namespace: Option<&str>) ->
     if let Some(share) = &arguments.max_unavailable {
         spec["strategy"]["maxUnavailable"] = share.clone();
     }
+    if arguments.paused {
+        spec["paused"] = json!(true);
+    }
     match arguments.groups {
         Some(GroupsArg::OneAtATime) => spec["strategy"]["groups"] = json!("OneAtATime"),
         Some(GroupsArg::Together) => spec["strategy"]["groups"] = json!("Together"),
@@ -152,7 +158,7 @@ async fn apply(arguments: &AdoptArgs, names: &[String], cluster: &Cluster) -> Re
     // Not applied: an object of this name that somebody else has made would be changed.
     let params = PostParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PostParams::default() };
     match target.api(&cluster.client, &cluster.namespace).create(&params, &object).await {
-        Ok(_) => Ok(created(&target, &sets)),
+        Ok(_) => Ok(created(&target, &sets, arguments.paused)),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             Err(format!("{target} exists already; give another name with --name"))
         }
@@ -191,9 +197,7 @@ fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
     }
     let by = rollouts.iter().find(|rollout| selects(rollout, set))?;
     let by = text(&by["metadata"]["name"]);
-    Some(format!(
-        "statefulset.apps/{name} is selected by ssr/{by} already: change that, or delete it, which restarts no pod"
-    ))
+    Some(format!("statefulset.apps/{name} is selected by ssr/{by} already: change that, or delete it first"))
 }
 
 /// True if a StatefulSetRollout selects the StatefulSet.
@@ -210,22 +214,25 @@ fn selects(rollout: &Value, set: &Value) -> bool {
 }
 
 /// What was done, and what happens now.
-fn created(target: &Target, sets: &[Value]) -> String {
+fn created(target: &Target, sets: &[Value], is_paused: bool) -> String {
+    let behind = |set: &Value| {
+        let status = &set["status"];
+        let count = |value: &Value, otherwise| value.as_i64().unwrap_or(otherwise);
+        let left = count(&set["spec"]["replicas"], 1) - count(&status["updatedReplicas"], 0);
+        if status["currentRevision"] == status["updateRevision"] { 0 } else { left.max(0) }
+    };
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let line = |set: &Value| {
-        let strategy = word(&set["spec"]["updateStrategy"]["type"]);
-        let strategy = if strategy.is_empty() { "RollingUpdate" } else { &strategy };
-        let status = &set["status"];
-        let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
-        let updated = status["updatedReplicas"].as_i64().unwrap_or_default();
-        let is_rolling = status["currentRevision"] != status["updateRevision"] && updated < replicas;
-        let left = if is_rolling {
-            format!(
-                "; {updated} of its {replicas} pods are at {}, and Windlass updates the others in waves",
-                word(&status["updateRevision"])
-            )
-        } else {
-            String::new()
+        let live = &set["spec"]["updateStrategy"];
+        let partition = live["rollingUpdate"]["partition"].as_i64().filter(|partition| *partition > 0);
+        let strategy = match (word(&live["type"]), partition) {
+            (_, Some(partition)) => format!("RollingUpdate, partition {partition}"),
+            (type_, None) if type_.is_empty() => "RollingUpdate".to_owned(),
+            (type_, None) => type_,
+        };
+        let left = match behind(set) {
+            0 => String::new(),
+            left => format!("; pods that are not at {} yet: {left}", word(&set["status"]["updateRevision"])),
         };
         format!(
             "statefulset.apps/{}: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
@@ -234,7 +241,17 @@ fn created(target: &Target, sets: &[Value]) -> String {
         )
     };
     let lines: String = sets.iter().map(line).collect();
-    format!("{target} created\n{lines}no pod restarts because of this\n")
+    let left: i64 = sets.iter().map(behind).sum();
+    let then = match (left, is_paused) {
+        (0, _) => "no pod restarts because of this".to_owned(),
+        (left, true) => format!(
+            "it is paused: after windlass resume {target}, Windlass updates {left} of the pods in waves"
+        ),
+        (left, false) => {
+            format!("Windlass now updates {left} of the pods in waves; to stop that: windlass pause {target}")
+        }
+    };
+    format!("{target} created\n{lines}{then}\n")
 }
 
 /// Candidates for a word that names a StatefulSet.
@@ -375,18 +392,26 @@ spec:
     fn what_will_happen_is_said_of_each_statefulset() {
         let target = Target { kind: Kind::Other(STATEFUL_SETS), name: "ledger".to_owned() };
         let rolling = json!({"status": {"updateRevision": "ledger-b", "updatedReplicas": 1}});
+        let canary =
+            json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}});
         assert_eq!(
-            created(&target, &[set(&json!({})), set(&rolling)]),
+            created(&target, &[set(&canary)], true),
             "\
 statefulsetrollout.windlass.dev/ledger created
 statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
-             (RollingUpdate) is kept, and restored when this object is deleted
-statefulset.apps/ledger: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
-             (RollingUpdate) is kept, and restored when this object is deleted; 1 of its 3 pods are at ledger-b, and \
-             Windlass updates the others in waves
+             (RollingUpdate, partition 2) is kept, and restored when this object is deleted
 no pod restarts because of this
 "
         );
+        let last = |is_paused| {
+            let all = created(&target, &[set(&json!({})), set(&rolling)], is_paused);
+            all.lines().last().unwrap_or_default().to_owned()
+        };
+        assert!(
+            created(&target, &[set(&rolling)], false).contains("; pods that are not at ledger-b yet: 2\n")
+        );
+        assert!(last(false).contains("now updates 2 of the pods in waves"), "{}", last(false));
+        assert!(last(true).contains("it is paused"), "{}", last(true));
     }
 
     #[tokio::test]

@@ -117,8 +117,8 @@ impl Foreseen {
         let held = |of: &&PodSet| {
             let s = if of.set.replicas == 1 { "" } else { "s" };
             format!(
-                "StatefulSet {}, {} pod{s}: Windlass sets its updateStrategy so that only Windlass updates its pods; no pod \
-                 restarts because of this",
+                "StatefulSet {}, {} pod{s}: Windlass sets its updateStrategy so that only Windlass updates its pods; this \
+                 alone restarts no pod",
                 of.set.meta.name, of.set.replicas
             )
         };

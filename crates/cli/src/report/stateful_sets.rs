@@ -16,7 +16,9 @@ use windlass_core::api::{
 };
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::Plan;
-use windlass_kube_port::observed::{Observed, ObservedFleet, ObservedPod, ObservedRollout};
+use windlass_kube_port::observed::{
+    Observed, ObservedFleet, ObservedPod, ObservedRollout, ObservedStatefulSet,
+};
 
 /// The condition that says whether Windlass alone updates the pods.
 pub const HELD: &str = "Held";
@@ -32,6 +34,8 @@ pub struct SeenStatefulSets {
     pub sets: Vec<StatefulSetStatus>,
     /// The pods that are being updated.
     updates: Vec<PodUpdate>,
+    /// A StatefulSet that was changed since the operator has looked at it.
+    changed: Option<String>,
 }
 
 impl SeenStatefulSets {
@@ -84,7 +88,18 @@ impl SeenStatefulSets {
             has_pods: pods.is_some(),
             unread: unread.to_vec(),
         };
-        Self { seen, sets, updates }
+        Self { seen, sets, updates, changed: None }
+    }
+
+    /// The same, with the StatefulSets as they are now: who has changed one and asks at once is not told that it is up to date.
+    #[must_use]
+    pub fn beside(mut self, live: &[ObservedStatefulSet]) -> Self {
+        let is_changed = |set: &&StatefulSetStatus| {
+            let live = live.iter().find(|live| !set.uid.is_empty() && live.meta.uid == set.uid);
+            live.is_some_and(|live| !live.is_observed() || live.update_revision != set.update_revision)
+        };
+        self.changed = self.sets.iter().find(is_changed).map(|set| set.name.clone());
+        self
     }
 
     /// The update of a pod, if it has one.
@@ -273,9 +288,23 @@ impl StatefulSetsReport {
             rollout.to_image = image(pods().find(is_new));
             rollout.from_image = image(pods().find(|pod| !is_new(pod)));
         }
+        if let Some(name) = seen.changed.as_ref().filter(|_| fleet.verdict == Verdict::UpToDate) {
+            fleet.verdict = Verdict::Progressing;
+            fleet.waiting_for =
+                format!("StatefulSet {name} was changed, and the operator has not seen that yet");
+        }
         if let Some(held) = not_held(conditions).filter(|_| not_seen(&seen.seen.fleet).is_none()) {
             let sentence = format!("not held: {}: {}", held.reason, held.message);
             fleet.remarks.push(in_namespace(&sentence, &fleet.namespace));
+        }
+        // Of a rollout that goes on, or has not begun, nobody deletes the object to stop it.
+        let status = &seen.seen.fleet.status;
+        let is_paused = seen.seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
+        let is_behind = |set: &&StatefulSetStatus| set.current_revision != set.update_revision;
+        let left: i32 = seen.sets.iter().filter(is_behind).map(|set| set.replicas - set.updated).sum();
+        if left > 0 && (status.rejected.is_some() || is_paused) {
+            let pods = if left == 1 { "1 pod".to_owned() } else { format!("{left} pods") };
+            fleet.remarks.push(format!("if this object is deleted, Kubernetes updates {pods} by itself"));
         }
         Self { kind: "StatefulSetRollout".to_owned(), fleet, stateful_sets: seen.sets.clone() }
     }

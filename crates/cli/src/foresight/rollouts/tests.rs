@@ -156,8 +156,8 @@ async fn what_is_adopted_is_held_and_restarts_no_pod() {
         "\
 ledger   is made
   is held:
-    StatefulSet ledger, 3 pods: Windlass sets its updateStrategy so that only Windlass updates its pods; no pod restarts \
-         because of this
+    StatefulSet ledger, 3 pods: Windlass sets its updateStrategy so that only Windlass updates its pods; this alone restarts \
+         no pod
   then:
     no pod restarts: each StatefulSet is at its update revision
   waits now for:

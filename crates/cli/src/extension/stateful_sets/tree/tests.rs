@@ -6,7 +6,7 @@ use super::*;
 use crate::report::chain::{Subject, TimelineEntry, of_stateful_sets};
 use crate::report::story;
 use crate::report::{SeenStatefulSets, Typed};
-use windlass_kube_port::observed::{Observed, ObservedPod};
+use windlass_kube_port::observed::{Observed, ObservedPod, ObservedStatefulSet};
 
 const NOW: &str = "2026-01-01T04:15:11Z";
 
@@ -187,6 +187,28 @@ fn what_is_as_wanted_is_one_line_which_also_says_if_it_is_not_held() {
         said.ends_with("not held: StrategyOverwritten: argocd-controller writes updateStrategy of ledger"),
         "{said}"
     );
+}
+
+#[test]
+fn who_has_changed_a_statefulset_and_asks_at_once_is_told_to_wait() {
+    let object = ledger(&steady(&json!([set("ledger", 3)])));
+    let of = |generation: i64, revision: &str| {
+        let live = ObservedStatefulSet::read(&json!({
+            "metadata": {"name": "ledger", "uid": "uid of ledger", "generation": generation},
+            "status": {"observedGeneration": 2, "updateRevision": format!("ledger-{revision}")},
+        }));
+        StatefulSetsReport::of(&SeenStatefulSets::of(&object, None, &[]).beside(&[live]), now())
+    };
+    assert_eq!(of(2, "7c6f").verdict(), Verdict::UpToDate);
+    for (generation, revision) in [(3, "7c6f"), (2, "9d8e")] {
+        let report = of(generation, revision);
+        assert_eq!(report.verdict(), Verdict::Progressing, "{generation} {revision}");
+        assert!(
+            report.waiting_for().starts_with("StatefulSet ledger was changed"),
+            "{}",
+            report.waiting_for()
+        );
+    }
 }
 
 #[test]
