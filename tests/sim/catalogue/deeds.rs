@@ -157,6 +157,31 @@ impl Deed {
         if self.is_the_end() && scenario.releases() {
             return false;
         }
+        // What only a fleet of Windlass' own has.
+        let of_own = matches!(
+            self,
+            DeleteChild
+                | DeleteSet
+                | DeleteService
+                | StripChild
+                | StripSet
+                | DisownSet
+                | StripPod
+                | DisownService
+                | StripClaim
+                | EditChild
+                | EditSet
+                | UnknownTaskOfNode
+                | TruncatedPlanOfNode
+                | UnreadablePlanOfNode
+                | OlderStatusOfNode
+                | LoseFieldOfNode
+        );
+        // The restart is of a time before the object was created.
+        let is_early = self == Restart && scenario.change == Change::Create;
+        if (of_own || is_early) && scenario.is_held() {
+            return false;
+        }
         if self == DeleteJobs {
             return scenario.job.is_some();
         }
@@ -204,15 +229,15 @@ impl Deed {
         let scenario = &world.scenario;
         let names = world.nodes_about();
         let node = names[at as usize % names.len()].as_str();
-        let pod = format!("{node}-0");
+        let (pod, set) = (scenario.pod_of(node), scenario.set_of(node));
         match self {
-            Self::Third => world.patch_object(&scenario.image("db:3")).await,
-            Self::Back => world.patch_object(&scenario.image("db:1")).await,
-            Self::OtherTemplate => world.patch_object(&scenario.template("3")).await,
+            Self::Third => world.set_image("db:3").await,
+            Self::Back => world.set_image("db:1").await,
+            Self::OtherTemplate => world.set_template("3").await,
             Self::BrokenThenThird => {
-                world.patch_object(&scenario.image("db:4-nope")).await;
+                world.set_image("db:4-nope").await;
                 sleep(BREATH).await;
-                world.patch_object(&scenario.image("db:3")).await;
+                world.set_image("db:3").await;
             }
             Self::DeletePod => world.delete("v1", "Pod", &pod).await,
             Self::DeleteChild => world.delete("windlass.dev/v1alpha1", "StatefulNode", node).await,
@@ -268,7 +293,7 @@ impl Deed {
             }
             Self::EditStrategy => {
                 let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}}});
-                world.patch("apps/v1", "StatefulSet", node, &edit).await;
+                world.patch("apps/v1", "StatefulSet", &set, &edit).await;
             }
             Self::Pause => {
                 world.patch_object(&json!({"spec": {"paused": true}})).await;
@@ -298,8 +323,8 @@ impl Deed {
             Self::OlderStatus => older(world, scenario.kind(), "db").await,
             Self::OlderStatusOfNode => older(world, "StatefulNode", node).await,
             Self::NewerStatus => change_plan(world, scenario.kind(), "db", from_the_future).await,
-            Self::ToZeroAndBack => scale(world, 0).await,
-            Self::OneFewerAndBack => scale(world, scenario.nodes - 1).await,
+            Self::ToZeroAndBack => scale(world, -scenario.nodes).await,
+            Self::OneFewerAndBack => scale(world, -1).await,
             Self::Evict => world.evict(&pod).await,
             Self::DeleteJobs => {
                 for job in world.cluster.snapshot_of(NAMESPACE, &["Job"]) {
@@ -310,7 +335,7 @@ impl Deed {
             }
             Self::Drain => {
                 for node in &names {
-                    drain(world, &format!("{node}-0")).await;
+                    drain(world, &scenario.pod_of(node)).await;
                 }
             }
             Self::LoseField => lose_field(world, scenario.kind(), "db", at).await,
@@ -350,11 +375,11 @@ fn unmarked() -> Value {
     json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}})
 }
 
-async fn scale(world: &World, to: i64) {
-    let before = world.object().map(|o| o["spec"]["replicas"].clone()).unwrap_or_default();
-    world.patch_object(&json!({"spec": {"replicas": to}})).await;
+async fn scale(world: &World, by: i64) {
+    let replicas = world.object().and_then(|o| o["spec"]["replicas"].as_i64());
+    world.scale_by(by).await;
     sleep(BREATH).await;
-    world.patch_object(&json!({"spec": {"replicas": before}})).await;
+    world.scale_by(replicas.map_or(0, |before| before - world.scenario.nodes)).await;
 }
 
 async fn change_plan(world: &World, kind: &str, name: &str, change: fn(&mut Value)) {
@@ -471,6 +496,8 @@ impl Illness {
             return false;
         }
         let is_there = match self {
+            // Every few seconds there is another pod: none is down for long, and nothing is under way.
+            Self::Steered("evicted") => !scenario.is_held() || scenario.change != Change::Create,
             Self::Sidecars(_) => scenario.sidecar,
             Self::Peers(_) => scenario.job.is_some(),
             _ => true,
@@ -498,8 +525,10 @@ impl Illness {
     /// Begins.
     pub async fn begin(self, world: &World, node: &str) {
         match self {
-            Self::Steered(word) => world.steer(json!({format!("{node}-0"): word})).await,
-            Self::Unbound => world.steer(json!({format!("claim.data-{node}-0"): "unbound"})).await,
+            Self::Steered(word) => world.steer(json!({world.scenario.pod_of(node): word})).await,
+            Self::Unbound => {
+                world.steer(json!({format!("claim.data-{}", world.scenario.pod_of(node)): "unbound"})).await
+            }
             Self::Cordoned => world.cordon(true).await,
             Self::Held => world.cluster.suspend_stateful_sets(true),
             Self::Lagging => world.cluster.set_pace(Pace { stateful_set_lag: 5000, ..Pace::default() }),

@@ -46,7 +46,7 @@ impl Follower {
             Follow::BackOnceMoved => {
                 if !self.back && status["activeSet"] != "first" && status["activeSet"].is_string() {
                     self.back = true;
-                    world.patch_object(&world.scenario.image("db:1")).await;
+                    world.set_image("db:1").await;
                 }
             }
         }
@@ -100,7 +100,7 @@ impl Follower {
                 world.patch_object(&none).await;
             }
             "BlueGreen" => self.promote(world, object).await,
-            _ => world.patch_object(&world.scenario.image("db:2")).await,
+            _ => world.set_image("db:2").await,
         }
     }
 }

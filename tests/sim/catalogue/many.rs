@@ -43,7 +43,7 @@ pub fn start_over(nodes: i64) {
         assert!(reconciles <= bound, "{reconciles} reconciles in half an hour; at most {bound}");
 
         // Every node is unconverged: the list of them is bounded.
-        world.patch_object(&scenario.image("db:2-nope")).await;
+        world.set_image("db:2-nope").await;
         sleep(Duration::from_mins(20)).await;
         let fleet = world.object().unwrap();
         assert_eq!(oracles::condition(&fleet, "Stalled").0, "True", "{:#}", fleet["status"]["conditions"]);

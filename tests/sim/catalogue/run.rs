@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep};
 use windlass::clock::monotonic;
 
-use crate::catalogue::deeds::Deed;
+use crate::catalogue::deeds::{Deed, Illness};
 use crate::catalogue::faults::{self, Fault};
 use crate::catalogue::follower::Follower;
 use crate::catalogue::injector::{Counts, Injector, Signal};
@@ -82,7 +82,7 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     type Known = BTreeMap<(String, u64), Result<Arc<Standing>, String>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     let scenario = Scenario::named(&point.scenario);
-    if scenario.change == Change::Create {
+    if scenario.change == Change::Create && !scenario.is_held() {
         return Ok(None);
     }
     // The policies from the start are installed before it.
@@ -97,7 +97,12 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
     }
     let standing = runtime().block_on(async {
         let mut run = Run::new(&clean, None, true);
-        run.world.create(scenario.object()).await;
+        for set in scenario.stateful_sets() {
+            run.world.create(set).await;
+        }
+        if scenario.change != Change::Create {
+            run.world.create(scenario.object()).await;
+        }
         let mut well = if scenario.begins_well() {
             run.until_well(PATIENCE).await
         } else {
@@ -105,7 +110,7 @@ fn standing(point: &Point) -> Result<Option<Arc<Standing>>, String> {
             true
         };
         if well && scenario.change == Change::Back {
-            run.world.patch_object(&scenario.image("db:2")).await;
+            run.world.set_image("db:2").await;
             well = run.until_well(PATIENCE).await;
         }
         run.operator.task.abort();
@@ -260,7 +265,7 @@ impl Run {
                 if let Err(what) = oracles::says_so(&self.world, illness, node) {
                     self.fail(what);
                 }
-                self.wait_in_peace().await;
+                self.wait_in_peace(illness).await;
             }
             illness.end(&self.world).await;
         }
@@ -318,21 +323,25 @@ impl Run {
         match scenario.change {
             Change::Create => world.create(scenario.object()).await,
             Change::Upgrade => self.upgrade(),
-            Change::Image => world.patch_object(&scenario.image("db:2")).await,
-            Change::Back => world.patch_object(&scenario.image("db:1")).await,
-            Change::Stall | Change::Broken => world.patch_object(&scenario.image("db:2-nope")).await,
+            Change::Image => world.set_image("db:2").await,
+            Change::Back => world.set_image("db:1").await,
+            Change::Stall | Change::Broken => world.set_image("db:2-nope").await,
             Change::NewBuild => world.patch_object(&json!({"spec": {"unsafeCustomBuildID": "two"}})).await,
             Change::Restart => {
                 let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:10Z"});
                 world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
             }
-            Change::Template | Change::SameBuild => world.patch_object(&scenario.template("2")).await,
+            Change::Template | Change::SameBuild => world.set_template("2").await,
             Change::Labels => {
                 let labels = json!({"team": "one"});
                 world.patch_object(&json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await;
             }
             Change::Retain => world.patch_object(&Scenario::release(true)).await,
             Change::LetGo => world.patch_object(&Scenario::release(false)).await,
+            Change::UpAndImage if scenario.is_held() => {
+                world.scale_by(2).await;
+                world.set_image("db:2").await;
+            }
             Change::UpAndImage => {
                 let mut patch = scenario.image("db:2");
                 patch["spec"]["replicas"] = (scenario.nodes + 2).into();
@@ -343,8 +352,8 @@ impl Run {
                 let patch = json!({"podTemplate": {"spec": {"containers": containers}}});
                 world.patch_object(&scenario.of_nodes(&patch)).await;
             }
-            Change::Up => world.patch_object(&json!({"spec": {"replicas": scenario.nodes + 1}})).await,
-            Change::Down => world.patch_object(&json!({"spec": {"replicas": scenario.nodes - 1}})).await,
+            Change::Up => world.scale_by(1).await,
+            Change::Down => world.scale_by(-1).await,
             Change::Repair => {
                 let last = scenario.node_names().pop().unwrap_or_default();
                 world.delete("windlass.dev/v1alpha1", "StatefulNode", &last).await;
@@ -478,12 +487,15 @@ impl Run {
     }
 
     /// A blocked rollout has reported it, and writes nothing more.
-    async fn wait_in_peace(&mut self) {
+    async fn wait_in_peace(&mut self, illness: Illness) {
         let entries = self.world.cluster.audit_len();
         sleep(WAITING).await;
         let audit = self.world.cluster.audit_after(entries);
         let writes = audit.iter().filter(|e| e.is_write() && !e.resource.starts_with("leases"));
         let writes = writes.filter(|e| e.user_agent == self.operator.agent);
+        // The status of a StatefulSetRollout follows a pod that is created again and again.
+        let flips = self.world.scenario.is_held() && illness == Illness::Steered("evicted");
+        let writes = writes.filter(|e| !flips || e.subresource != "status");
         let count = writes.count();
         // Next to each serving node there may be a new one.
         let sets = if self.world.scenario.makes_sets() { 2 } else { 1 };

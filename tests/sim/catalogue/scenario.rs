@@ -80,6 +80,8 @@ pub struct Scenario {
     pub min_ready_seconds: i64,
     /// The image of its hooks' Job, if hooks send requests and run one.
     pub job: Option<&'static str>,
+    /// The StatefulSets that somebody else created, with their sizes, if a StatefulSetRollout is in front of them.
+    pub stateful_sets: &'static [(&'static str, i64)],
 }
 
 pub const NAMESPACE: &str = "shop";
@@ -132,7 +134,27 @@ impl Scenario {
         all.push(Self::blue_green("blue-green/labels/2", Change::Labels, 2));
         all.extend(Self::verbs_of_sets());
         all.extend(Self::with_hooks());
+        all.extend(Self::held());
         all
+    }
+
+    /// A StatefulSetRollout in front of one StatefulSet, and of two that move one after the other.
+    fn held() -> Vec<Self> {
+        const ONE: &[(&str, i64)] = &[("ledger", 3)];
+        const TWO: &[(&str, i64)] = &[("ledger-a", 2), ("ledger-b", 2)];
+        let of = |name: &str, change, stateful_sets: &'static [(&str, i64)]| {
+            let nodes = stateful_sets.iter().map(|(_, replicas)| replicas).sum();
+            Self { stateful_sets, ..Self::new(format!("held/{name}"), change, nodes, 1, false) }
+        };
+        vec![
+            of("create/3", Change::Create, ONE),
+            of("image/3", Change::Image, ONE),
+            of("up-and-image/3", Change::UpAndImage, ONE),
+            of("restart/3", Change::Restart, ONE),
+            of("stall/3", Change::Stall, ONE),
+            Self { hooks: true, ..of("hooks/3", Change::Image, ONE) },
+            of("zones/4", Change::Image, TWO),
+        ]
     }
 
     /// Fleets with a hook at each point of their strategy.
@@ -194,6 +216,7 @@ impl Scenario {
             return self.hooks_that_ask(image);
         }
         let points: &[&str] = match (self.strategy, self.promotion) {
+            _ if self.is_held() => &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout"],
             ("InPlace", _) => {
                 &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout", "BeforeRemove"]
             }
@@ -284,6 +307,7 @@ impl Scenario {
             rolls_back: change == Change::Stall,
             min_ready_seconds: 0,
             job: None,
+            stateful_sets: &[],
         }
     }
 
@@ -300,6 +324,27 @@ impl Scenario {
     /// True if it is about a StatefulNode without a fleet.
     pub fn is_alone(&self) -> bool {
         self.nodes == 0
+    }
+
+    /// True if it is about a StatefulSetRollout.
+    pub fn is_held(&self) -> bool {
+        !self.stateful_sets.is_empty()
+    }
+
+    /// What the names of all its nodes begin with.
+    pub fn subjects(&self) -> Vec<&'static str> {
+        if self.is_held() { self.stateful_sets.iter().map(|(name, _)| *name).collect() } else { vec!["db-"] }
+    }
+
+    /// The pod of a node; a StatefulSetRollout has pods only.
+    pub fn pod_of(&self, node: &str) -> String {
+        if self.is_held() { node.to_owned() } else { format!("{node}-0") }
+    }
+
+    /// The StatefulSet of a node.
+    pub fn set_of(&self, node: &str) -> String {
+        let of_pod = node.rsplit_once('-').map(|(set, _)| set).filter(|_| self.is_held());
+        of_pod.unwrap_or(node).to_owned()
     }
 
     /// True if its rollouts create sets.
@@ -334,33 +379,94 @@ impl Scenario {
         if self.is_alone() {
             return vec!["db".to_owned()];
         }
+        if self.is_held() {
+            let of = |&(set, replicas): &(&'static str, i64)| {
+                (0..replicas).map(move |ordinal| format!("{set}-{ordinal}"))
+            };
+            return self.stateful_sets.iter().flat_map(of).collect();
+        }
         (0..self.nodes).map(|ordinal| format!("db-{ordinal}")).collect()
     }
 
     /// The kind of the changed object.
     pub fn kind(&self) -> &'static str {
-        if self.is_alone() { "StatefulNode" } else { "NodeDeployment" }
+        match () {
+            () if self.is_held() => "StatefulSetRollout",
+            () if self.is_alone() => "StatefulNode",
+            () => "NodeDeployment",
+        }
+    }
+
+    /// The StatefulSets in front of which a StatefulSetRollout is put.
+    pub fn stateful_sets(&self) -> Vec<Value> {
+        let of = |&(name, replicas): &(&str, i64)| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {
+                    "replicas": replicas, "serviceName": name, "podManagementPolicy": "Parallel",
+                    "selector": {"matchLabels": {"app": name}},
+                    "template": {
+                        "metadata": {"labels": {"app": name}},
+                        "spec": {"terminationGracePeriodSeconds": 1, "containers": [Self::container("db:1", "1")]},
+                    },
+                    "volumeClaimTemplates": [Self::claim()],
+                },
+            })
+        };
+        self.stateful_sets.iter().map(of).collect()
+    }
+
+    fn rollout_of_stateful_sets(&self) -> Value {
+        let names: Vec<&str> = self.stateful_sets.iter().map(|(name, _)| *name).collect();
+        let mut strategy = json!({
+            "maxUnavailable": self.max_unavailable, "progressDeadlineSeconds": DEADLINE_SECONDS,
+            "groups": if names.len() > 1 { "OneAtATime" } else { "Together" },
+        });
+        if self.hooks {
+            strategy["hooks"] = self.list_of_hooks();
+            strategy["steps"] = json!([1, "100%"]);
+        }
+        if self.rolls_back {
+            strategy["onStall"] = "Rollback".into();
+        }
+        json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout",
+            "metadata": {"name": "db", "namespace": NAMESPACE},
+            "spec": {"statefulSets": {"names": names}, "strategy": strategy},
+        })
+    }
+
+    fn claim() -> Value {
+        json!({
+            "metadata": {"name": "data"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            },
+        })
+    }
+
+    pub fn container(image: &str, speed: &str) -> Value {
+        json!({
+            "name": "db", "image": image, "env": [{"name": "SPEED", "value": speed}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        })
     }
 
     /// The initial object.
     pub fn object(&self) -> Value {
+        if self.is_held() {
+            return self.rollout_of_stateful_sets();
+        }
         let mut node = json!({
             "podTemplate": {
                 "metadata": {},
                 "spec": {
                     "terminationGracePeriodSeconds": 1,
-                    "containers": [{
-                        "name": "db", "image": "db:1", "env": [{"name": "SPEED", "value": "1"}],
-                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-                    }],
+                    "containers": [Self::container("db:1", "1")],
                 },
             },
-            "volumeClaimTemplates": [{
-                "metadata": {"name": "data"},
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-                },
-            }],
+            "volumeClaimTemplates": [Self::claim()],
             "progressDeadlineSeconds": DEADLINE_SECONDS,
         });
         if self.change == Change::Beside {
@@ -432,13 +538,7 @@ impl Scenario {
 
     /// The containers of a fleet with a second container, with its image.
     pub fn beside(image: &str) -> Value {
-        json!([
-            {
-                "name": "db", "image": "db:1", "env": [{"name": "SPEED", "value": "1"}],
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-            },
-            {"name": "exporter", "image": image},
-        ])
+        json!([Self::container("db:1", "1"), {"name": "exporter", "image": image}])
     }
 
     /// A merge patch that sets an image.
@@ -448,10 +548,7 @@ impl Scenario {
 
     /// A merge patch that changes the template but not the image.
     pub fn template(&self, value: &str) -> Value {
-        let container = json!({
-            "name": "db", "image": "db:1", "env": [{"name": "SPEED", "value": value}],
-            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-        });
-        self.of_nodes(&json!({"podTemplate": {"spec": {"containers": [container]}}}))
+        let containers = json!([Self::container("db:1", value)]);
+        self.of_nodes(&json!({"podTemplate": {"spec": {"containers": containers}}}))
     }
 }

@@ -220,7 +220,8 @@ impl World {
             .clock(self.clock.clone())
             .sidecars(Arc::new(self.sidecars.clone()))
             .hook_client(Arc::new(self.peers.clone()))
-            .prometheus(PrometheusUrl::parse("http://prometheus").unwrap());
+            .prometheus(PrometheusUrl::parse("http://prometheus").unwrap())
+            .stateful_sets(self.scenario.is_held());
         let operator =
             if self.upgraded { operator.pod_annotation("windlass.test/version", "2") } else { operator };
         let operator = if self.keeps_caches { operator } else { operator.without_caches() };
@@ -276,6 +277,43 @@ impl World {
         self.patch("windlass.dev/v1alpha1", self.scenario.kind(), "db", patch).await;
     }
 
+    /// Merge-patches the StatefulSets that somebody else created, as their owner does.
+    async fn patch_sets(&self, patch: &Value) {
+        for (name, _) in self.scenario.stateful_sets {
+            self.patch("apps/v1", "StatefulSet", name, patch).await;
+        }
+    }
+
+    /// Sets the image of all nodes.
+    pub async fn set_image(&self, image: &str) {
+        if self.scenario.is_held() {
+            let pod = json!({"spec": {"containers": [Scenario::container(image, "1")]}});
+            return self.patch_sets(&json!({"spec": {"template": pod}})).await;
+        }
+        self.patch_object(&self.scenario.image(image)).await;
+    }
+
+    /// Changes the template of all nodes, and not the image.
+    pub async fn set_template(&self, value: &str) {
+        if self.scenario.is_held() {
+            let pod = json!({"spec": {"containers": [Scenario::container("db:1", value)]}});
+            return self.patch_sets(&json!({"spec": {"template": pod}})).await;
+        }
+        self.patch_object(&self.scenario.template(value)).await;
+    }
+
+    /// Scales the fleet, or each StatefulSet, by this many nodes; to none if they have fewer.
+    pub async fn scale_by(&self, more: i64) {
+        if !self.scenario.is_held() {
+            let to = (self.scenario.nodes + more).max(0);
+            return self.patch_object(&json!({"spec": {"replicas": to}})).await;
+        }
+        for (name, replicas) in self.scenario.stateful_sets {
+            let to = (replicas + more).max(0);
+            self.patch("apps/v1", "StatefulSet", name, &json!({"spec": {"replicas": to}})).await;
+        }
+    }
+
     /// Deletes an object, which may not exist any more.
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {
         let api = self.api(api_version, kind);
@@ -304,6 +342,12 @@ impl World {
     /// Cordons or uncordons the only machine.
     pub async fn cordon(&self, closed: bool) {
         self.patch("v1", "Node", "played-0", &json!({"spec": {"unschedulable": closed}})).await;
+    }
+
+    /// The StatefulSets in front of which the scenario puts a StatefulSetRollout.
+    pub fn stateful_sets(&self) -> Vec<Value> {
+        let names = self.scenario.stateful_sets.iter().map(|(name, _)| *name);
+        names.filter_map(|name| self.get("apps/v1", "StatefulSet", name)).collect()
     }
 
     /// An object as it is stored.

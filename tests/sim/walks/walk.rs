@@ -141,6 +141,7 @@ fn scenario() -> Scenario {
         rolls_back: false,
         min_ready_seconds: 0,
         job: None,
+        stateful_sets: &[],
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass::api::SetName;
 
+use super::held;
 use crate::catalogue::deeds::{Deed, Illness};
 use crate::catalogue::platform;
 use crate::catalogue::scenario::NAMESPACE;
@@ -46,6 +47,9 @@ pub fn is_well(world: &World) -> bool {
     let Some(object) = world.object() else { return false };
     if world.scenario.is_alone() {
         return is_node_well(&object);
+    }
+    if world.scenario.is_held() {
+        return held::is_well(world, &object);
     }
     let replicas = object["spec"]["replicas"].as_i64().unwrap_or_default();
     let reason = condition(&object, "UpToDate").1;
@@ -105,14 +109,25 @@ pub fn active_set(world: &World) -> String {
 
 /// True if nothing is left of the deleted object except what is retained.
 pub fn is_gone(world: &World, deed: Deed) -> bool {
-    let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service"];
+    if world.scenario.is_held() && deed != Deed::DeleteNamespace {
+        return held::is_released(world);
+    }
+    let kinds = ["NodeDeployment", "StatefulNode", "StatefulSetRollout", "StatefulSet", "Pod", "Service"];
     let gone = world.cluster.snapshot_of(NAMESPACE, &kinds).is_empty();
     gone && (deed != Deed::DeleteNamespace || world.cluster.get("v1", "Namespace", "", NAMESPACE).is_none())
 }
 
 /// The stored objects, without times, UIDs and other things that differ between runs.
 pub fn end_of(world: &World) -> End {
-    let kinds = ["NodeDeployment", "StatefulNode", "StatefulSet", "Pod", "Service", "PersistentVolumeClaim"];
+    let kinds = [
+        "NodeDeployment",
+        "StatefulNode",
+        "StatefulSetRollout",
+        "StatefulSet",
+        "Pod",
+        "Service",
+        "PersistentVolumeClaim",
+    ];
     end_of_these(world.cluster.snapshot_of(NAMESPACE, &kinds))
 }
 
@@ -141,7 +156,18 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
                 "runs": [status["currentImage"], status["podTemplateHash"]],
                 "conditions": conditions(&object, &["Ready", "SidecarReady", "Stalled", "Reconciling"]),
             }),
-            "StatefulSet" => json!({"spec": object["spec"], "ready": status["readyReplicas"]}),
+            "StatefulSetRollout" => json!({
+                "spec": object["spec"],
+                "phase": status["phase"],
+                "counts": (["replicas", "readyReplicas", "updatedReplicas", "availableReplicas"]
+                    .map(|count| status[count].as_i64().unwrap_or_default())),
+                "conditions": conditions(&object, &["Held", "Ready", "UpToDate", "Stalled", "Reconciling"]),
+            }),
+            "StatefulSet" => json!({
+                "spec": object["spec"],
+                "ready": status["readyReplicas"],
+                "strategy": held::before(&object),
+            }),
             "Pod" => json!({
                 "containers": object["spec"]["containers"], "volumes": object["spec"]["volumes"],
                 "inits": object["spec"]["initContainers"],
@@ -154,7 +180,7 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
             _ => continue,
         };
         let mut kept = kept;
-        if kind != "NodeDeployment" {
+        if !matches!(kind, "NodeDeployment" | "StatefulSetRollout") {
             kept["labels"] = without(
                 &object["metadata"]["labels"],
                 &["controller-revision-hash", "apps.kubernetes.io/pod-index"],
@@ -309,7 +335,10 @@ pub fn says_so(world: &World, illness: Illness, node: &str) -> Result<(), String
         return Err(format!("oracle 5: not stalled after its deadline: {}", summary(world)));
     }
     let of_a_node = illness.is_of_a_node() && !world.scenario.is_alone();
-    let names = |text: &str| if of_a_node { text.contains(node) } else { text.contains("db-") };
+    let subjects = world.scenario.subjects();
+    let names = |text: &str| {
+        if of_a_node { text.contains(node) } else { subjects.iter().any(|name| text.contains(name)) }
+    };
     let explains = |(status, _, message): &(String, String, String)| {
         let says = !message.is_empty() && message.contains(illness.cause());
         !status.is_empty() && says && (world.scenario.is_alone() || names(message))
@@ -364,6 +393,9 @@ pub fn summary(world: &World) -> String {
             task.unwrap_or_default(),
             said.join(", ")
         ));
+        for update in object["status"]["nodes"].as_array().into_iter().flatten() {
+            lines.push(format!("{} {}: {}", update["name"], update["podUID"], update["plan"]));
+        }
     }
     lines.join("\n    ")
 }

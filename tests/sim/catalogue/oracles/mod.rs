@@ -1,6 +1,7 @@
 //! The six oracles: what must hold in every run, whatever the fault.
 
 pub mod end;
+mod held;
 pub use windlass_harness::panics;
 mod plans;
 mod release;
@@ -74,7 +75,11 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     }
     hoard(evidence);
     hooks(evidence);
-    safety::examine(evidence);
+    if evidence.world.scenario.is_held() {
+        held::examine(evidence);
+    } else {
+        safety::examine(evidence);
+    }
     writes::examine(evidence)
 }
 

@@ -22,7 +22,7 @@ const PAUSE_IS_SEEN_MICROS: u64 = 20_000;
 
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Actor {
+pub enum Actor {
     Operator,
     /// An operator that another one has superseded: its last write may come late.
     OldOperator,
@@ -110,7 +110,7 @@ pub fn examine(evidence: &mut Evidence<'_>) {
 }
 
 /// The authors of changes, from the audit log.
-struct Makers<'a> {
+pub struct Makers<'a> {
     audit: &'a [AuditEntry],
     /// Requests that changed something, by the last version that they made.
     by_end: BTreeMap<u64, usize>,
@@ -119,7 +119,7 @@ struct Makers<'a> {
 }
 
 impl<'a> Makers<'a> {
-    fn of(audit: &'a [AuditEntry]) -> Self {
+    pub fn of(audit: &'a [AuditEntry]) -> Self {
         let changed = || audit.iter().enumerate().filter(|(_, e)| e.wrote.0 < e.wrote.1);
         let by_end = changed().map(|(index, entry)| (entry.wrote.1, index)).collect();
         let mut began: BTreeMap<&str, u64> = BTreeMap::new();
@@ -131,12 +131,12 @@ impl<'a> Makers<'a> {
     }
 
     /// The request that made a version.
-    fn request(&self, version: u64) -> Option<&AuditEntry> {
+    pub fn request(&self, version: u64) -> Option<&AuditEntry> {
         let found = self.by_end.range(version..).next().map(|(_, index)| &self.audit[*index]);
         found.filter(|entry| entry.wrote.0 < version)
     }
 
-    fn of_version(&self, version: u64) -> Actor {
+    pub fn of_version(&self, version: u64) -> Actor {
         let Some(entry) = self.request(version) else { return Actor::Other };
         if entry.user_agent == "person" {
             return Actor::Person;
@@ -535,7 +535,7 @@ fn ends_suspension(step: Step<'_>) -> bool {
     is_suspended(step.before) && step.after.is_some() && !is_suspended(step.after)
 }
 
-fn place(step: Step<'_>) -> Option<(&str, String)> {
+pub fn place(step: Step<'_>) -> Option<(&str, String)> {
     let object = step.after.or(step.before)?;
     let name = object["metadata"]["name"].as_str()?.to_owned();
     Some((object["kind"].as_str()?, name))
@@ -546,14 +546,14 @@ fn template(object: Option<&Value>) -> Option<Value> {
 }
 
 /// True if this change is of the template itself, not only of what admission makes of it.
-fn changes_template(step: Step<'_>) -> bool {
+pub fn changes_template(step: Step<'_>) -> bool {
     let (before, after) = (template(step.before), template(step.after));
     let own = |template: Option<Value>| template.as_ref().map(platform::without_admission);
     before != after && own(before) != own(after)
 }
 
 /// True if this change starts or completes the object's deletion.
-fn is_leaving(step: Step<'_>) -> bool {
+pub fn is_leaving(step: Step<'_>) -> bool {
     let leaves = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
     match (step.before, step.after) {
         (Some(before), None) => !leaves(before),

@@ -113,7 +113,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn plan(value: &Value) -> PlanState {
+pub fn plan(value: &Value) -> PlanState {
     let tasks = value["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let over = |task: &Value| matches!(task["state"].as_str(), Some("Complete" | "Skipped" | "Failed"));
     let current = tasks.iter().position(|t| !over(t)).unwrap_or(tasks.len());

@@ -65,8 +65,13 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     let nodes = evidence.world.scenario.node_names().len() as u32;
     let tries =
         if evidence.strikes(|f| matches!(f, Fault::AnswerFor(..))) { nodes * TRIES_A_MINUTE } else { 0 };
-    // Actions of people and illnesses of nodes cost writes of their own.
-    if !evidence.strikes(|f| matches!(f, Fault::Person(_) | Fault::Ill(_))) {
+    // Actions of people and illnesses of nodes cost writes of their own. So does what gives a StatefulSet that is held another
+    // update revision.
+    let is_held = evidence.world.scenario.is_held();
+    let costs = |f: &Fault| {
+        matches!(f, Fault::Person(_) | Fault::Ill(_)) || is_held && matches!(f, Fault::Platform(..))
+    };
+    if !evidence.strikes(costs) {
         let factor = evidence.point.strikes.len().max(1) as u32 * FACTOR;
         for (kind, count) in &counts {
             let clean = baseline.writes.get(kind).copied().unwrap_or_default();

@@ -80,6 +80,28 @@ fn a_name_is_waited_for_and_what_another_operator_controls_is_refused() {
 }
 
 #[test]
+fn an_ondelete_that_somebody_keeps_writing_is_answered_with_a_backoff() {
+    play(|world| async move {
+        world.run_sets(&[("ledger", 2)]).await;
+        world.adopt(&named(&["ledger"]), &json!({})).await;
+        let on_delete = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
+        world.merge(SET, "ledger", &on_delete).await;
+        world.rest(3).await;
+        assert!(is_held(&world.get(SET, "ledger")), "the first time it is held again at once");
+        world.merge(SET, "ledger", &on_delete).await;
+        world.rest(3).await;
+        assert!(!is_held(&world.get(SET, "ledger")), "the second time is within the pause");
+        let status = world.status();
+        assert_eq!(condition(&status, "Held"), "False/StrategyOverwritten");
+        let sentence = message(&status, "Held");
+        assert!(sentence.contains("OnDelete") && sentence.contains("comes back updated"), "{sentence}");
+        world.rest(60).await;
+        assert!(is_held(&world.get(SET, "ledger")));
+        world.until("the hold is not disputed any more", is_at_rest).await;
+    });
+}
+
+#[test]
 fn of_two_that_select_a_stateful_set_the_older_one_keeps_it() {
     play(|world| async move {
         world.run_sets(&[("ledger", 2)]).await;

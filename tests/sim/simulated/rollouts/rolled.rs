@@ -157,8 +157,10 @@ fn several_stateful_sets_share_one_wave_or_follow_one_another() {
             world.run_sets(&[("ledger-a", 3), ("ledger-b", 3)]).await;
             let sets = json!({"selector": {"matchLabels": {"app": "ledger"}}});
             world.adopt(&sets, &json!({"maxUnavailable": 2, "groups": groups})).await;
+            world.merge(ROLLOUT, "ledger", &json!({"spec": {"paused": true}})).await;
             world.image("ledger-b", "db:slow").await;
             world.image("ledger-a", "db:slow").await;
+            world.merge(ROLLOUT, "ledger", &json!({"spec": {"paused": false}})).await;
             for _ in 0..2400 {
                 let at = |set: &str| {
                     let images = world.images();
