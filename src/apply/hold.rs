@@ -13,7 +13,7 @@ use crate::cache::Holds;
 use crate::observe::pods::PodFleet;
 use crate::planner::fleet::pods::{HOLD_PARTITION, Mode, PodSet, is_adopted};
 use crate::render::MetadataChange;
-use windlass_kube_port::observed::ObservedStatefulSet;
+use windlass_kube_port::observed::{Meta, ObservedStatefulSet};
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target};
 
 /// Somebody else has overwritten the hold of a StatefulSet.
@@ -32,16 +32,18 @@ pub async fn hold(
     holds: &Holds,
     of: &PodSet,
     pods: &PodFleet,
+    may_complete: bool,
 ) -> Result<Option<Overwritten>, ReconcileError> {
     let set = &*of.set;
-    let (needed, live) = (of.mode_now(&pods.stored_plans()), Mode::of(set));
+    let (needed, live) = (of.mode_now(&pods.stored_plans(), may_complete), Mode::of(set));
     let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
     // What to restore: what there is now or, if somebody has removed the annotation since, what there is by default.
-    let before = if pods.was_held(set) && pods.is_ours(set) { default_strategy() } else { before };
+    let is_ours = pods.is_ours(set) && !holds.was_opened(&set.meta.uid, live, set.meta.generation);
+    let before = if pods.was_held(set) && is_ours { default_strategy() } else { before };
     let annotation = (!is_adopted(set)).then_some(&before);
-    if pods.is_ours(set) {
+    if is_ours {
         if live != needed {
-            write(cluster, set, needed, annotation).await?;
+            write(cluster, holds, set, needed, annotation).await?;
         } else if annotation.is_some() {
             patch(cluster, set, annotation_ops(set, annotation)).await?;
         }
@@ -49,7 +51,7 @@ pub async fn hold(
     }
     let known = holds.sentence(&set.meta.uid);
     if annotation.is_some() && !pods.was_held(set) && known.is_none() {
-        write(cluster, set, needed, annotation).await?;
+        write(cluster, holds, set, needed, annotation).await?;
         return Ok(None);
     }
     let sentence = match known {
@@ -57,8 +59,9 @@ pub async fn hold(
         Some(known) if !holds.pause(&set.meta.uid).is_zero() => known,
         _ => {
             let sentence = overwritten(cluster, set, &before).await;
+            // After a conflict it is tried again at once.
+            write(cluster, holds, set, needed, Some(&before)).await?;
             holds.rewrite(&set.meta.uid, &sentence);
-            write(cluster, set, needed, Some(&before)).await?;
             sentence
         }
     };
@@ -73,6 +76,7 @@ fn default_strategy() -> Value {
 
 async fn write(
     cluster: &dyn Cluster,
+    holds: &Holds,
     set: &ObservedStatefulSet,
     mode: Mode,
     before: Option<&Value>,
@@ -83,7 +87,9 @@ async fn write(
     };
     let mut ops = vec![PatchOp::set("/spec/updateStrategy", value)];
     ops.extend(before.map(|before| annotation_ops(set, Some(before))).unwrap_or_default());
-    patch(cluster, set, ops).await
+    let stored = patch(cluster, set, ops).await?;
+    holds.wrote(&set.meta.uid, mode, Meta::read(&stored).generation);
+    Ok(())
 }
 
 fn annotation_ops(set: &ObservedStatefulSet, before: Option<&Value>) -> Vec<PatchOp> {
@@ -95,9 +101,9 @@ async fn patch(
     cluster: &dyn Cluster,
     set: &ObservedStatefulSet,
     ops: Vec<PatchOp>,
-) -> Result<(), ReconcileError> {
+) -> Result<Value, ReconcileError> {
     let target = Target::of(Kind::StatefulSet, &set.meta);
-    cluster.patch(target, Part::Main, ops).await.map(drop).map_err(ReconcileError::Children)
+    cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)
 }
 
 /// Restores the update strategy that a StatefulSet had before it was held. Does nothing if that is done.
@@ -112,17 +118,21 @@ pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result
     ops.extend(annotation_ops(set, None));
     match patch(cluster, set, ops).await {
         Err(ReconcileError::Children(ClusterError::NotFound { .. })) => Ok(()),
-        patched => patched,
+        patched => patched.map(drop),
     }
 }
 
 /// Says who has overwritten the hold, as far as the managed fields of the StatefulSet show it, and what to do.
 async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Value) -> String {
-    let found = cluster.get(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await.ok().flatten();
-    let manager = found.as_ref().and_then(manager_of);
+    let fields = cluster.managed_fields(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await;
+    let manager = fields.ok().as_deref().and_then(manager_of);
     let by = manager.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {manager}"));
+    let effect = match Mode::of(set) {
+        Mode::Window => "a pod that is lost comes back updated",
+        _ => "Kubernetes updates its pods by itself",
+    };
     format!(
-        "{}: {by} has overwritten spec.updateStrategy with {live}, so that Kubernetes updates its pods by itself: remove \
+        "{}: {by} has overwritten spec.updateStrategy with {live}, so that {effect}: remove \
          updateStrategy from the source of this StatefulSet, or set it to \
          {{\"type\":\"RollingUpdate\",\"rollingUpdate\":{{\"partition\":{HOLD_PARTITION}}}}}",
         set.meta.name
@@ -130,8 +140,7 @@ async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Va
 }
 
 /// The field manager that wrote `spec.updateStrategy` last, other than Windlass.
-fn manager_of(set: &Value) -> Option<String> {
-    let entries = set["metadata"]["managedFields"].as_array()?;
+fn manager_of(entries: &[Value]) -> Option<String> {
     let owns = |entry: &&Value| {
         !entry["fieldsV1"]["f:spec"]["f:updateStrategy"].is_null() && entry["manager"] != MANAGER
     };

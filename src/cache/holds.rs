@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::remembered::Remembered;
 use crate::clock::monotonic;
+use crate::planner::fleet::pods::Mode;
 
 /// The first pause after a hold was written again. It doubles with each further time.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
@@ -20,9 +21,22 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(2);
 pub struct Holds {
     /// How often the hold was written again, when it was last, and the sentence about whoever had overwritten it.
     rewritten: Remembered<str, (u32, Instant, String)>,
+    /// The last strategy that this process wrote, and the generation that it made.
+    written: Remembered<str, (Mode, i64)>,
 }
 
 impl Holds {
+    /// Records a strategy that was written.
+    pub fn wrote(&self, uid: &str, mode: Mode, generation: i64) {
+        self.written.put(uid, (mode, generation));
+    }
+
+    /// True if somebody else has written OnDelete, in a later generation than that in which this process wrote the hold.
+    pub fn was_opened(&self, uid: &str, live: Mode, generation: i64) -> bool {
+        let known = self.written.get(uid);
+        live == Mode::Window && known.is_some_and(|(mode, own)| mode == Mode::Hold && own < generation)
+    }
+
     /// How much longer the hold is not written again.
     pub fn pause(&self, uid: &str) -> Duration {
         let Some((count, last, _)) = self.known(uid) else { return Duration::ZERO };
@@ -49,6 +63,19 @@ impl Holds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ondelete_that_follows_the_own_hold_is_somebody_elses() {
+        let holds = Holds::default();
+        assert!(!holds.was_opened("a", Mode::Window, 9), "nothing is known of what an earlier process wrote");
+        holds.wrote("a", Mode::Window, 3);
+        assert!(!holds.was_opened("a", Mode::Window, 3));
+        holds.wrote("a", Mode::Hold, 4);
+        let table = [(Mode::Window, 4, false), (Mode::Window, 5, true), (Mode::Hold, 5, false)];
+        for (live, generation, expected) in table {
+            assert_eq!(holds.was_opened("a", live, generation), expected, "{live:?} {generation}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn each_overwrite_doubles_the_pause_until_it_is_forgotten() {

@@ -20,6 +20,8 @@ pub enum Sighting {
     ReadyAhead(DateTime<Utc>),
     /// A node has no pod, although its StatefulSet should create one.
     NoPod,
+    /// A StatefulSet's controller has not observed this generation.
+    Unobserved(i64),
     /// The names that a fleet's new set needs cannot be listed.
     NamesUnlisted,
 }

@@ -134,6 +134,7 @@ impl FleetScope {
                         && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
             },
             grant: GrantFacts {
+                again_at: None,
                 time: self.grant_time(node, &read, pod.as_deref(), granted.as_ref(), wait, available),
                 is_proven,
                 hash: granted,

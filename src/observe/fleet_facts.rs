@@ -198,7 +198,7 @@ impl FleetScope {
         if ascends(&numbers) && ascends(&percents) {
             return Ok(steps);
         }
-        Err("updateStrategy.inPlace.steps has to ascend: each step more nodes than the one before".to_owned())
+        Err("steps has to ascend: each number above the one before, and each percentage".to_owned())
     }
 
     /// The plan that a retry names (`PLAN`, or `PLAN/2` for another retry of it), unless that request was already used

@@ -115,7 +115,11 @@ impl PodFleet {
             let update_revision =
                 known.filter(|_| !set.is_observed()).unwrap_or_else(|| set.update_revision.clone());
             let pods = view.pods.group(&set.meta.namespace, &set.meta.uid);
-            Some(PodSet { set, update_revision, pods })
+            let last = |uid: &str| view.refusals.last(uid);
+            let of_pod = |pod: &Arc<ObservedPod>| Some((pod.meta.uid.clone(), last(&pod.meta.uid)?.note));
+            let warnings = pods.iter().filter_map(of_pod).collect();
+            let refusal = last(&set.meta.uid).map(|told| (told.at, told.note));
+            Some(PodSet { set, update_revision, pods, warnings, refusal })
         };
         // Without a revision, its controller has not observed it at all.
         self.sets.iter().filter_map(observe).filter(|set| !set.update_revision.is_empty()).collect()
@@ -195,6 +199,7 @@ impl FleetScope {
             plans: &plans,
             target: target.as_ref(),
             rejected: rejected.as_ref(),
+            began: self.fleet.status.rollout.as_ref().map(|rollout| rollout.started_at),
             restart: self.active_restart(),
             unconverged: self.fleet.status.rollout.as_ref().map_or(&[], |rollout| &rollout.unconverged),
             deadline_seconds: self.spec.update_strategy.progress_deadline_seconds,

@@ -118,6 +118,11 @@ pub fn of_rollouts(
             own.requeue_all(&meta.namespace);
         }
     });
+    for of in [EventsOf::Refusals, EventsOf::Pods] {
+        let triggers = triggers.clone();
+        let tell = move |set: Meta| triggers.requeue_all(&set.namespace);
+        helpers.spawn(refusals::watch(of, api(Kind::Event), view.clone(), tell));
+    }
     for mut stream in streams {
         let triggers = triggers.clone();
         helpers.spawn(async move {

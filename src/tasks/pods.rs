@@ -115,8 +115,13 @@ pub(super) fn ready(scope: &PodScope, cx: &TaskContext<'_>) -> Outcome {
     let Some((pod, child)) = pod.as_ref().and_then(|pod| Some((pod, pod.child(scope)?))) else {
         return Outcome::invalidated(CHILD_CHANGED, format!("no StatefulSet has a pod {name} any more"));
     };
+    // It may come back at the target, and it has no more time for that than the first one.
+    let Some(live) = pod.live.as_ref().filter(|live| !live.meta.terminating) else {
+        return Outcome::waiting("waiting for the StatefulSet controller to create the pod again");
+    };
     if !pod.is_at(scope, target) {
-        return Outcome::invalidated(CHILD_CHANGED, format!("{name} is not at the target any more"));
+        let what = format!("{name} is at {} and not at the target any more", live.revision);
+        return Outcome::invalidated(CHILD_CHANGED, what);
     }
     if child.pod.available {
         return Outcome::Done;

@@ -203,6 +203,19 @@ impl Cluster for KubeCluster {
         Ok(found.as_ref().map(RawObject::value))
     }
 
+    async fn managed_fields(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Value>, ClusterError> {
+        let described = format!("{} {namespace}/{name}", kind.name());
+        let api = self.api(kind, namespace);
+        let found = within(&described, api.get_metadata_opt(name)).await?;
+        let entries = found.and_then(|found| found.metadata.managed_fields).unwrap_or_default();
+        Ok(entries.iter().map(|entry| json!(entry)).collect())
+    }
+
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
         let described = format!("the list of {} in {namespace}", kind.name());
         let api = self.api(kind, namespace);

@@ -240,6 +240,15 @@ pub trait Cluster: Send + Sync {
     /// Reads an object from the API server itself, for names whose holder no watch may show.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
 
+    /// Who has written which fields of an object: `metadata.managedFields`, from the API server itself. Empty if that is not
+    /// known.
+    async fn managed_fields(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<Value>, ClusterError>;
+
     /// The names of all objects of a kind in a namespace, from the API server itself, including objects that no watch
     /// shows.
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError>;

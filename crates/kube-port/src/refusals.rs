@@ -20,6 +20,7 @@ use crate::watch::{Attempts, renewed_after};
 use crate::{Key, Kind, View, port::EventNote};
 use windlass_clock::monotonic;
 use windlass_core::observed::{Meta, Observed};
+use windlass_core::planner::fleet::pods::is_adopted;
 
 /// The events of one watch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -228,17 +229,27 @@ impl<F: Fn(Meta)> Watch<F> {
         let (uid, mut meta) = about(event);
         let Some(mut told) = EventNote::read(event) else { return };
         if self.of == EventsOf::Pods {
-            // Most pods are not Windlass's. The watch of pods may be behind: it does not matter what it has shown.
-            let node = meta.name.strip_suffix("-0").map(str::to_owned);
-            let is_known = |node: &String| self.view.nodes.get(&Key::new(&meta.namespace, node)).is_some();
-            let Some(node) = node.filter(is_known) else { return };
-            meta.name = node;
+            let Some(owner) = self.owner(&meta) else { return };
+            meta.name = owner;
             let reason = event["reason"].as_str().unwrap_or_default();
             told.note = format!("{reason}: {}", without_ids(&told.note));
         }
         if self.view.refusals.note(&uid, told) {
             (self.tell)(meta);
         }
+    }
+
+    /// The name of the node, or of the StatefulSet that is held, that a pod is of by its name: most pods are not Windlass's. The
+    /// watch of pods may be behind: it does not matter what it has shown.
+    fn owner(&self, pod: &Meta) -> Option<String> {
+        let key = |name: &str| Key::new(&pod.namespace, name);
+        if self.view.is_of_rollouts() {
+            let (set, _) = pod.name.rsplit_once('-')?;
+            let is_held = self.view.stateful_sets.get(&key(set)).is_some_and(|set| is_adopted(&set));
+            return is_held.then(|| set.to_owned());
+        }
+        let node = pod.name.strip_suffix("-0")?;
+        self.view.nodes.get(&key(node)).map(|_| node.to_owned())
     }
 
     fn say(&mut self, error: &Trouble) {

@@ -87,7 +87,9 @@ impl<'a> Decided<'a> {
             }
             Action::CarryOut(stored) => {
                 fleet.apply_beside(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
-                fleet.carry_out(stored).await?
+                let change = fleet.carry_out(stored).await?;
+                fleet.delete_replaced_jobs().await?;
+                change
             }
         };
         if applies_nothing && let Some(sentence) = fleet_objects::last_taken_service(&fleet.scope) {

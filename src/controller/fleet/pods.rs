@@ -10,17 +10,21 @@ use crate::api::{
     HookPoint, NodeDeploymentStatus, PodUpdate, RawPlan, Reason, StatefulSetRolloutStatus, StatefulSetStatus,
 };
 use crate::apply::hold::{self, Overwritten};
+use crate::cache::Sighting;
 use crate::controller::ReconcileError;
 use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState};
 use crate::hooks::Values;
 use crate::observe::pods::{PodFleet, plan_of, without_sets};
 use crate::planner::fleet::hooks::tried;
-use crate::planner::fleet::pods::{PodSet, is_adopted};
+use crate::planner::fleet::pods::{self, PodSet, is_adopted};
 use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::tasks::PodScope;
 use crate::tasks::hooks::{About, HookScope};
 use windlass_kube_port::observed::ObservedRollout;
+
+/// How soon the controller of a StatefulSet observes a change, if it works.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The object that a fleet of pods is about.
 pub(super) struct OfPods {
@@ -37,8 +41,12 @@ pub(super) struct OfPods {
 impl Fleet<'_> {
     /// Does the work beside the rollout's plan. Each step is independent of the others.
     pub(super) async fn apply_pods(&mut self, of: &Arc<PodFleet>) {
-        for set in of.observed(&self.scope.view) {
-            match hold::hold(&*self.cx.cluster, &self.cx.holds, &set, of).await {
+        let sets = of.observed(&self.scope.view);
+        let rollout = self.scope.fleet.status.rollout.as_ref();
+        let goes_back = rollout.is_some_and(|rollout| rollout.target() != pods::desired(&sets));
+        let may_complete = !goes_back && pods::may_complete(&sets, &of.stored_plans());
+        for set in &sets {
+            match hold::hold(&*self.cx.cluster, &self.cx.holds, set, of, may_complete).await {
                 Ok(None) => {}
                 Ok(Some(overwritten)) => {
                     self.look_again(Some(overwritten.again));
@@ -49,12 +57,49 @@ impl Fleet<'_> {
                 Err(error) => self.note(error),
             }
         }
+        for set in of.observed(&self.scope.view) {
+            self.look_for_controller(&set);
+        }
+        if let Some(waits) = self.of_pods.as_ref().and_then(|of| of.absent(&sets)) {
+            self.report.waits_for.get_or_insert(waits);
+        }
         if let Err(error) = self.release_unselected().await {
             self.note(error);
         }
         if let Err(error) = self.advance_pods(of).await {
             self.note(error);
         }
+    }
+
+    /// Says that the controller of a StatefulSet does not do its work. Until it does, nobody knows what is desired.
+    fn look_for_controller(&mut self, of: &PodSet) {
+        let (meta, what) = (&of.set.meta, Sighting::Unobserved(of.set.meta.generation));
+        if of.set.is_observed() {
+            return self.cx.sightings.end(&meta.uid, &what);
+        }
+        let elapsed = self.cx.sightings.elapsed(&meta.uid, what);
+        match OBSERVED_WITHIN.checked_sub(elapsed).filter(|left| !left.is_zero()) {
+            Some(left) => self.look_again(Some(left)),
+            None => {
+                let sentence =
+                    format!("waiting for the StatefulSet controller to observe a change of {}", meta.name);
+                self.report.waits_for.get_or_insert(sentence);
+            }
+        }
+    }
+
+    /// Deletes the Jobs of plans of pods that other plans have replaced in this reconcile.
+    pub(super) async fn delete_replaced_jobs(&self) -> Result<(), ReconcileError> {
+        let Some(of) = &self.of_pods else { return Ok(()) };
+        let now = of.pods.plans();
+        for plan in of.stored.status.nodes.iter().filter_map(|update| Some((&update.name, plan_of(update)?)))
+        {
+            let (pod, plan) = plan;
+            if now.iter().any(|other| other.pod == *pod && other.plan.id != plan.id) {
+                self.delete_jobs(&plan).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Releases the StatefulSets that no StatefulSetRollout of the namespace selects any more.
@@ -75,6 +120,8 @@ impl Fleet<'_> {
         let goes_on = status.rollout.is_some() && status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         let sets = of.observed(&self.scope.view);
         let updates = of.updates().clone();
+        let again = self.scope.facts().children.iter().filter_map(|child| child.grant.again_at).min();
+        self.look_again(again.and_then(|again| (again - self.now).to_std().ok()));
         let mut kept = Vec::new();
         for mut update in updates {
             let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else { continue };
@@ -220,6 +267,19 @@ impl OfPods {
         }
     }
 
+    /// Which StatefulSets do not exist, in a sentence; `None` if all do. `sets`: those that their controller has observed.
+    fn absent(&self, sets: &[PodSet]) -> Option<String> {
+        match self.pods.missing.first() {
+            Some(name) => Some(format!(
+                "{name}: there is no StatefulSet of this name yet; it is held once it is created"
+            )),
+            None if sets.is_empty() && self.pods.sets.is_empty() => {
+                Some("no StatefulSet matches spec.statefulSets.selector".to_owned())
+            }
+            None => None,
+        }
+    }
+
     fn held(&self, sets: &[PodSet]) -> (Truth, Reason, String) {
         if let Some(overwritten) = self.overwritten.first() {
             return (Truth::False, Reason::StrategyOverwritten, overwritten.sentence.clone());
@@ -227,14 +287,12 @@ impl OfPods {
         if let Some(refused) = &self.refused {
             return (Truth::False, Reason::InvalidSpec, refused.clone());
         }
-        if let Some(name) = self.pods.missing.first() {
-            let message =
-                format!("{name}: there is no StatefulSet of this name yet; it is held once it is created");
+        if let Some(message) = self.absent(sets) {
             return (Truth::False, Reason::StatefulSetMissing, message);
         }
-        if sets.is_empty() {
-            let message = "no StatefulSet matches spec.statefulSets.selector".to_owned();
-            return (Truth::False, Reason::StatefulSetMissing, message);
+        if let Some(key) = self.pods.sets.first().filter(|_| sets.is_empty()) {
+            let message = format!("{}: the StatefulSet controller has not observed it yet", key.name);
+            return (Truth::Unknown, Reason::Applying, message);
         }
         match sets.iter().find(|set| !self.pods.is_ours(&set.set)) {
             Some(set) => {

@@ -172,6 +172,10 @@ impl Cluster for Port {
         Ok(self.kept.lock().unwrap().objects.get(&(kind.name(), name.to_owned())).cloned())
     }
 
+    async fn managed_fields(&self, _: Kind, _: &str, _: &str) -> Result<Vec<Value>, ClusterError> {
+        Ok(Vec::new())
+    }
+
     async fn names(&self, kind: Kind, _: &str) -> Result<Vec<String>, ClusterError> {
         self.called(format!("names {}", kind.name()))?;
         let kept = self.kept.lock().unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::e2e::commands::windlass;
@@ -56,6 +57,22 @@ async fn a_statefulset_is_adopted_rolled_out_rolled_back_and_released() {
     assert_eq!(adopted.code, 0, "{}{}", adopted.out, adopted.err);
     until(&world, "it is adopted", is_at_rest).await;
     assert_eq!(world.pod_uids().await, pods, "no pod restarts");
+
+    // As a GitOps controller that syncs at once.
+    let theirs =
+        json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}});
+    let by = PatchParams { field_manager: Some("argocd-controller".to_owned()), ..PatchParams::default() };
+    world.sets().patch("ledger", &by, &Patch::Merge(theirs)).await.unwrap();
+    let named = |rollout: &Value| {
+        let list = rollout["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let held = list.iter().find(|condition| condition["type"] == "Held");
+        held.and_then(|c| c["message"].as_str())
+            .is_some_and(|said| said.contains("field manager argocd-controller"))
+    };
+    until(&world, "it is said who has overwritten the hold", named).await;
+    let is_held = |set: &Value| set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] == 1_000_000;
+    world.until(&world.sets(), "ledger", "it is held again", is_held).await;
+    until(&world, "that is over", is_at_rest).await;
 
     let wave = Wave::of_pods(&world, &["ledger-0", "ledger-1", "ledger-2"]).await;
     image(&world, "db:2").await;

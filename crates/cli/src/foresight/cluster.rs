@@ -99,6 +99,10 @@ impl Cluster for DryRunCluster {
         self.unless_unallowed(&what, None, self.inner.get(kind, namespace, name).await)
     }
 
+    async fn managed_fields(&self, _: Kind, _: &str, _: &str) -> Result<Vec<Value>, ClusterError> {
+        Ok(Vec::new())
+    }
+
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
         let what = format!("not looked which names {}s have", kind.name());
         self.unless_unallowed(&what, Vec::new(), self.inner.names(kind, namespace).await)

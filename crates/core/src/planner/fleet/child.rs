@@ -65,6 +65,8 @@ pub struct GrantFacts {
     pub time: GrantTime,
     /// True if it has been available with what it was granted, now or before it went down.
     pub is_proven: bool,
+    /// When it may be granted what is desired, if not now.
+    pub again_at: Option<DateTime<Utc>>,
 }
 
 /// The restarts of a node.

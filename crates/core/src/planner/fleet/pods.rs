@@ -11,10 +11,12 @@ use super::child::{
 };
 use super::facts::{Group, Rendering};
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
+use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{
-    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Rejected, RestartTime, RolloutHash,
+    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Reason, Rejected, RestartTime, RolloutHash,
     StatefulSetStatus, TaskType, Unconverged,
 };
+use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
 use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
 use crate::planner::node::problem::pod_facts;
@@ -30,6 +32,10 @@ pub struct PodSet {
     pub update_revision: String,
     /// The pods that it controls, by name.
     pub pods: Vec<Arc<ObservedPod>>,
+    /// The last warning about each of these pods, by UID.
+    pub warnings: BTreeMap<String, String>,
+    /// Why its controller could not create a pod when it last tried, and when.
+    pub refusal: Option<(DateTime<Utc>, String)>,
 }
 
 /// The plan of a pod that is being updated.
@@ -52,6 +58,8 @@ pub struct PodsInput<'a> {
     pub target: Option<&'a RolloutHash>,
     /// The rejected target, if there is one.
     pub rejected: Option<&'a Rejected>,
+    /// When the active rollout began.
+    pub began: Option<DateTime<Utc>>,
     /// The restart that the active rollout carries out, and since when.
     pub restart: Option<(&'a RestartTime, DateTime<Utc>)>,
     /// `strategy.progressDeadlineSeconds`.
@@ -122,25 +130,27 @@ impl PodSet {
 
     /// The mode that the StatefulSet needs now. It is held, except while:
     /// - a pod is about to be replaced at its update revision;
-    /// - all its pods are at that revision, and the update cannot complete yet or the last pod has a plan. A lost pod then
-    ///   comes back as it was, and the update can still be rolled back: a held StatefulSet completes as soon as all pods are
-    ///   Ready.
+    /// - all its pods are at that revision, and the update may not complete yet ([`may_complete`]). A lost pod then comes back
+    ///   as it was, and the update can still be rolled back: a held StatefulSet completes as soon as all pods are Ready.
     ///
     /// `plans`: those that are stored, so that they may act.
     #[must_use]
-    pub fn mode_now<'a>(&self, plans: impl IntoIterator<Item = &'a PodPlan>) -> Mode {
-        let is_active = |of: &&PodPlan| of.plan.is_active() && self.has(&of.pod);
-        let active: Vec<&PodPlan> = plans.into_iter().filter(is_active).collect();
+    pub fn mode_now(&self, plans: &[PodPlan], may_complete: bool) -> Mode {
+        let active: Vec<&PodPlan> = self.active(plans).collect();
         let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
         let replaces =
             |of: &&PodPlan| of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
         let is_window = if active.iter().any(goes_back) {
             self.would_complete()
         } else {
-            let is_over = active.is_empty() && self.would_complete();
-            active.iter().any(replaces) || (self.has_moved() && !is_over)
+            active.iter().any(replaces) || (self.has_moved() && !may_complete)
         };
         if is_window { Mode::Window } else { Mode::Hold }
+    }
+
+    /// Its plans that are active.
+    fn active<'a>(&self, plans: &'a [PodPlan]) -> impl Iterator<Item = &'a PodPlan> {
+        plans.iter().filter(|of| of.plan.is_active() && self.has(&of.pod))
     }
 
     /// True if all pods that exist are at its update revision, and the update is not complete.
@@ -222,6 +232,13 @@ impl PodSet {
     }
 }
 
+/// True if the updates of StatefulSets may complete: all at once, so that until then all can be rolled back.
+#[must_use]
+pub fn may_complete(sets: &[PodSet], plans: &[PodPlan]) -> bool {
+    let is_done = |set: &PodSet| set.current_revision() == set.update_revision || set.would_complete();
+    sets.iter().all(|set| is_done(set) && set.active(plans).next().is_none())
+}
+
 /// The rollout hash of the update revisions of StatefulSets: what is desired.
 #[must_use]
 pub fn desired(sets: &[PodSet]) -> RolloutHash {
@@ -257,13 +274,18 @@ pub fn revision_of(hash: &str) -> &str {
     hash.split_once('@').map_or(hash, |(revision, _)| revision)
 }
 
-/// By how much the clock of the API server may be behind that of Windlass. A pod that was created so shortly before a
-/// restart is not replaced.
+/// By how much the clock of the API server may be behind that of Windlass.
 const CLOCKS_DIFFER: TimeDelta = TimeDelta::seconds(10);
+
+/// A pod that was created so shortly before a restart is not replaced: its time has no fractions, and is by another clock.
+const AT_ONCE: TimeDelta = TimeDelta::seconds(2);
+
+/// How long a pod that came back as it was before, in the middle of a rollout, is not updated.
+const LEFT_ALONE: TimeDelta = TimeDelta::seconds(60);
 
 /// True if a pod was created after a restart began.
 fn is_after(pod: &ObservedPod, began: DateTime<Utc>) -> bool {
-    pod.meta.created_at.is_some_and(|created| created > began - CLOCKS_DIFFER)
+    pod.meta.created_at.is_some_and(|created| created > began - AT_ONCE)
 }
 
 /// Computes the facts.
@@ -330,7 +352,10 @@ impl Of<'_> {
         let granted = plan.and_then(|plan| PodTemplateHash::recorded(plan.target_hash.as_str()));
         let grant = granted.clone().or_else(|| hash.clone());
         let min_ready = set.external().min_ready_seconds;
-        let facts = pod.map(|pod| pod_facts(pod, "", Some(&set.set.meta.uid), None, None, now));
+        let facts = pod.map(|pod| {
+            let warning = set.warnings.get(&pod.meta.uid).map(String::as_str);
+            pod_facts(pod, "", Some(&set.set.meta.uid), None, warning, now)
+        });
         let ready_since = facts.as_ref().filter(|facts| facts.ready).and_then(|facts| facts.ready_since);
         let available = pod.is_some_and(|pod| !pod.meta.terminating && is_available(pod, min_ready, now));
         let wait = match ready_since {
@@ -342,18 +367,8 @@ impl Of<'_> {
             (Some(pod), Some(facts)) => facts
                 .problem
                 .clone()
-                .map(|problem| Problem { since: since(pod).unwrap_or(now).min(now), ..problem }),
-            _ => Some(Problem {
-                reason: crate::api::Reason::Missing.to_string(),
-                message: format!("StatefulSet {} has no pod of this name now", set.set.meta.name),
-                // No object says since when there is none.
-                since: input
-                    .unconverged
-                    .iter()
-                    .find(|known| known.name == name)
-                    .map_or(now, |known| known.since),
-                ..Problem::default()
-            }),
+                .map(|problem| Problem { since: self.since(name, since(pod).unwrap_or(now)), ..problem }),
+            _ => Some(self.missing(name)),
         };
         Some(ChildFacts {
             name: NodeName::recorded(name)?,
@@ -372,6 +387,7 @@ impl Of<'_> {
                 is_proven: available,
                 id: plan.and_then(|plan| GrantId::recorded(plan.id.as_str())),
                 spent_id: None,
+                again_at: self.again_at(name, pod, hash.as_ref()).filter(|_| plan.is_none()),
                 hash: grant,
             },
             pod: PodFacts {
@@ -391,6 +407,50 @@ impl Of<'_> {
         })
     }
 
+    /// Since when there is no pod of this name that serves, if the one that there is has not served since then.
+    fn since(&self, name: &str, own: DateTime<Utc>) -> DateTime<Utc> {
+        let serves = |known: &&Unconverged| known.reason == Reason::WaitingForWave.as_ref();
+        let known = self.input.unconverged.iter().find(|known| known.name == name);
+        known.filter(|known| !serves(known)).map_or(own, |known| known.since.min(own))
+    }
+
+    /// Why the controller cannot create a pod of this name, if it has said so since there is none.
+    fn refusal(&self, name: &str) -> Option<&str> {
+        let since = self.since(name, self.input.now);
+        let (at, note) = self.set.refusal.as_ref()?;
+        (*at >= since - CLOCKS_DIFFER && note.contains(name)).then_some(note)
+    }
+
+    /// Why there is no pod of this name.
+    fn missing(&self, name: &str) -> Problem {
+        // No object says since when there is none.
+        let since = self.since(name, self.input.now);
+        let unknown = || format!("StatefulSet {} has no pod of this name now", self.set.set.meta.name);
+        let message = self.refusal(name).map_or_else(unknown, str::to_owned);
+        let message = cut(&message, MAX_PROBLEM_BYTES);
+        Problem { reason: Reason::Missing.to_string(), message, since, ..Problem::default() }
+    }
+
+    /// When a pod may be granted an update. One that went away in the middle of a rollout, or came back as it was before, is
+    /// left alone for a while: what took it away may do so again, and each update deletes it once more.
+    fn again_at(
+        &self,
+        name: &str,
+        pod: Option<&ObservedPod>,
+        hash: Option<&PodTemplateHash>,
+    ) -> Option<DateTime<Utc>> {
+        let (began, now) = (self.input.began?, self.input.now);
+        let Some(pod) = pod else {
+            // Its controller creates it in a moment, unless the API server refuses that.
+            return self.refusal(name).is_none().then_some(now + LEFT_ALONE);
+        };
+        let since = pod.meta.created_at?;
+        let again = since + LEFT_ALONE;
+        // A clock that was set back does not hold it up for long.
+        let lately = began < since && since <= now + CLOCKS_DIFFER && now < again;
+        (lately && !self.is_at_target(hash)).then_some(again)
+    }
+
     /// The rollout hash that a pod with this grant is at; `None` if it is at neither, or at one that was rolled back.
     fn target_of(&self, grant: Option<&PodTemplateHash>) -> Option<RolloutHash> {
         let revision = revision_of(grant?.as_str());
@@ -405,6 +465,11 @@ impl Of<'_> {
         known.find(is_at).cloned()
     }
 
+    /// True if a pod with this hash is of the revision that the active rollout goes to.
+    fn is_at_target(&self, hash: Option<&PodTemplateHash>) -> bool {
+        self.target_of(hash).is_some_and(|of| Some(&of) == self.input.target)
+    }
+
     /// The time that a pod has to become available with what it was granted.
     fn grant_time(
         &self,
@@ -414,13 +479,23 @@ impl Of<'_> {
         wait: Option<Wait>,
         available: bool,
     ) -> GrantTime {
-        let Some(plan) = plan.filter(|_| !available) else { return GrantTime::None };
-        let replace = plan.tasks.iter().find(|task| TaskType::ReplacePod.is(task));
-        let begun = match pod {
-            Some(pod) if hash.is_some_and(|hash| *hash == *plan.target_hash) => pod.meta.created_at,
-            Some(_) => None,
+        if available {
+            return GrantTime::None;
+        }
+        let replace = plan.and_then(|plan| plan.tasks.iter().find(|task| TaskType::ReplacePod.is(task)));
+        let begun = match (plan, pod) {
+            (Some(plan), Some(pod)) if hash.is_some_and(|hash| *hash == *plan.target_hash) => {
+                replace.and_then(|task| task.finished_at).or(pod.meta.created_at)
+            }
             // It was deleted, and is not created again.
-            None => replace.filter(|task| task.state != TaskState::Pending).and_then(|task| task.started_at),
+            (Some(_), None) => {
+                replace.filter(|task| task.state != TaskState::Pending).and_then(|task| task.started_at)
+            }
+            // An earlier rollout to the same target moved it.
+            (None, Some(pod)) if self.input.restart.is_none() && self.is_at_target(hash) => {
+                self.input.began.filter(|began| pod.meta.created_at.is_some_and(|created| created <= *began))
+            }
+            (Some(_), Some(_)) | (None, _) => None,
         };
         let Some(begun) = begun else { return GrantTime::None };
         let allowed = TimeDelta::seconds(self.input.deadline_seconds);

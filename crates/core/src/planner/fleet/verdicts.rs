@@ -5,7 +5,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::blocker::Blocker;
 use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
-use super::facts::FleetFacts;
+use super::facts::{FleetFacts, FleetKind};
 use super::failed::why_held;
 use super::status::{RefreshInput, short, stall_deadline};
 use super::{filling, hooks, leave, progress, sets};
@@ -118,7 +118,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
         + facts.missing().len()
         + facts.conflicts.len();
     if facts.spec.replicas == 0 {
-        verdict(Truth::False, Reason::NotStarted, "replicas is 0")
+        verdict(Truth::False, Reason::NotStarted, no_nodes(facts))
     } else if unready == 0 {
         verdict(Truth::True, Reason::AllNodesReady, "")
     } else if !failed.is_empty() {
@@ -138,6 +138,18 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
             format!("{unready} of {} nodes are not ready{why}", facts.spec.replicas),
         )
     }
+}
+
+/// Why no node is wanted.
+fn no_nodes(facts: &FleetFacts) -> String {
+    let own =
+        if facts.kind == FleetKind::Pods { "the StatefulSets have no replicas" } else { "replicas is 0" };
+    facts
+        .findings
+        .waits_for
+        .clone()
+        .filter(|_| facts.kind == FleetKind::Pods)
+        .unwrap_or_else(|| own.to_owned())
 }
 
 fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> {
@@ -222,11 +234,12 @@ fn up_to_date(
             "the template was changed meanwhile: that is rolled out next",
         );
     }
-    if status.last_completed() == facts.requested {
+    let is_unknown = facts.kind == FleetKind::Pods && facts.findings.waits_for.is_some();
+    if status.last_completed() == facts.requested && !is_unknown {
         return verdict(Truth::True, Reason::Applied, "");
     }
     if facts.spec.replicas == 0 {
-        return verdict(Truth::Unknown, Reason::NotStarted, "replicas is 0");
+        return verdict(Truth::Unknown, Reason::NotStarted, no_nodes(facts));
     }
     if let Some(why) = stalled {
         return verdict(Truth::False, Reason::Stalled, why);

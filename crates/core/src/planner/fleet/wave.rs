@@ -142,6 +142,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
         .rev()
         .filter(|c| !c.surplus && !c.terminating && !c.leave.asked && !facts.is_granted(c, rollout_target))
         .filter(may_move)
+        .filter(|c| c.grant.again_at.is_none())
         .filter_map(|c| {
             Some((c, facts.revision_for(c, rollout_target), facts.target_for(c, rollout_target)?))
         })

@@ -1,5 +1,6 @@
 //! The pods of StatefulSets as the nodes of a fleet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -10,7 +11,7 @@ use crate::engine::{Builtin, Plan, PlanSeed, Recipe, TaskState};
 use crate::observed::{Observed, ObservedPod, ObservedStatefulSet};
 use crate::planner::fleet::facts::{FleetKind, SpecFacts};
 use crate::planner::fleet::pods::{
-    Mode, PodPlan, PodSet, PodsInput, completed, desired, observe, pod_hash, revision_of,
+    Mode, PodPlan, PodSet, PodsInput, completed, desired, may_complete, observe, pod_hash, revision_of,
 };
 use crate::planner::fleet::state::{Flight, Health, NodeState};
 use crate::planner::fleet::{Clause, FleetFacts, RolloutTarget, next_grants};
@@ -38,6 +39,8 @@ fn set(name: &str, policy: &str, revisions: (&str, &str), pods: &[Like]) -> PodS
         update_revision: object.update_revision.clone(),
         pods: pods.map(|(ordinal, like)| Arc::new(pod(name, ordinal, *like))).collect(),
         set: Arc::new(object),
+        warnings: BTreeMap::new(),
+        refusal: None,
     }
 }
 
@@ -89,6 +92,7 @@ fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
         plans,
         target: None,
         rejected: None,
+        began: None,
         restart: None,
         deadline_seconds: 600,
         unconverged: &[],
@@ -175,6 +179,57 @@ fn a_way_back_moves_the_pods_that_moved_and_no_other() {
 }
 
 #[test]
+fn a_pod_that_came_back_as_it_was_is_left_alone_for_a_while() {
+    let created = |seconds: i64| {
+        let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("a", 'n'), NEW]);
+        let mut pod = (*of.pods[1]).clone();
+        pod.meta.created_at = Some(now() - TimeDelta::seconds(seconds));
+        of.pods[1] = Arc::new(pod);
+        [of]
+    };
+    let table: [(&str, i64, Option<i64>, &[&str]); 5] = [
+        ("it came back now", 3, Some(300), &[]),
+        ("a minute ago", 61, Some(300), &["db-1"]),
+        ("before the rollout", 3, Some(2), &["db-1"]),
+        ("there is no rollout yet", 3, None, &["db-1"]),
+        ("the clock was set back since", -3600, Some(-3000), &["db-1"]),
+    ];
+    for (what, ago, began, expected) in table {
+        let sets = created(ago);
+        let target = desired(&sets);
+        let began = began.map(|seconds| now() - TimeDelta::seconds(seconds));
+        let input = PodsInput { target: Some(&target), began, ..input(&sets, &[]) };
+        assert_eq!(names(&granted(&input, 1, Groups::Together, target.clone())), expected, "{what}");
+    }
+    // Without a pod, what matters is whether its controller creates one.
+    for (refusal, expected) in [(None, &[][..]), (Some("pods \"db-1\" is forbidden"), &["db-1"][..])] {
+        let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("", '-'), NEW]);
+        of.refusal = refusal.map(|note| (now(), note.to_owned()));
+        let sets = [of];
+        let target = desired(&sets);
+        let began = Some(now() - TimeDelta::hours(1));
+        let input = PodsInput { target: Some(&target), began, ..input(&sets, &[]) };
+        assert_eq!(names(&granted(&input, 1, Groups::Together, target.clone())), expected, "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_missing_pod_says_why_its_controller_could_not_create_it() {
+    let said = |ago: i64, note: &str| {
+        let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("", '-')]);
+        of.refusal = Some((now() - TimeDelta::seconds(ago), note.to_owned()));
+        let sets = [of];
+        let pods = observe(&input(&sets, &[]));
+        pods.children[1].health.problem.clone().unwrap().message
+    };
+    let refusal = "create Pod db-1 in StatefulSet db failed error: exceeded quota: small";
+    let unknown = "StatefulSet db has no pod of this name now";
+    assert_eq!(said(5, refusal), refusal);
+    assert_eq!(said(5, &refusal.replace("db-1", "db-0")), unknown);
+    assert_eq!(said(600, refusal), unknown);
+}
+
+#[test]
 fn an_ordered_set_loses_no_pod_above_one_that_is_not_ready() {
     for (policy, expected) in [("OrderedReady", &["db-0"][..]), ("Parallel", &["db-0", "db-3"][..])] {
         let sets = [set("db", policy, ("a", "b"), &[("a", 'n'), OLD, OLD, OLD])];
@@ -202,7 +257,7 @@ fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
 }
 
 #[test]
-fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_completes() {
+fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_may_complete() {
     let (before, after) = (plan("db-1", "b", false), plan("db-1", "b", true));
     let back = plan("db-1", "a", false);
     let (hold, window) = (Mode::Hold, Mode::Window);
@@ -218,9 +273,23 @@ fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_completes() {
         ("it terminates", &[NEW, ("b", 't')], &back, hold, window),
     ];
     for (what, pods, plan, expected, without) in table {
-        let set = set("db", "Parallel", ("a", "b"), pods);
-        assert_eq!((set.mode_now([plan]), set.mode_now([])), (expected, without), "{what}");
+        let sets = [set("db", "Parallel", ("a", "b"), pods)];
+        let of = |plans: &[PodPlan]| sets[0].mode_now(plans, may_complete(&sets, plans));
+        assert_eq!((of(std::slice::from_ref(plan)), of(&[])), (expected, without), "{what}");
     }
+}
+
+#[test]
+fn no_statefulset_completes_before_all_of_them_can() {
+    let of = |second: &[Like], plans: &[PodPlan]| {
+        let sets = [set("x", "Parallel", ("a", "b"), &[NEW, NEW]), set("y", "Parallel", ("a", "b"), second)];
+        sets.iter().map(|set| set.mode_now(plans, may_complete(&sets, plans))).collect::<Vec<_>>()
+    };
+    let (hold, window) = (Mode::Hold, Mode::Window);
+    assert_eq!(of(&[OLD, NEW], &[]), [window, hold], "a pod has not moved");
+    assert_eq!(of(&[NEW, ("b", 'n')], &[]), [window, window], "a pod is not Ready");
+    assert_eq!(of(&[NEW, NEW], &[plan("y-1", "b", true)]), [window, window], "a plan is not over");
+    assert_eq!(of(&[NEW, NEW], &[]), [hold, hold]);
 }
 
 #[test]
