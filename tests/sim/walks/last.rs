@@ -175,17 +175,38 @@ fn halt_to_skip(fleet: &Value) -> Option<&str> {
     Some(task)
 }
 
-/// If the purpose of a set is unknown, the fleet names the nodes to delete if they are not needed.
+/// If nothing says which set of nodes serves, the fleet names them: the person keeps the one with the most Ready nodes.
 async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
     let (_, reason, message) = condition(fleet, "UpToDate");
-    let (_, rest) = message.split_once("delete the StatefulNodes with the label windlass.dev/set=")?;
-    let set = rest.split(' ').next().filter(|_| reason == "InvalidSpec")?;
+    let sets = sets_asked_about(&message);
+    let kept = sets.iter().max_by_key(|(ready, _)| *ready).filter(|_| reason == "InvalidSpec")?.1;
     for node in hand.list("StatefulNode").await {
-        if node["metadata"]["labels"]["windlass.dev/set"] == set {
+        let set = &node["metadata"]["labels"]["windlass.dev/set"];
+        if sets.iter().any(|(_, asked)| *set == **asked && *asked != kept) {
             drop(hand.delete("StatefulNode", &name(&node)).await);
         }
     }
-    Some(format!("deletes the nodes of set {set}"))
+    Some(format!("deletes the nodes of each set but {kept}"))
+}
+
+/// The sets that a message lists as `SET (2 of 4 nodes Ready)`, and how many nodes of each are.
+fn sets_asked_about(message: &str) -> Vec<(u32, &str)> {
+    let asked = message.split_once("nothing says which of these sets of nodes ");
+    let list = asked.and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(';'));
+    let sets = list.into_iter().flat_map(|(list, _)| list.split(", "));
+    sets.filter_map(|set| {
+        let (name, rest) = set.split_once(" (")?;
+        Some((rest.split(' ').next()?.parse().ok()?, name))
+    })
+    .collect()
+}
+
+#[test]
+fn the_sets_that_a_fleet_asks_about_are_those_in_its_message() {
+    let message = "status.activeSet: nothing says which of these sets of nodes serves: 45390 (0 of 2 nodes Ready), \
+                   first (2 of 2 nodes Ready); nothing is removed or rolled until that is clear: delete the …";
+    assert_eq!(sets_asked_about(message), [(0, "45390"), (2, "first")]);
+    assert_eq!(sets_asked_about("spec.replicas is negative"), []);
 }
 
 /// A person removed the owner of the rest of a set: the fleet names the objects to delete.

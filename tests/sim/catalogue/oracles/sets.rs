@@ -17,8 +17,6 @@ pub struct Sets {
     /// True while the fleet's Service is as a person changed or deleted it.
     turned: bool,
     namespace_goes: bool,
-    /// The last completed hash that was ever in the status.
-    completed: String,
 }
 
 /// The context of a change.
@@ -82,9 +80,6 @@ impl Sets {
     /// Records a change without a check.
     pub fn take_in(&mut self, stored: &Stored) {
         self.served.extend(stored.fleet.iter().map(|fleet| fleet.active_set.clone()));
-        if let Some(fleet) = stored.fleet.as_ref().filter(|fleet| !fleet.completed.is_empty()) {
-            self.completed.clone_from(&fleet.completed);
-        }
     }
 
     /// Checks a change of the fleet.
@@ -105,9 +100,8 @@ impl Sets {
         if moved && !switches && !was_lost {
             return Some(format!("oracle 4: the active set changes without a promotion: {before:?} {now:?}"));
         }
-        // A lost field that is recovered did not complete now.
-        let found_again = before.completed.is_empty() && now.completed == self.completed;
-        if entering.is_some() && before.completed != now.completed && !moved && !found_again {
+        // A lost field that is read again from what exists did not complete now.
+        if entering.is_some() && before.completed != now.completed && !moved && !was_lost {
             return Some(format!("oracle 4: a rollout completes without its switch: {before:?} {now:?}"));
         }
         self.one_set(&now, around.stored.selected.as_deref())
