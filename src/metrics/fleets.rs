@@ -23,6 +23,8 @@ pub struct FleetSample {
     pub reason: String,
     /// The start and the last progress of the active rollout, in seconds since 1970; `None` without one.
     pub rollout: Option<(f64, f64)>,
+    /// Of a StatefulSetRollout, whether `Held` is True.
+    pub held: Option<bool>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -59,6 +61,7 @@ pub(super) struct Fleets {
     up_to_date: Family<OfFleet, Gauge>,
     up_to_date_reason: Family<ForReason, Gauge>,
     stalled: Family<OfFleet, Gauge>,
+    held: Family<OfFleet, Gauge>,
     started: Family<OfFleet, Seconds>,
     progressed: Family<OfFleet, Seconds>,
 }
@@ -79,6 +82,11 @@ impl Fleets {
                 Family::default(),
             ),
             stalled: register.add("fleet_stalled", "Whether the condition Stalled is True", Family::default()),
+            held: register.add(
+                "fleet_held",
+                "Whether the condition Held is True: only Windlass updates the pods; absent but for a StatefulSetRollout",
+                Family::default(),
+            ),
             started: register.add(
                 "fleet_rollout_started_timestamp_seconds",
                 "When the active rollout began; absent where none is active",
@@ -99,6 +107,7 @@ impl Fleets {
         self.up_to_date.clear();
         self.up_to_date_reason.clear();
         self.stalled.clear();
+        self.held.clear();
         self.started.clear();
         self.progressed.clear();
         for fleet in fleets {
@@ -114,6 +123,9 @@ impl Fleets {
             }
             self.up_to_date.get_or_create(&of).set(i64::from(fleet.up_to_date));
             self.stalled.get_or_create(&of).set(i64::from(fleet.stalled));
+            if let Some(held) = fleet.held {
+                self.held.get_or_create(&of).set(i64::from(held));
+            }
             if !fleet.reason.is_empty() {
                 let reason = fleet.reason.clone();
                 self.up_to_date_reason.get_or_create(&ForReason { namespace, name, reason }).set(1);

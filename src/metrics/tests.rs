@@ -32,6 +32,7 @@ fn fleet(name: &str) -> FleetSample {
         stalled: true,
         reason: "Stalled".to_owned(),
         rollout: Some((1_000.5, 2_000.0)),
+        held: Some(false),
     }
 }
 
@@ -78,6 +79,7 @@ fn fleets_are_told_of_as_long_as_they_are_there() {
         "windlass_fleet_up_to_date{namespace=\"shop\",name=\"db\"} 0",
         "windlass_fleet_up_to_date_reason{namespace=\"shop\",name=\"db\",reason=\"Stalled\"} 1",
         "windlass_fleet_stalled{namespace=\"shop\",name=\"db\"} 1",
+        "windlass_fleet_held{namespace=\"shop\",name=\"db\"} 0",
         "windlass_fleet_rollout_started_timestamp_seconds{namespace=\"shop\",name=\"db\"} 1000.5",
         "windlass_fleet_rollout_last_progress_timestamp_seconds{namespace=\"shop\",name=\"web\"} 2000.0",
     ] {

@@ -179,6 +179,7 @@ fn of_rollout(rollout: &ObservedRollout) -> FleetSample {
             ("available", i64::from(status.available_replicas)),
             ("failed", status.rollout.as_ref().map_or(0, |rollout| i64::from(rollout.nodes.failed))),
         ],
+        held: Some(conditions::is_true(&status.conditions, conditions::HELD)),
         ..sample(&rollout.meta, status)
     }
 }
@@ -198,6 +199,7 @@ fn sample(meta: &Meta, status: &NodeDeploymentStatus) -> FleetSample {
         stalled: is_true(conditions::STALLED),
         reason: condition(conditions::UP_TO_DATE).map(|found| found.reason.clone()).unwrap_or_default(),
         rollout: status.rollout.as_ref().map(|r| (seconds(r.started_at), seconds(r.last_progress_at))),
+        held: None,
     }
 }
 

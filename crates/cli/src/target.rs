@@ -26,7 +26,7 @@ pub struct Target {
 impl Target {
     fn new(kind: Kind, name: &str) -> Result<Self, String> {
         if name.is_empty() || name.contains('/') {
-            return Err(format!("{name:?} names no object; write nd/NAME or sn/NAME"));
+            return Err(format!("{name:?} names no object; write nd/NAME, sn/NAME or ssr/NAME"));
         }
         Ok(Self { kind, name: name.to_owned() })
     }
@@ -38,9 +38,10 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text
             .split_once('/')
-            .ok_or_else(|| format!("{text:?} names no kind; write nd/{text} or sn/{text}"))?;
-        let kind = Kind::called(kind)
-            .ok_or_else(|| format!("{kind:?} is no kind of Windlass; write nd/{name} or sn/{name}"))?;
+            .ok_or_else(|| format!("{text:?} names no kind; write nd/{text}, sn/{text} or ssr/{text}"))?;
+        let kind = Kind::called(kind).ok_or_else(|| {
+            format!("{kind:?} is no kind of Windlass; write nd/{name}, sn/{name} or ssr/{name}")
+        })?;
         Self::new(kind, name)
     }
 }
@@ -125,7 +126,9 @@ impl ObjectSelector {
             return targets.collect::<Result<_, String>>().map(Self::These);
         }
         match (Kind::called(first), names) {
-            (None, []) => Err(format!("{first:?} names no kind; write nd/{first} or sn/{first}")),
+            (None, []) => {
+                Err(format!("{first:?} names no kind; write nd/{first}, sn/{first} or ssr/{first}"))
+            }
             (None, [name, ..]) => {
                 Err(format!("{first:?} is no kind of Windlass; write nd {name} or sn {name}"))
             }
@@ -364,9 +367,9 @@ mod tests {
     #[test]
     fn words_that_name_nothing_are_answered_with_what_to_write() {
         for (line, message) in [
-            ("db", "write nd/db or sn/db"),
+            ("db", "write nd/db, sn/db or ssr/db"),
             ("db web", "\"db\" is no kind of Windlass; write nd web"),
-            ("pod/db", "write nd/db or sn/db"),
+            ("pod/db", "write nd/db, sn/db or ssr/db"),
             ("nd/", "write nd/NAME"),
             ("nd/a/b", "write nd/NAME"),
             ("/db", "write nd/db"),

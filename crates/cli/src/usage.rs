@@ -181,7 +181,7 @@ mod tests {
                 "windlass pause",
                 "the following required arguments were not provided: <TYPE/NAME>...; see --help",
             ),
-            ("windlass status nosuch", "\"nosuch\" names no kind; write nd/nosuch or sn/nosuch"),
+            ("windlass status nosuch", "\"nosuch\" names no kind; write nd/nosuch, sn/nosuch or ssr/nosuch"),
             ("windlass pause nd", "nd alone names no object; write nd/NAME, or nd --all for each of them"),
         ] {
             assert_eq!(sentence_for(line), expected, "{line}");
