@@ -50,7 +50,7 @@ async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
     assert_eq!(outcomes(&done), ["Complete"]);
     assert_eq!(world.images().await, vec!["db:2"; NODES]);
     world.writes_nothing_for(Duration::from_secs(2)).await;
-    let seen = wave.at_most(&world, 1).await;
+    let seen = wave.at_most(1).await;
     for (pod, lives) in &seen.lives {
         assert_eq!(lives.len(), 2, "{pod} is replaced once: {lives:?}");
     }

@@ -59,7 +59,7 @@ async fn nodes_leave_one_after_the_other_from_the_highest_ordinal() {
     scale(&world, 2).await;
     until_left(&world, &["db-0", "db-1"]).await;
     world.until_db("it is at rest", |db| condition(db, "Reconciling") == "False/Settled").await;
-    let seen = wave.end(&world).await;
+    let seen = wave.end().await;
     assert_eq!(seen.went, ["db-4-0", "db-3-0", "db-2-0"], "{:#?}", seen.log);
     let after = world.uids(&world.pods()).await;
     assert_eq!((&after["db-0-0"], &after["db-1-0"]), (&pods["db-0-0"], &pods["db-1-0"]));

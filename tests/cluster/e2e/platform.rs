@@ -42,7 +42,7 @@ async fn rolls_in_its_wave(world: &World, replicas: usize) {
     let wave = Wave::watch(world, replicas).await;
     world.set_image("db:2").await;
     let done = world.until_applied().await;
-    let seen = wave.at_most(world, 1).await;
+    let seen = wave.at_most(1).await;
     for ordinal in 0..replicas {
         assert_eq!(seen.replaced(&format!("db-{ordinal}-0")), 1, "{seen:#?}");
     }

@@ -26,7 +26,7 @@ async fn a_restart_reaches_the_pods_that_the_partition_holds_once_it_is_lowered(
     world.patch_fleet(held(0)).await;
     let done = world.until_db("all have restarted", |db| outcomes(db) == ["Complete"]).await;
     assert_eq!(condition(&done, "UpToDate"), "True/Applied");
-    wave.at_most(&world, 1).await;
+    wave.at_most(1).await;
     let after = world.pod_uids().await;
     assert!(after[0] != before[0] && after[1] != before[1] && after[2] == meanwhile[2], "{after:?}");
 }

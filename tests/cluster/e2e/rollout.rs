@@ -19,7 +19,7 @@ async fn a_new_fleet_comes_up_and_a_new_image_reaches_every_node() {
     let wave = Wave::watch(&world, 3).await;
     world.set_image("db:2").await;
     let second = world.until_applied().await;
-    let seen = wave.at_most(&world, 1).await;
+    let seen = wave.at_most(1).await;
     assert_eq!(world.images().await, ["db:2", "db:2", "db:2"]);
     for pod in ["db-0-0", "db-1-0", "db-2-0"] {
         assert_eq!(seen.replaced(pod), 1, "{pod} is replaced exactly once: {seen:#?}");

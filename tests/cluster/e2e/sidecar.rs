@@ -23,7 +23,7 @@ async fn each_pod_is_marked_ready_once_by_the_task_of_its_plan() {
     let wave = Wave::watch(&world, 2).await;
     world.set_image("db:2").await;
     world.until_applied().await;
-    wave.at_most(&world, 1).await;
+    wave.at_most(1).await;
     for node in ["db-0", "db-1"] {
         let seen = sidecar_says(&world, node, "True/Ready").await;
         let history = seen["status"]["history"].as_array().expect("a history");

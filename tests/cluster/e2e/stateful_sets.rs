@@ -85,7 +85,7 @@ async fn a_statefulset_is_adopted_rolled_out_rolled_back_and_released() {
     until(&world, "it is rolled out", is_at_rest).await;
     let completed = |set: &Value| set["status"]["currentRevision"] == set["status"]["updateRevision"];
     world.until(&world.sets(), "ledger", "it is completed", completed).await;
-    let seen = wave.at_most(&world, 1).await;
+    let seen = wave.at_most(1).await;
     assert_eq!(seen.went, ["ledger-2", "ledger-1", "ledger-0"]);
     assert_eq!(world.images().await, ["db:2"; 3]);
 

@@ -15,7 +15,7 @@ async fn nodes_added_with_another_image_in_one_apply_start_at_it() {
     world.patch_fleet(changes).await;
     let done = world.until_applied().await;
     assert_eq!((outcomes(&done), world.images().await), (vec!["Complete"], vec!["db:2".to_owned(); 6]));
-    let seen = wave.end(&world).await;
+    let seen = wave.end().await;
     for ordinal in 0..6 {
         let images: &[&str] = if ordinal < 3 { &["db:1", "db:2"] } else { &["db:2"] };
         assert_eq!(seen.images_of(&format!("db-{ordinal}-0")), images, "{ordinal}");

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::api::DynamicObject;
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::watcher::{self, Event};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -23,6 +23,7 @@ use crate::kit::{PATIENCE, World};
 
 /// The pods of a fleet `db`, watched from its creation.
 pub struct Wave {
+    pods: Api<DynamicObject>,
     seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
@@ -53,17 +54,22 @@ impl Wave {
 
     /// Watches these pods.
     pub async fn of_pods(world: &World, names: &[impl AsRef<str>]) -> Self {
+        Self::over(world.pods(), names).await
+    }
+
+    /// Watches these pods of a namespace's.
+    pub async fn over(pods: Api<DynamicObject>, names: &[impl AsRef<str>]) -> Self {
         let serving = names.iter().map(|name| (name.as_ref().to_owned(), false)).collect();
         let first = Seen { serving, ..Seen::default() };
         let seen = Arc::new(Mutex::new(first));
-        let mut events = watcher::watcher(world.pods(), watcher::Config::default()).boxed();
+        let mut events = watcher::watcher(pods.clone(), watcher::Config::default()).boxed();
         let told = seen.clone();
         let task = tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 told.lock().unwrap().take(event.expect("the watch goes on"));
             }
         });
-        let wave = Self { seen, task };
+        let wave = Self { pods, seen, task };
         let until = tokio::time::Instant::now() + PATIENCE;
         while !wave.seen.lock().unwrap().listed {
             assert!(tokio::time::Instant::now() < until, "no list of the pods");
@@ -73,11 +79,16 @@ impl Wave {
     }
 
     /// Stops watching, after the current state was observed.
-    pub async fn end(self, world: &World) -> Seen {
+    pub async fn end(self) -> Seen {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let now: BTreeMap<String, String> =
-                world.list(&world.pods()).await.iter().map(|pod| (name(pod), version(pod))).collect();
+            let listed = self.pods.list(&ListParams::default()).await.expect("the API server answers");
+            let text = |value: Option<String>| value.unwrap_or_default();
+            let now: BTreeMap<String, String> = listed
+                .items
+                .into_iter()
+                .map(|pod| (text(pod.metadata.name), text(pod.metadata.resource_version)))
+                .collect();
             let seen = self.seen.lock().unwrap().clone();
             if seen.versions == now {
                 self.task.abort();
@@ -89,8 +100,8 @@ impl Wave {
     }
 
     /// Stops watching; panics if more pods than this were out of service at once, or none ever was.
-    pub async fn at_most(self, world: &World, max: usize) -> Seen {
-        let seen = self.end(world).await;
+    pub async fn at_most(self, max: usize) -> Seen {
+        let seen = self.end().await;
         assert!(!seen.went.is_empty(), "no pod was ever down: there was nothing to hold");
         assert!(seen.worst <= max, "{} pods were down at once:\n{}", seen.worst, seen.log.join("\n"));
         seen
