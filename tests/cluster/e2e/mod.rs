@@ -7,7 +7,7 @@ mod as_written;
 mod beside;
 mod change;
 mod claims;
-mod commands;
+pub mod commands;
 mod deletion;
 mod edits;
 mod eyes;
