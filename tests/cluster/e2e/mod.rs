@@ -41,3 +41,4 @@ mod stateful_sets;
 mod upgraded;
 mod verb_rights;
 mod waves;
+mod zones;
