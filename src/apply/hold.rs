@@ -125,7 +125,7 @@ pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result
 /// Says who has overwritten the hold, as far as the managed fields of the StatefulSet show it, and what to do.
 async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Value) -> String {
     let fields = cluster.managed_fields(Kind::StatefulSet, &set.meta.namespace, &set.meta.name).await;
-    let manager = fields.ok().as_deref().and_then(manager_of);
+    let manager = fields.ok().and_then(|fields| manager_of(&fields, live));
     let by = manager.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {manager}"));
     let effect = match Mode::of(set) {
         Mode::Window => "a pod that is lost comes back updated",
@@ -139,11 +139,38 @@ async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Va
     )
 }
 
-/// The field manager that wrote `spec.updateStrategy` last, other than Windlass.
-fn manager_of(entries: &[Value]) -> Option<String> {
-    let owns = |entry: &&Value| {
-        !entry["fieldsV1"]["f:spec"]["f:updateStrategy"].is_null() && entry["manager"] != MANAGER
+/// The field manager that wrote what differs from the hold, other than Windlass: the partition or, without one, the type.
+fn manager_of(entries: &[Value], live: &Value) -> Option<String> {
+    let decides =
+        if live["rollingUpdate"]["partition"].is_null() { "/f:type" } else { "/f:rollingUpdate/f:partition" };
+    let others = || entries.iter().filter(|entry| entry["manager"] != MANAGER);
+    let owner = |path: &str| {
+        let owns = |entry: &&Value| entry["fieldsV1"]["f:spec"]["f:updateStrategy"].pointer(path).is_some();
+        others().filter(owns).max_by_key(|entry| entry["time"].as_str().map(str::to_owned))
     };
-    let last = entries.iter().filter(owns).max_by_key(|entry| entry["time"].as_str().map(str::to_owned))?;
+    // Who removes a field owns nothing of it.
+    let last = owner(decides).or_else(|| owner(""))?;
     last["manager"].as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manager_that_is_named_is_the_one_of_the_field_that_differs() {
+        let entry = |manager: &str, time: &str, fields: Value| json!({"manager": manager, "time": time, "fieldsV1": {"f:spec": {"f:updateStrategy": fields}}});
+        let entries = [
+            entry("argocd", "t1", json!({"f:rollingUpdate": {"f:partition": {}}})),
+            entry("helm", "t1", json!({"f:type": {}})),
+            entry(MANAGER, "t2", json!({".": {}, "f:rollingUpdate": {"f:partition": {}}})),
+        ];
+        let rolling =
+            |partition: i64| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+        let named = |entries: &[Value], live: &Value| manager_of(entries, live);
+        assert_eq!(named(&entries, &rolling(0)).as_deref(), Some("argocd"));
+        assert_eq!(named(&entries, &json!({"type": "OnDelete"})).as_deref(), Some("helm"));
+        assert_eq!(named(&entries[..1], &json!({"type": "OnDelete"})).as_deref(), Some("argocd"));
+        assert_eq!(named(&entries[2..], &rolling(0)), None);
+    }
 }

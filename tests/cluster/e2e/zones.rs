@@ -309,6 +309,14 @@ impl Stage {
 
     /// Rolls out an image that does not exist, until nothing happens any more; the number of pods that it cost.
     async fn spoil(&self, image: &str) -> usize {
+        if self._rollout_operator.is_none() {
+            // Before that, an abort goes back to what ran before the last rollout.
+            let rollouts = self.world.api("windlass.dev/v1alpha1", "StatefulSetRollout");
+            let is_over = |rollout: &Value| {
+                condition(rollout, "UpToDate") == "True/Applied" && rollout["status"]["rollout"].is_null()
+            };
+            self.world.until(&rollouts, "db", "the last rollout is over", is_over).await;
+        }
         self.image(image).await;
         self.sight.until("a pod is broken", |seen| seen.serving() < PODS).await;
         self.sight.until("nothing happens any more", Seen::is_quiet).await;
