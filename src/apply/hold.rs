@@ -60,7 +60,9 @@ pub async fn hold(
         _ => {
             let sentence = overwritten(cluster, set, &before).await;
             // After a conflict it is tried again at once.
-            write(cluster, holds, set, needed, Some(&before)).await?;
+            // What was there before the first hold stays: an OnDelete may be one of our own whose answer was lost.
+            let before = (live == Mode::Native || annotation.is_some()).then_some(&before);
+            write(cluster, holds, set, needed, before).await?;
             holds.rewrite(&set.meta.uid, &sentence);
             sentence
         }
@@ -87,6 +89,10 @@ async fn write(
     };
     let mut ops = vec![PatchOp::set("/spec/updateStrategy", value)];
     ops.extend(before.map(|before| annotation_ops(set, Some(before))).unwrap_or_default());
+    if mode == Mode::Window {
+        // The answer may be lost.
+        holds.wrote(&set.meta.uid, mode, set.meta.generation);
+    }
     let stored = patch(cluster, set, ops).await?;
     holds.wrote(&set.meta.uid, mode, Meta::read(&stored).generation);
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::FleetScope;
@@ -12,6 +12,7 @@ use crate::api::{
     GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RestartTime,
     RolloutHash, StatefulSetStatus,
 };
+use crate::cache::Sighting;
 use crate::engine::{Plan, PlanSeed, Recipe};
 use crate::planner::fleet::facts::{Findings, ServiceFacts};
 use crate::planner::fleet::pods::{self, Mode, PodPlan, PodSet, PodsInput};
@@ -119,7 +120,7 @@ impl PodFleet {
             let of_pod = |pod: &Arc<ObservedPod>| Some((pod.meta.uid.clone(), last(&pod.meta.uid)?.note));
             let warnings = pods.iter().filter_map(of_pod).collect();
             let refusal = last(&set.meta.uid).map(|told| (told.at, told.note));
-            Some(PodSet { set, update_revision, pods, warnings, refusal })
+            Some(PodSet { set, update_revision, pods, warnings, refusal, missing: BTreeMap::new() })
         };
         // Without a revision, its controller has not observed it at all.
         self.sets.iter().filter_map(observe).filter(|set| !set.update_revision.is_empty()).collect()
@@ -189,7 +190,10 @@ pub struct PodScope {
 impl FleetScope {
     /// The facts of a fleet whose nodes are pods.
     pub(super) fn observe_pods(&self, of: &PodFleet) -> FleetFacts {
-        let sets = of.observed(&self.view);
+        let mut sets = of.observed(&self.view);
+        for set in &mut sets {
+            set.missing = self.missing(set);
+        }
         let plans = of.plans();
         let target = self.fleet.status.rollout.as_ref().map(crate::api::Rollout::target);
         let requested = self.requested();
@@ -226,6 +230,21 @@ impl FleetScope {
             ending: pods.ending,
             renderings: pods.renderings,
         }
+    }
+
+    /// For how long each pod of a StatefulSet has been missing, as far as this process knows.
+    fn missing(&self, of: &PodSet) -> BTreeMap<String, TimeDelta> {
+        let mut missing = BTreeMap::new();
+        for name in of.names() {
+            let key = format!("{}/{name}", of.set.meta.uid);
+            if of.pods.iter().any(|pod| pod.meta.name == name) {
+                self.sightings.end(&key, &Sighting::NoPod);
+            } else {
+                let elapsed = self.sightings.elapsed(&key, Sighting::NoPod);
+                missing.insert(name, TimeDelta::from_std(elapsed).unwrap_or_default());
+            }
+        }
+        missing
     }
 
     /// The restart that the active rollout carries out, and since when. A pod does not say what it was restarted for, and the

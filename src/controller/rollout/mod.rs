@@ -67,6 +67,16 @@ pub(crate) async fn selected(
     let sets = view.stateful_sets.list(&rollout.namespace, |_| true);
     let others = view.rollouts.list(&rollout.namespace, |_| true);
     let mut selection = select(rollout, spec, &sets, &others);
+    let strays = |key: &Key| {
+        let set = view.stateful_sets.get(key)?;
+        selection::strays(&set, &view.pods.group(&key.namespace, &set.meta.uid))
+    };
+    let (sets, strays): (Vec<_>, Vec<_>) = std::mem::take(&mut selection.sets)
+        .into_iter()
+        .map(|key| (strays(&key), key))
+        .partition(|(why, _)| why.is_none());
+    selection.sets = sets.into_iter().map(|(_, key)| key).collect();
+    selection.refused.extend(strays.into_iter().filter_map(|(why, _)| why));
     let mut refused = Vec::new();
     for name in &selection.missing {
         let found = cluster.get(Kind::StatefulSet, &rollout.namespace, name).await?;

@@ -6,8 +6,9 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::api::stateful_set_rollout::MAX_STATEFUL_SETS;
 use crate::api::{StatefulSetRolloutSpec, StatefulSetSelection};
+use crate::planner::fleet::pods::{Mode, is_adopted};
 use windlass_kube_port::Key;
-use windlass_kube_port::observed::{Meta, ObservedRollout, ObservedStatefulSet};
+use windlass_kube_port::observed::{Meta, ObservedPod, ObservedRollout, ObservedStatefulSet};
 
 /// The StatefulSets that a StatefulSetRollout selects.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -68,6 +69,22 @@ fn why_not(rollout: &Meta, set: &Meta, others: &[Arc<ObservedRollout>]) -> Optio
     Some(format!(
         "spec.statefulSets: StatefulSet {} is selected by StatefulSetRollout {}, which is older: remove it from one of them",
         set.name, older.meta.name
+    ))
+}
+
+/// Why a StatefulSet with OnDelete cannot be held, in a sentence. Its controller never made its current revision a later one,
+/// and a held StatefulSet would go back to that.
+pub fn strays(set: &ObservedStatefulSet, pods: &[Arc<ObservedPod>]) -> Option<String> {
+    let current = &set.external.as_deref()?.current_revision;
+    if is_adopted(set) || Mode::of(set) != Mode::Window || *current == set.update_revision {
+        return None;
+    }
+    let is_known = |pod: &&Arc<ObservedPod>| pod.revision == *current || pod.revision == set.update_revision;
+    let pod = pods.iter().find(|pod| !is_known(pod))?;
+    Some(format!(
+        "spec.statefulSets: pod {} of StatefulSet {} is at revision {}, and would come back at the older {current} once the \
+         StatefulSet is held: delete the pods that do not run the template, one by one, and Windlass takes it then",
+        pod.meta.name, set.meta.name, pod.revision
     ))
 }
 

@@ -304,7 +304,7 @@ impl StatefulSetsReport {
         let left: i32 = seen.sets.iter().filter(is_behind).map(|set| set.replicas - set.updated).sum();
         if left > 0 && (status.rejected.is_some() || is_paused) {
             let pods = if left == 1 { "1 pod".to_owned() } else { format!("{left} pods") };
-            fleet.remarks.push(format!("if this object is deleted, Kubernetes updates {pods} by itself"));
+            fleet.remarks.push(format!("if this object is deleted, Kubernetes may update {pods} by itself"));
         }
         Self { kind: "StatefulSetRollout".to_owned(), fleet, stateful_sets: seen.sets.clone() }
     }

@@ -36,6 +36,8 @@ pub struct PodSet {
     pub warnings: BTreeMap<String, String>,
     /// Why its controller could not create a pod when it last tried, and when.
     pub refusal: Option<(DateTime<Utc>, String)>,
+    /// For how long each of its pods has been missing.
+    pub missing: BTreeMap<String, TimeDelta>,
 }
 
 /// The plan of a pod that is being updated.
@@ -138,8 +140,11 @@ impl PodSet {
     pub fn mode_now(&self, plans: &[PodPlan], may_complete: bool) -> Mode {
         let active: Vec<&PodPlan> = self.active(plans).collect();
         let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
-        let replaces =
-            |of: &&PodPlan| of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task));
+        // Where the API server refuses the pod as it was, only the window brings it back.
+        let replaces = |of: &&PodPlan| {
+            of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task))
+                || self.pod(&of.pod).is_none()
+        };
         let is_window = if active.iter().any(goes_back) {
             self.would_complete()
         } else {
@@ -195,9 +200,10 @@ impl PodSet {
     }
 
     /// The names of its pods, by ordinal.
-    fn names(&self) -> impl Iterator<Item = String> {
+    pub fn names(&self) -> impl Iterator<Item = String> + use<> {
         let start = self.external().start;
-        (0..i64::from(self.replicas())).map(move |n| format!("{}-{}", self.set.meta.name, start + n))
+        let set = self.set.meta.name.clone();
+        (0..i64::from(self.replicas())).map(move |n| format!("{set}-{}", start + n))
     }
 
     fn pod(&self, name: &str) -> Option<&Arc<ObservedPod>> {
@@ -281,7 +287,9 @@ const CLOCKS_DIFFER: TimeDelta = TimeDelta::seconds(10);
 const AT_ONCE: TimeDelta = TimeDelta::seconds(2);
 
 /// How long a pod that came back as it was before, in the middle of a rollout, is not updated.
-const LEFT_ALONE: TimeDelta = TimeDelta::seconds(60);
+const LEFT_ALONE: TimeDelta = TimeDelta::seconds(10);
+/// How long the controller has for a pod that is missing in the middle of a rollout, before it is updated as it is.
+const CREATED_WITHIN: TimeDelta = TimeDelta::seconds(60);
 
 /// True if a pod was created after a restart began.
 fn is_after(pod: &ObservedPod, began: DateTime<Utc>) -> bool {
@@ -418,7 +426,7 @@ impl Of<'_> {
     fn refusal(&self, name: &str) -> Option<&str> {
         let since = self.since(name, self.input.now);
         let (at, note) = self.set.refusal.as_ref()?;
-        (*at >= since - CLOCKS_DIFFER && note.contains(name)).then_some(note)
+        (*at >= since - CLOCKS_DIFFER && note.contains(&format!("Pod {name} "))).then_some(note)
     }
 
     /// Why there is no pod of this name.
@@ -442,7 +450,9 @@ impl Of<'_> {
         let (began, now) = (self.input.began?, self.input.now);
         let Some(pod) = pod else {
             // Its controller creates it in a moment, unless the API server refuses that.
-            return self.refusal(name).is_none().then_some(now + LEFT_ALONE);
+            let missing = self.set.missing.get(name).copied().unwrap_or_default();
+            let again = now + CREATED_WITHIN - missing;
+            return (self.refusal(name).is_none() && again > now).then_some(again);
         };
         let since = pod.meta.created_at?;
         let again = since + LEFT_ALONE;
@@ -465,6 +475,13 @@ impl Of<'_> {
         known.find(is_at).cloned()
     }
 
+    /// True if a pod with this hash was moved by an earlier rollout to the target. Where the revision does not change, or the
+    /// rollout is a restart, that is not known.
+    fn is_moved_by_another(&self, hash: Option<&PodTemplateHash>) -> bool {
+        let is_update = self.set.current_revision() != self.set.update_revision;
+        is_update && self.input.restart.is_none() && self.is_at_target(hash)
+    }
+
     /// True if a pod with this hash is of the revision that the active rollout goes to.
     fn is_at_target(&self, hash: Option<&PodTemplateHash>) -> bool {
         self.target_of(hash).is_some_and(|of| Some(&of) == self.input.target)
@@ -479,7 +496,7 @@ impl Of<'_> {
         wait: Option<Wait>,
         available: bool,
     ) -> GrantTime {
-        if available {
+        if available || pod.is_some_and(|pod| pod.meta.terminating) {
             return GrantTime::None;
         }
         let replace = plan.and_then(|plan| plan.tasks.iter().find(|task| TaskType::ReplacePod.is(task)));
@@ -492,7 +509,7 @@ impl Of<'_> {
                 replace.filter(|task| task.state != TaskState::Pending).and_then(|task| task.started_at)
             }
             // An earlier rollout to the same target moved it.
-            (None, Some(pod)) if self.input.restart.is_none() && self.is_at_target(hash) => {
+            (None, Some(pod)) if self.is_moved_by_another(hash) => {
                 self.input.began.filter(|began| pod.meta.created_at.is_some_and(|created| created <= *began))
             }
             (Some(_), Some(_)) | (None, _) => None,

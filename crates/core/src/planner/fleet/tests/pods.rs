@@ -41,6 +41,7 @@ fn set(name: &str, policy: &str, revisions: (&str, &str), pods: &[Like]) -> PodS
         set: Arc::new(object),
         warnings: BTreeMap::new(),
         refusal: None,
+        missing: BTreeMap::new(),
     }
 }
 
@@ -189,7 +190,7 @@ fn a_pod_that_came_back_as_it_was_is_left_alone_for_a_while() {
     };
     let table: [(&str, i64, Option<i64>, &[&str]); 5] = [
         ("it came back now", 3, Some(300), &[]),
-        ("a minute ago", 61, Some(300), &["db-1"]),
+        ("some time ago", 11, Some(300), &["db-1"]),
         ("before the rollout", 3, Some(2), &["db-1"]),
         ("there is no rollout yet", 3, None, &["db-1"]),
         ("the clock was set back since", -3600, Some(-3000), &["db-1"]),
@@ -202,8 +203,15 @@ fn a_pod_that_came_back_as_it_was_is_left_alone_for_a_while() {
         assert_eq!(names(&granted(&input, 1, Groups::Together, target.clone())), expected, "{what}");
     }
     // Without a pod, what matters is whether its controller creates one.
-    for (refusal, expected) in [(None, &[][..]), (Some("pods \"db-1\" is forbidden"), &["db-1"][..])] {
+    let table = [
+        (None, 59, &[][..]),
+        (None, 60, &["db-1"][..]),
+        (Some("create Pod db-1 in StatefulSet db failed"), 0, &["db-1"][..]),
+        (Some("create Pod db-10 in StatefulSet db failed"), 0, &[][..]),
+    ];
+    for (refusal, missing, expected) in table {
         let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("", '-'), NEW]);
+        of.missing.insert("db-1".to_owned(), TimeDelta::seconds(missing));
         of.refusal = refusal.map(|note| (now(), note.to_owned()));
         let sets = [of];
         let target = desired(&sets);
