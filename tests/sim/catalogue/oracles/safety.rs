@@ -297,6 +297,8 @@ impl Watcher {
             && self.stored.selected.as_ref() == Some(&now.active_set);
         // A lost field that is recovered did not complete now.
         let found_again = before.completed.is_empty() && now.completed == self.last_completed;
+        // Nor did one that is dropped, because it contradicts the rest.
+        let found_again = found_again || now.completed.is_empty();
         if (completes || before.completed != now.completed && !found_again) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }
