@@ -32,10 +32,10 @@ pub async fn hold(
     holds: &Holds,
     of: &PodSet,
     pods: &PodFleet,
-    may_complete: bool,
+    is_wanted: bool,
 ) -> Result<Option<Overwritten>, ReconcileError> {
     let set = &*of.set;
-    let (needed, live) = (of.mode_now(&pods.stored_plans(), may_complete), Mode::of(set));
+    let (needed, live) = (of.mode_now(&pods.stored_plans(), is_wanted), Mode::of(set));
     let before = set.external.as_deref().map(|external| external.update_strategy.clone()).unwrap_or_default();
     // What to restore: what there is now or, if somebody has removed the annotation since, what there is by default.
     let is_ours = pods.is_ours(set) && !holds.was_opened(&set.meta.uid, live, set.meta.generation);

@@ -44,10 +44,9 @@ impl Fleet<'_> {
         let sets = of.observed(&self.scope.view);
         let rollout = self.scope.fleet.status.rollout.as_ref();
         let goes_back = rollout.is_some_and(|rollout| rollout.target() != pods::desired(&sets));
-        let is_rejected = self.scope.fleet.status.rejected.is_some();
-        let may_complete = !goes_back && !is_rejected && pods::may_complete(&sets, &of.stored_plans());
+        let is_wanted = !goes_back && self.scope.fleet.status.rejected.is_none();
         for set in &sets {
-            match hold::hold(&*self.cx.cluster, &self.cx.holds, set, of, may_complete).await {
+            match hold::hold(&*self.cx.cluster, &self.cx.holds, set, of, is_wanted).await {
                 Ok(None) => {}
                 Ok(Some(overwritten)) => {
                     self.look_again(Some(overwritten.again));

@@ -132,12 +132,12 @@ impl PodSet {
 
     /// The mode that the StatefulSet needs now. It is held, except while:
     /// - a pod is about to be replaced at its update revision;
-    /// - all its pods are at that revision, and the update may not complete yet ([`may_complete`]). A lost pod then comes back
-    ///   as it was, and the update can still be rolled back: a held StatefulSet completes as soon as all pods are Ready.
+    /// - all its pods are at that revision, and the update may not complete yet. A lost pod then comes back as it was, and the
+    ///   update can still be rolled back: a held StatefulSet completes as soon as all pods are Ready.
     ///
-    /// `plans`: those that are stored, so that they may act.
+    /// `plans`: those that are stored, so that they may act. `is_wanted`: false if the update is rejected or rolled back.
     #[must_use]
-    pub fn mode_now(&self, plans: &[PodPlan], may_complete: bool) -> Mode {
+    pub fn mode_now(&self, plans: &[PodPlan], is_wanted: bool) -> Mode {
         let active: Vec<&PodPlan> = self.active(plans).collect();
         let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
         // Where the API server refuses the pod as it was, only the window brings it back.
@@ -148,6 +148,7 @@ impl PodSet {
         let is_window = if active.iter().any(goes_back) {
             self.would_complete()
         } else {
+            let may_complete = is_wanted && active.is_empty() && self.would_complete();
             active.iter().any(replaces) || (self.has_moved() && !may_complete)
         };
         if is_window { Mode::Window } else { Mode::Hold }
@@ -236,13 +237,6 @@ impl PodSet {
             held,
         }
     }
-}
-
-/// True if the updates of StatefulSets may complete: all at once, so that until then all can be rolled back.
-#[must_use]
-pub fn may_complete(sets: &[PodSet], plans: &[PodPlan]) -> bool {
-    let is_done = |set: &PodSet| set.current_revision() == set.update_revision || set.would_complete();
-    sets.iter().all(|set| is_done(set) && set.active(plans).next().is_none())
 }
 
 /// The rollout hash of the update revisions of StatefulSets: what is desired.
@@ -455,6 +449,11 @@ impl Of<'_> {
             return (self.refusal(name).is_none() && again > now).then_some(again);
         };
         let since = pod.meta.created_at?;
+        // It was to go back, and its controller was faster than the hold: it is not deleted again while that may repeat itself.
+        let goes_back = self.input.target.is_some_and(|target| target != self.requested);
+        if goes_back && began < since && !self.is_at_target(hash) && self.set.would_complete() {
+            return Some(now + LEFT_ALONE);
+        }
         let again = since + LEFT_ALONE;
         // A clock that was set back does not hold it up for long.
         let lately = began < since && since <= now + CLOCKS_DIFFER && now < again;

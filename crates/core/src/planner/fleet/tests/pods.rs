@@ -11,7 +11,7 @@ use crate::engine::{Builtin, Plan, PlanSeed, Recipe, TaskState};
 use crate::observed::{Observed, ObservedPod, ObservedStatefulSet};
 use crate::planner::fleet::facts::{FleetKind, SpecFacts};
 use crate::planner::fleet::pods::{
-    Mode, PodPlan, PodSet, PodsInput, completed, desired, may_complete, observe, pod_hash, revision_of,
+    Mode, PodPlan, PodSet, PodsInput, completed, desired, observe, pod_hash, revision_of,
 };
 use crate::planner::fleet::state::{Flight, Health, NodeState};
 use crate::planner::fleet::{Clause, FleetFacts, RolloutTarget, next_grants};
@@ -281,23 +281,16 @@ fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_may_complete(
         ("it terminates", &[NEW, ("b", 't')], &back, hold, window),
     ];
     for (what, pods, plan, expected, without) in table {
-        let sets = [set("db", "Parallel", ("a", "b"), pods)];
-        let of = |plans: &[PodPlan]| sets[0].mode_now(plans, may_complete(&sets, plans));
+        let set = set("db", "Parallel", ("a", "b"), pods);
+        let of = |plans: &[PodPlan]| set.mode_now(plans, true);
         assert_eq!((of(std::slice::from_ref(plan)), of(&[])), (expected, without), "{what}");
     }
-}
-
-#[test]
-fn no_statefulset_completes_before_all_of_them_can() {
-    let of = |second: &[Like], plans: &[PodPlan]| {
-        let sets = [set("x", "Parallel", ("a", "b"), &[NEW, NEW]), set("y", "Parallel", ("a", "b"), second)];
-        sets.iter().map(|set| set.mode_now(plans, may_complete(&sets, plans))).collect::<Vec<_>>()
-    };
-    let (hold, window) = (Mode::Hold, Mode::Window);
-    assert_eq!(of(&[OLD, NEW], &[]), [window, hold], "a pod has not moved");
-    assert_eq!(of(&[NEW, ("b", 'n')], &[]), [window, window], "a pod is not Ready");
-    assert_eq!(of(&[NEW, NEW], &[plan("y-1", "b", true)]), [window, window], "a plan is not over");
-    assert_eq!(of(&[NEW, NEW], &[]), [hold, hold]);
+    let rejected = set("db", "Parallel", ("a", "b"), &[NEW, NEW]);
+    assert_eq!(
+        rejected.mode_now(&[], false),
+        window,
+        "an update that was aborted does not complete by itself"
+    );
 }
 
 #[test]
