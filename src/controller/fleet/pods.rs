@@ -78,13 +78,13 @@ impl Fleet<'_> {
             return self.cx.sightings.end(&meta.uid, &what);
         }
         let elapsed = self.cx.sightings.elapsed(&meta.uid, what);
-        match OBSERVED_WITHIN.checked_sub(elapsed).filter(|left| !left.is_zero()) {
-            Some(left) => self.look_again(Some(left)),
-            None => {
-                let sentence =
-                    format!("waiting for the StatefulSet controller to observe a change of {}", meta.name);
-                self.report.waits_for.get_or_insert(sentence);
-            }
+        let left = OBSERVED_WITHIN.saturating_sub(elapsed);
+        if left.is_zero() {
+            let sentence =
+                format!("waiting for the StatefulSet controller to observe a change of {}", meta.name);
+            self.report.waits_for.get_or_insert(sentence);
+        } else {
+            self.look_again(Some(left));
         }
     }
 

@@ -175,7 +175,7 @@ impl Contender {
 struct Stage {
     world: World,
     sight: Sight,
-    _rollout_operator: Option<Child>,
+    rollout_operator: Option<Child>,
 }
 
 /// As charts render it for the contender.
@@ -272,7 +272,7 @@ impl Stage {
             }
         };
         sight.now().forget();
-        Self { world, sight, _rollout_operator: rollout_operator }
+        Self { world, sight, rollout_operator }
     }
 
     async fn image(&self, image: &str) {
@@ -309,7 +309,7 @@ impl Stage {
 
     /// Rolls out an image that does not exist, until nothing happens any more; the number of pods that it cost.
     async fn spoil(&self, image: &str) -> usize {
-        if self._rollout_operator.is_none() {
+        if self.rollout_operator.is_none() {
             // Before that, an abort goes back to what ran before the last rollout.
             let rollouts = self.world.api("windlass.dev/v1alpha1", "StatefulSetRollout");
             let is_over = |rollout: &Value| {

@@ -527,7 +527,7 @@ impl Illness {
         match self {
             Self::Steered(word) => world.steer(json!({world.scenario.pod_of(node): word})).await,
             Self::Unbound => {
-                world.steer(json!({format!("claim.data-{}", world.scenario.pod_of(node)): "unbound"})).await
+                world.steer(json!({format!("claim.data-{}", world.scenario.pod_of(node)): "unbound"})).await;
             }
             Self::Cordoned => world.cordon(true).await,
             Self::Held => world.cluster.suspend_stateful_sets(true),
