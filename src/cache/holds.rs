@@ -19,7 +19,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_hours(2);
 /// By the UID of a StatefulSet.
 #[derive(Default)]
 pub struct Holds {
-    /// How often the hold was written again, when it was last, and the sentence about whoever had overwritten it.
+    /// How often the hold was written again, when that was last, and the message that says who had overwritten it.
     rewritten: Remembered<str, (u32, Instant, String)>,
     /// The last strategy that this process wrote, and the generation that it made.
     written: Remembered<str, (Mode, i64)>,
@@ -44,7 +44,7 @@ impl Holds {
         pause.saturating_sub(monotonic().duration_since(last))
     }
 
-    /// The sentence about whoever overwrote the hold when it was last written again, if it was.
+    /// The message that says who overwrote the hold, if somebody did lately.
     pub fn sentence(&self, uid: &str) -> Option<String> {
         self.known(uid).map(|(_, _, sentence)| sentence)
     }

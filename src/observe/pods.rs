@@ -237,7 +237,7 @@ impl FleetScope {
         let mut missing = BTreeMap::new();
         for name in of.names() {
             let key = format!("{}/{name}", of.set.meta.uid);
-            if of.pods.iter().any(|pod| pod.meta.name == name) {
+            if of.pod(&name).is_some() {
                 self.sightings.end(&key, &Sighting::NoPod);
             } else {
                 let elapsed = self.sightings.elapsed(&key, Sighting::NoPod);

@@ -71,7 +71,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// Says that the controller of a StatefulSet does not do its work. Until it does, nobody knows what is desired.
+    /// Reports a StatefulSet whose controller does not observe its changes. Until it does, the desired revision is not known.
     fn look_for_controller(&mut self, of: &PodSet) {
         let (meta, what) = (&of.set.meta, Sighting::Unobserved(of.set.meta.generation));
         if of.set.is_observed() {

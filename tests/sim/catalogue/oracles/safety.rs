@@ -295,10 +295,9 @@ impl Watcher {
         let moved = before.active_set != now.active_set
             && now.replicas == 0
             && self.stored.selected.as_ref() == Some(&now.active_set);
-        // A lost field that is recovered did not complete now.
-        let found_again = before.completed.is_empty() && now.completed == self.last_completed;
-        // Nor did one that is dropped, because it contradicts the rest.
-        let found_again = found_again || now.completed.is_empty();
+        // A lost field that is recovered did not complete now, nor did one that is dropped because it contradicts the rest.
+        let found_again =
+            now.completed.is_empty() || before.completed.is_empty() && now.completed == self.last_completed;
         if (completes || before.completed != now.completed && !found_again) && !ill && !moved {
             self.check_completion(now.replicas, &now.active_set);
         }

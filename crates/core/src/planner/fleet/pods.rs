@@ -138,7 +138,8 @@ impl PodSet {
     /// `plans`: those that are stored, so that they may act. `is_wanted`: false if the update is rejected or rolled back.
     #[must_use]
     pub fn mode_now(&self, plans: &[PodPlan], is_wanted: bool) -> Mode {
-        let active: Vec<&PodPlan> = self.active(plans).collect();
+        let active: Vec<&PodPlan> =
+            plans.iter().filter(|of| of.plan.is_active() && self.has(&of.pod)).collect();
         let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
         // Where the API server refuses the pod as it was, only the window brings it back.
         let replaces = |of: &&PodPlan| {
@@ -152,11 +153,6 @@ impl PodSet {
             active.iter().any(replaces) || (self.has_moved() && !may_complete)
         };
         if is_window { Mode::Window } else { Mode::Hold }
-    }
-
-    /// Its plans that are active.
-    fn active<'a>(&self, plans: &'a [PodPlan]) -> impl Iterator<Item = &'a PodPlan> {
-        plans.iter().filter(|of| of.plan.is_active() && self.has(&of.pod))
     }
 
     /// True if all pods that exist are at its update revision, and the update is not complete.
@@ -207,7 +203,9 @@ impl PodSet {
         (0..i64::from(self.replicas())).map(move |n| format!("{set}-{}", start + n))
     }
 
-    fn pod(&self, name: &str) -> Option<&Arc<ObservedPod>> {
+    /// Its pod of this name, if there is one.
+    #[must_use]
+    pub fn pod(&self, name: &str) -> Option<&Arc<ObservedPod>> {
         let at = self.pods.binary_search_by(|pod| pod.meta.name.as_str().cmp(name)).ok()?;
         self.pods.get(at)
     }
