@@ -49,6 +49,12 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
         "a hook at AfterStep needs strategy.steps: the numbers of pods after which the rollout stops",
     )
     .on("hooks"),
+    Rule::new(
+        "spec.strategy.hooks",
+        "!self.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) && h.at == 'AfterRollout')",
+        "onFailure Rollback has no way back at AfterRollout, where each StatefulSet has completed the update: use Hold or \
+         Continue there, or a hook at AfterNode or AfterStep",
+    ),
     Rule::new("spec.strategy.hooks", HOOK_NAMES_DIFFER, "hooks has two of one name: rename one"),
     Rule::new("spec.strategy.hooks[].name", IS_HOOK_NAME, HOOK_NAME),
     Rule::new("spec.strategy.hooks[]", HAS_ONE_ACTION, ONE_ACTION).class(Reason::Required),

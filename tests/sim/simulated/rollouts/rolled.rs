@@ -116,6 +116,30 @@ fn an_abort_stops_where_it_is_or_rolls_back() {
 }
 
 #[test]
+fn a_rollback_over_several_stateful_sets_moves_back_all_of_them() {
+    play(|world| async move {
+        world.run_sets(&[("a", 3), ("b", 3)]).await;
+        world.adopt(&named(&["a", "b"]), &json!({})).await;
+        world.image("a", "db:2").await;
+        world.image("b", "db:nope").await;
+        world.rest(120).await;
+        let now = world.status();
+        assert!(format!("{now}").contains("the last pod of its StatefulSet waits"), "{now:#}");
+        let plan = now["plan"]["id"].as_str().unwrap().to_owned();
+        world.annotate("windlass.dev/abort-rollback", &plan).await;
+        world.annotate("windlass.dev/abort", &plan).await;
+        world
+            .until("it is back", |status| {
+                condition(status, "UpToDate") == "False/RolledBack" && status["rollout"].is_null()
+            })
+            .await;
+        assert!(all_at(&world, "db:1"), "{:?}", world.images());
+        assert!(world.worst() <= 1);
+        world.is_idle().await;
+    });
+}
+
+#[test]
 fn a_template_that_goes_back_rolls_back_the_pods_that_moved() {
     play(|world| async move {
         world.run_sets(&[("ledger", 4)]).await;

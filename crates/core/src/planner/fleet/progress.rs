@@ -7,6 +7,7 @@ use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
+use super::wave::is_last_of_its_set;
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Problem, Reason, Unconverged};
 use crate::engine::sentence::cut;
@@ -108,6 +109,9 @@ fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -
     known.map_or(now, |u| u.since.min(now))
 }
 
+/// Why the last pod of a StatefulSet waits.
+const WAITS_AS_LAST: &str = "the last pod of its StatefulSet waits for those of the others: the update can be rolled back until it has moved";
+
 /// The nodes that have not converged, the worst first, at most 20. `old`: the fleet and its rollout while a hard fork
 /// waits for its old nodes; these are then listed as well. The times are taken over from `before`.
 #[must_use]
@@ -150,7 +154,9 @@ pub fn unconverged(
         } else if let Some(why) = &child.health.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.state().is_in_flight() {
-            named.add(6, child.name.as_str(), Reason::WaitingForWave, &waits);
+            let is_last = is_last_of_its_set(facts, child, rollout_target, &[]);
+            let waits = if is_last { WAITS_AS_LAST } else { &waits };
+            named.add(6, child.name.as_str(), Reason::WaitingForWave, waits);
         } else if child.controller.suspended {
             let why = "the node is suspended: it moves once its spec.suspend is false";
             named.add(4, child.name.as_str(), Reason::NotReady, why);

@@ -5,9 +5,9 @@
 use super::child::ChildFacts;
 use super::create::has_failed;
 use super::decision::RolloutTarget;
-use super::facts::{FleetFacts, Rendering};
+use super::facts::{FleetFacts, Group, Rendering};
 use super::state::{Flight, Health, NodeState};
-use crate::api::{NodeName, PodTemplateHash, RestartTime, RolloutHash};
+use crate::api::{Groups, NodeName, PodTemplateHash, RestartTime, RolloutHash};
 
 /// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -128,6 +128,38 @@ fn clause(
     (others < facts.spec.max_unavailable).then_some(Clause::Serving)
 }
 
+/// True if a node waits because it is the last of its StatefulSet, and others have more left, or what has moved does not
+/// serve yet. Once its last pod has moved, a StatefulSet completes, and the update can no longer be rolled back. `granted`:
+/// what is about to move. Not with [`Groups::OneAtATime`], where each one completes before the next begins.
+#[must_use]
+pub fn is_last_of_its_set(
+    facts: &FleetFacts,
+    child: &ChildFacts,
+    rollout_target: &RolloutTarget,
+    granted: &[Grant],
+) -> bool {
+    let RolloutTarget::Revision(target) = rollout_target else { return false };
+    let updated: Vec<&Group> = facts.groups.iter().filter(|of| of.incomplete == *target).collect();
+    if updated.len() < 2 || facts.spec.groups == Groups::OneAtATime {
+        return false;
+    }
+    let pods = |of: &Group| {
+        let ordinals = of.ordinals.clone();
+        facts.wanted().filter(move |child| ordinals.contains(&child.ordinal))
+    };
+    let moves = |child: &ChildFacts| granted.iter().any(|grant| grant.name == child.name);
+    let left = |of: &Group| {
+        pods(of).filter(|child| !facts.is_granted(child, rollout_target) && !moves(child)).count()
+    };
+    let has_others = |of: &Group| match left(of) {
+        0 => false,
+        1 => pods(of).any(|child| child.is_disrupted() || moves(child)),
+        _ => true,
+    };
+    let own = updated.iter().find(|of| of.ordinals.contains(&child.ordinal));
+    own.is_some_and(|of| left(of) == 1) && updated.into_iter().any(has_others)
+}
+
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
 /// those that are down, first those that were granted something already, then those that serve, each from the highest
 /// ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so a node that
@@ -161,7 +193,10 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     for pass in 0..4 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
-            if clause == Clause::Serving && facts.awaits_lower(child) {
+            // One that is down moves all the same: it would take room from the others for good.
+            let waits =
+                || facts.awaits_lower(child) || is_last_of_its_set(facts, child, rollout_target, &grants);
+            if clause == Clause::Serving && waits() {
                 continue;
             }
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));

@@ -247,6 +247,37 @@ fn an_ordered_set_loses_no_pod_above_one_that_is_not_ready() {
 }
 
 #[test]
+fn the_last_pod_of_each_set_waits_until_the_others_have_moved() {
+    let (down, starts) = (("a", 'n'), ("b", 'n'));
+    let table: [(&str, [&[Like]; 2], i32, Groups, &[&str]); 10] = [
+        ("the others have not moved", [&[OLD, NEW], &[OLD, OLD]], 1, Groups::Together, &["y-1"]),
+        (
+            "one of the others moves in the same wave",
+            [&[OLD, OLD], &[OLD, OLD]],
+            9,
+            Groups::Together,
+            &["x-1", "y-1"],
+        ),
+        ("one of the others starts", [&[OLD, NEW], &[OLD, starts]], 9, Groups::Together, &[]),
+        ("one of its own starts", [&[OLD, starts], &[OLD, NEW]], 9, Groups::Together, &[]),
+        ("all the others have moved", [&[OLD, NEW], &[OLD, NEW]], 1, Groups::Together, &["x-0"]),
+        ("the last ones move together", [&[OLD, NEW], &[OLD, NEW]], 9, Groups::Together, &["x-0", "y-0"]),
+        ("another last one starts", [&[OLD, NEW], &[starts, NEW]], 9, Groups::Together, &["x-0"]),
+        ("it is down", [&[down, NEW], &[OLD, OLD]], 1, Groups::Together, &["x-0"]),
+        ("sets of one pod", [&[OLD], &[OLD]], 9, Groups::Together, &["x-0", "y-0"]),
+        ("one set completes before the next", [&[OLD, NEW], &[OLD, OLD]], 1, Groups::OneAtATime, &["x-0"]),
+    ];
+    for (what, [first, second], most, groups, expected) in table {
+        let sets = [set("x", "Parallel", ("a", "b"), first), set("y", "Parallel", ("a", "b"), second)];
+        assert_eq!(names(&granted(&input(&sets, &[]), most, groups, desired(&sets))), expected, "{what}");
+    }
+    // One that has completed, or does not change, is not waited for.
+    let sets =
+        [set("x", "Parallel", ("a", "b"), &[OLD, NEW]), set("y", "Parallel", ("b", "b"), &[NEW, ("b", 'n')])];
+    assert_eq!(names(&granted(&input(&sets, &[]), 2, Groups::Together, desired(&sets))), ["x-0"]);
+}
+
+#[test]
 fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
     let pods = |first: &[Like], second: &[Like]| {
         [set("x", "Parallel", ("a", "b"), first), set("y", "Parallel", ("a", "b"), second)]
@@ -258,7 +289,7 @@ fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
             .collect::<Vec<_>>()
     };
     let begun = pods(&[OLD, OLD], &[OLD, OLD]);
-    assert_eq!(of(&begun, Groups::Together), ["x-1", "x-0", "y-1", "y-0"]);
+    assert_eq!(of(&begun, Groups::Together), ["x-1", "y-1"]);
     assert_eq!(of(&begun, Groups::OneAtATime), ["x-1", "x-0"]);
     assert_eq!(of(&pods(&[NEW, ("b", 'n')], &[OLD, OLD]), Groups::OneAtATime), [""; 0]);
     assert_eq!(of(&pods(&[NEW, NEW], &[OLD, OLD]), Groups::OneAtATime), ["y-1", "y-0"]);

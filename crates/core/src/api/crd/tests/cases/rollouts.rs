@@ -177,6 +177,13 @@ pub(super) fn hooks() -> Vec<Case> {
             HOOKS,
             "a hook at AfterStep needs strategy.steps",
         ),
+        Case::new(
+            "Rollback after the rollout of pods",
+            hooks(one("AfterRollout", &json!({"onFailure": "Rollback"}))),
+            hooks(one("AfterRollout", &json!({"onFailure": "Hold"}))),
+            HOOKS,
+            "onFailure Rollback has no way back at AfterRollout",
+        ),
         Case::new("two hooks of one name for pods", two("h"), two("i"), HOOKS, "hooks has two of one name"),
         Case::new(
             "a hook for pods with capitals in its name",
