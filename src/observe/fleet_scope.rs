@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::pods::PodFleet;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::ANNOTATION_OWNER_UID;
+use crate::api::names::argument_of;
 use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
 use crate::planner::fleet::status::rollout_target_of;
@@ -133,11 +134,11 @@ impl FleetScope {
         if self.pods.is_some() { Kind::StatefulSetRollout } else { Kind::NodeDeployment }
     }
 
-    /// The object as an argument of `windlass` commands, for example `nd/db`.
+    /// The object as an argument of `windlass` commands.
     #[must_use]
     pub fn asked_as(&self) -> String {
         let kind = if self.pods.is_some() { FleetKind::Pods } else { FleetKind::Nodes };
-        format!("{}/{}", kind.short(), self.fleet.meta.name)
+        argument_of(kind.short(), &self.fleet.meta.name, &self.fleet.meta.namespace)
     }
 
     /// Treats a restart that was requested before any node existed as accepted: the first nodes are created with it,

@@ -56,6 +56,7 @@ impl Fleet<'_> {
         forget_spent_wishes(&mut status, spec, meta.annotation(ANNOTATION_RETRY).unwrap_or_default());
         let input = RefreshInput {
             name: &meta.name,
+            namespace: &meta.namespace,
             generation: meta.generation,
             update_revision: self.report.update_revision.as_ref(),
             build_id: &build_id,

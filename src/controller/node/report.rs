@@ -4,6 +4,7 @@ use super::act::Acted;
 use super::change::StatusChange;
 use super::context::{Failed, Node};
 use crate::api::conditions::{self, NODE_UPDATE_IN_PROGRESS, READY};
+use crate::api::names::argument_of;
 use crate::api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_OWNER_UID};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, NodePhase, Reason, StatefulNodeStatus};
@@ -174,13 +175,13 @@ impl Node<'_> {
         let own = template["metadata"]["annotations"][ANNOTATION_KUBECTL_RESTART].as_str();
         let written = set.kubectl_restart.as_deref().filter(|written| Some(*written) != own)?;
         set.meta.is_controlled_by(&meta.uid).then_some(())?;
-        let command = match &self.of_fleet.fleet {
-            Some(fleet) => format!("windlass restart nd/{}", fleet.meta.name),
-            None => format!("windlass restart sn/{}", meta.name),
+        let object = match &self.of_fleet.fleet {
+            Some(fleet) => argument_of("nd", &fleet.meta.name, &meta.namespace),
+            None => argument_of("sn", &meta.name, &meta.namespace),
         };
         let sentence = format!(
-            "kubectl rollout restart has no effect on StatefulSet {}: its template is put back; run {command} -n {}",
-            set.meta.name, meta.namespace
+            "kubectl rollout restart has no effect on StatefulSet {}: its template is put back; run windlass restart {object}",
+            set.meta.name
         );
         Some(Remark::ignored(format!("{ANNOTATION_KUBECTL_RESTART}={written}"), sentence))
     }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::api::names::argument_of;
 use crate::api::names::{
     ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY,
     LABEL_WORKERS, MANAGER, VERSION,
@@ -40,7 +41,7 @@ impl JobOwner {
         Self { kind, namespace: own(namespace), name: own(name), uid: own(uid), fleet: own(name) }
     }
 
-    /// The fleet as an argument of `windlass` commands: `nd/db`.
+    /// The fleet as an argument of `windlass` commands.
     #[must_use]
     pub fn asked_as(&self) -> String {
         let short = match self.kind {
@@ -48,7 +49,7 @@ impl JobOwner {
             Kind::StatefulSetRollout => "ssr",
             _ => "nd",
         };
-        format!("{short}/{}", self.fleet)
+        argument_of(short, &self.fleet, &self.namespace)
     }
 
     /// The label that names a Job's fleet.

@@ -222,6 +222,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
     facts.record.rejected = status.rejected.clone().filter(|r| facts.requested == *r.hash);
     let input = RefreshInput {
         name: "db",
+        namespace: "shop",
         generation: 1,
         update_revision: None,
         build_id: "",

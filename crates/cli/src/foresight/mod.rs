@@ -23,7 +23,7 @@ pub use rollouts::foresee_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{Sight, Wanted};
-use crate::report::{in_namespace, who_has_not_seen};
+use crate::report::who_has_not_seen;
 use change::{After, after};
 use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
@@ -220,7 +220,7 @@ impl Examined<'_> {
         }
         foreseen.add_waits(&facts, &fleet, &decision);
         if let Some(who) = unseen {
-            foreseen.waits.insert(0, in_namespace(&who, &foreseen.namespace));
+            foreseen.waits.insert(0, who);
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! What a change would wait for now, in sentences.
 
 use super::foreseen::Foreseen;
-use crate::report::in_namespace;
 use windlass_core::api::names::ANNOTATION_APPROVE;
+use windlass_core::api::names::argument_of;
 use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
 use windlass_core::planner::fleet::hooks;
 use windlass_core::planner::fleet::sets::how_to_promote;
@@ -87,13 +87,13 @@ impl Foreseen {
         } else if *decision == FleetDecision::Keep {
             waits.extend(hooks_now(fleet));
         }
-        self.waits = waits.iter().map(|wait| in_namespace(wait, &self.namespace)).collect();
+        self.waits = waits;
     }
 
     /// The object as a command names it.
     fn target(&self) -> String {
-        let short = if self.is_of_pods() { FleetKind::Pods } else { FleetKind::Nodes }.short();
-        format!("{short}/{} -n {}", self.name, self.namespace)
+        let kind = if self.is_of_pods() { FleetKind::Pods } else { FleetKind::Nodes };
+        argument_of(kind.short(), &self.name, &self.namespace)
     }
 
     /// The approvals that are waited for, and their effect.

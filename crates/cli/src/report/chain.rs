@@ -8,10 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::fleet::not_seen;
 use super::stateful_sets::not_held;
-use super::{
-    FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict,
-    in_namespace,
-};
+use super::{FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict};
 use windlass_core::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::{Condition, HookState, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::node::problem::in_words;
@@ -162,14 +159,6 @@ impl Chain {
         self
     }
 
-    /// The same chain, with the namespace in its commands.
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        for link in &mut self.links {
-            link.says = in_namespace(&link.says, namespace);
-        }
-        self
-    }
-
     pub fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
         for event in events {
             self.add(depth, format!("event {}", event.reason), event.note.clone(), Some(event.at));
@@ -300,7 +289,7 @@ fn of_rollout(
     of_nodes: impl FnOnce(&mut Chain),
 ) -> Chain {
     let mut chain = Chain::default();
-    let (name, namespace) = (&report.name, &report.namespace);
+    let name = &report.name;
     let Told { kind, nodes, target, way_back, way_back_of_ended } = told;
     let status = &seen.fleet.status;
     let unseen = not_seen(&seen.fleet);
@@ -361,13 +350,13 @@ fn of_rollout(
     if seen.fleet.meta.terminating {
         chain.remedies.clear();
         chain.offer("see what it is kept by", format!("kubectl describe {target}"));
-        return chain.in_namespace(namespace);
+        return chain;
     }
     // Without the operator's observation, suggested actions would be based on old state.
     if unseen.is_some() {
         chain.remedies.clear();
         chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
-        return chain.in_namespace(namespace);
+        return chain;
     }
     if report.nodes.iter().any(|node| node.unseen) {
         chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
@@ -390,7 +379,7 @@ fn of_rollout(
             chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
         }
     }
-    chain.in_namespace(namespace)
+    chain
 }
 
 /// What the command of [`version_of_operator`] is for.
@@ -423,7 +412,7 @@ fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
 pub fn of_node(node: &ObservedNode, pod: SeenPod<'_>, events: &[TimelineEntry]) -> Chain {
     let mut chain = Chain::default();
     chain_of_node(&mut chain, 0, node, pod, events);
-    chain.in_namespace(&node.meta.namespace)
+    chain
 }
 
 fn chain_of_node(

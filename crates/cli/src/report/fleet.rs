@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::asked::not_begun;
 use super::images;
 use super::node::{self, Goal};
-use super::{Health, NodeReport, Seen, age, in_namespace, node_seconds};
+use super::{Health, NodeReport, Seen, age, node_seconds};
 use windlass_core::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::names::ANNOTATION_ASKED;
 use windlass_core::api::{Asked, FleetPhase, HookStatus, NodeDeploymentSpec, Reason, Rollout, Stage};
@@ -193,15 +193,6 @@ impl PlanReport {
             failure: plan.failure,
         })
     }
-
-    /// The same report, with the namespace in its commands.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        for task in &mut self.tasks {
-            task.message = in_namespace(&task.message, namespace);
-        }
-        self
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -273,8 +264,7 @@ impl FleetReport {
     pub(super) fn with(seen: &Seen, nodes: Vec<NodeReport>, now: DateTime<Utc>) -> Self {
         let (meta, status) = (&seen.fleet.meta, &seen.fleet.status);
         let spec = seen.fleet.spec.as_deref().ok();
-        let plan =
-            status.plan.as_ref().and_then(PlanReport::of).map(|plan| plan.in_namespace(&meta.namespace));
+        let plan = status.plan.as_ref().and_then(PlanReport::of);
         let image = spec.and_then(|spec| revision::main_image(&spec.template.spec)).unwrap_or_default();
         let rollout = status.rollout.as_ref().map(|rollout| rollout_report(seen, rollout, &nodes, now));
         let stored = Verdict::of(seen);
@@ -286,8 +276,6 @@ impl FleetReport {
             (Verdict::ScaledToZero, _) => (NOTHING_RUNS.to_owned(), None),
             _ => waiting_for(seen, verdict),
         };
-        let here = |sentence: &str| in_namespace(sentence, &meta.namespace);
-        let hook = |hook: &HookStatus| HookStatus { message: here(&hook.message), ..hook.clone() };
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
         Self {
             namespace: meta.namespace.clone(),
@@ -296,9 +284,9 @@ impl FleetReport {
             phase: status.phase.clone(),
             verdict,
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
-            waiting_for: here(&waiting_for),
+            waiting_for,
             waiting_since,
-            remarks: said_besides(seen).iter().map(|sentence| here(sentence)).collect(),
+            remarks: said_besides(seen),
             paused_by: paused_by(seen).unwrap_or_default(),
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
@@ -306,7 +294,7 @@ impl FleetReport {
             traffic_set: took_over(status).map_or_else(|| status.active_set.clone(), String::from),
             rollout,
             plan,
-            hooks: status.hooks.iter().map(hook).collect(),
+            hooks: status.hooks.clone(),
             nodes,
             unread: seen.unread.clone(),
         }

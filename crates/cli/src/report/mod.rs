@@ -6,7 +6,6 @@
 mod asked;
 pub mod chain;
 pub mod chart;
-mod commands;
 mod estimate;
 mod fleet;
 mod glyphs;
@@ -21,7 +20,6 @@ mod tree;
 mod typed;
 mod words;
 
-pub use commands::in_namespace;
 pub use estimate::{about, node_seconds};
 pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, who_has_not_seen, worst_first};
 pub use glyphs::task_glyph;

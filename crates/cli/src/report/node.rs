@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::{Seen, age, in_namespace, tag};
+use super::{Seen, age, tag};
 use windlass_core::api::conditions::{self, READY, Truth};
 use windlass_core::api::names::ANNOTATION_RESTARTED_AT;
 use windlass_core::api::names::place_of;
@@ -227,7 +227,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         revision: String::new(),
         target_revision: String::new(),
         reason: problem.map(|problem| problem.reason.clone()).unwrap_or_default(),
-        message: in_namespace(&message, &meta.namespace),
+        message,
         since: problem.map(|problem| problem.since).or(down.filter(|_| unseen)),
         task: task.map(|task| task.type_.clone()).unwrap_or_default(),
         unseen,

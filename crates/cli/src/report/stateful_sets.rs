@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fleet::not_seen;
 use super::node::SEEN_WITHIN;
-use super::{FleetReport, Health, NodeReport, Seen, SeenPod, Verdict, in_namespace};
+use super::{FleetReport, Health, NodeReport, Seen, SeenPod, Verdict};
 use windlass_core::api::conditions::{self, Condition, RECONCILING, Truth, UP_TO_DATE};
 use windlass_core::api::{
     NodeDeploymentSpec, PodUpdate, StatefulSetRolloutSpec, StatefulSetStatus, Unconverged,
@@ -199,7 +199,7 @@ impl SeenStatefulSets {
             revision: pod.map(|pod| short(&pod.revision, &set_name).to_owned()).unwrap_or_default(),
             target_revision: short(target, &set_name).to_owned(),
             reason: says.as_ref().filter(|_| ill).map(|says| says.reason.clone()).unwrap_or_default(),
-            message: in_namespace(&message, &self.seen.fleet.meta.namespace),
+            message,
             since: says.and_then(|says| says.since).or(since).filter(|_| health.is_ill()),
             task: task.map(|task| task.type_.clone()).unwrap_or_default(),
             unseen,
@@ -279,7 +279,7 @@ impl StatefulSetsReport {
             let why =
                 [UP_TO_DATE, RECONCILING].into_iter().filter_map(|type_| conditions::find(conditions, type_));
             let why = why.map(|c| c.message.as_str()).find(|message| !message.is_empty() && !is_applied);
-            fleet.waiting_for = in_namespace(why.unwrap_or_default(), &fleet.namespace);
+            why.unwrap_or_default().clone_into(&mut fleet.waiting_for);
         }
         if let Some(rollout) = &mut fleet.rollout {
             let is_new = |pod: &&NodeReport| pod.revision == pod.target_revision;
@@ -295,7 +295,7 @@ impl StatefulSetsReport {
         }
         if let Some(held) = not_held(conditions).filter(|_| not_seen(&seen.seen.fleet).is_none()) {
             let sentence = format!("not held: {}: {}", held.reason, held.message);
-            fleet.remarks.push(in_namespace(&sentence, &fleet.namespace));
+            fleet.remarks.push(sentence);
         }
         // Of a rollout that goes on, or has not begun, nobody deletes the object to stop it.
         let status = &seen.seen.fleet.status;

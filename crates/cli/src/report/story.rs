@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, Utc};
 
+use super::SeenStatefulSets;
 use super::chain::{Subject, TimelineEntry};
-use super::{SeenStatefulSets, in_namespace};
 use windlass_core::api::names::place_of;
 use windlass_core::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use windlass_core::planner::fleet::status::short;
@@ -23,7 +23,7 @@ pub fn of_fleet(fleet: &ObservedFleet, events: Vec<TimelineEntry>) -> Vec<Timeli
     };
     let events = events.into_iter().filter(is_of_fleet).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*fleet.status;
-    of_status((&fleet.meta.namespace, &of_fleet), events, history, plan.as_ref(), conditions)
+    of_status(&of_fleet, events, history, plan.as_ref(), conditions)
 }
 
 /// The same of a StatefulSetRollout, with the events about it, its StatefulSets and their pods.
@@ -38,13 +38,13 @@ pub fn of_stateful_sets(seen: &SeenStatefulSets, events: Vec<TimelineEntry>) -> 
     };
     let events = events.into_iter().filter(is_own).collect();
     let NodeDeploymentStatus { history, plan, conditions, .. } = &*seen.seen.fleet.status;
-    of_status((&meta.namespace, &about), events, history, plan.as_ref(), conditions)
+    of_status(&about, events, history, plan.as_ref(), conditions)
 }
 
-/// Merges events with the records of a status. `about`: the object's namespace, and what an event about it names.
+/// Merges events with the records of a status. `about`: what an event about the object names.
 #[must_use]
 pub fn of_status(
-    (namespace, about): (&str, &Subject),
+    about: &Subject,
     events: Vec<TimelineEntry>,
     history: &[HistoryEntry],
     plan: Option<&RawPlan>,
@@ -84,9 +84,6 @@ pub fn of_status(
     }
     // A stable sort keeps the order of the lists within a moment.
     story.sort_by_key(|happened| happened.at);
-    for happened in &mut story {
-        happened.note = in_namespace(&happened.note, namespace);
-    }
     story
 }
 

@@ -106,6 +106,12 @@ pub fn node_name(deployment: &str, set: &SetName, ordinal: i32) -> String {
     }
 }
 
+/// An object as an argument of `windlass` commands in messages, for example `nd/db -n shop`. `kind`: its short name.
+#[must_use]
+pub fn argument_of(kind: &str, name: &str, namespace: &str) -> String {
+    format!("{kind}/{name} -n {namespace}")
+}
+
 /// The set and the ordinal in a node's name, if it has the form that this fleet uses. A name never changes, so it is
 /// more reliable than a label.
 #[must_use]

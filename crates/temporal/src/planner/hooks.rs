@@ -125,8 +125,8 @@ pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
 
 /// The message of a failed hook, with what a person can do about it.
 #[must_use]
-pub fn failure(at: &AtHook, name: &str) -> String {
-    with_ways_out(&format!("hook {} failed: {}", at.hook, last_message(at)), &format!("wwd/{name}"))
+pub fn failure(at: &AtHook, object: &str) -> String {
+    with_ways_out(&format!("hook {} failed: {}", at.hook, last_message(at)), object)
 }
 
 /// The hook's last message, without the prefix that names the hook.

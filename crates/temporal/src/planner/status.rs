@@ -5,6 +5,7 @@ use serde_json::Value;
 use windlass_core::api::conditions::{
     self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE,
 };
+use windlass_core::api::names::argument_of;
 use windlass_core::api::{AtHook, Condition, Ending};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
@@ -230,7 +231,7 @@ fn up_to_date(
     }
     let is_obsolete = active.is_some_and(|plan| plan.target_hash != facts.target.hash);
     if let Some(plan) = active.filter(|_| !is_obsolete || facts.unchecked.is_none()) {
-        return of_plan(plan, &facts.name, now);
+        return of_plan(plan, &argument_of("wwd", &facts.name, &facts.namespace), now);
     }
     if let Decision::Refuse { reason, message } = decision {
         return (Truth::False, *reason, message.clone());
@@ -257,11 +258,11 @@ fn up_to_date(
     (Truth::Unknown, Reason::NotStarted, String::new())
 }
 
-fn of_plan(plan: &Plan, name: &str, now: DateTime<Utc>) -> (Truth, Reason, String) {
+fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, String) {
     let Some(task) = plan.current_task() else { return (Truth::Unknown, Reason::Applying, String::new()) };
     if let Some(at) = AtHook::of(plan) {
         if at.failed {
-            return (Truth::False, Reason::HookFailed, hooks::failure(&at, name));
+            return (Truth::False, Reason::HookFailed, hooks::failure(&at, object));
         }
         // Hooks have their own time-out.
         return (Truth::Unknown, Reason::Applying, task.message.clone());

@@ -1,6 +1,7 @@
 //! Hooks of a rollout: whether they could run, what a failed one leads to, and their events.
 
 use windlass_core::api::at_hook::point_of;
+use windlass_core::api::names::argument_of;
 use windlass_core::api::{AtHook, HookPoint, OnHookFailure};
 use windlass_engine::{Env, Plan, PlanState, control};
 use windlass_kube_port::Event;
@@ -67,9 +68,10 @@ impl Reconcile<'_> {
             let note = format!("hook {} failed: {}", at.hook, hooks::last_message(&at));
             self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         } else if at.asks && !at.failed {
-            let (name, id) = (&self.facts.name, &at.task_id);
+            let object = argument_of("wwd", &self.facts.name, &self.facts.namespace);
+            let id = &at.task_id;
             let note = format!(
-                "hook {} waits for a person: windlass approve wwd/{name}, or the annotation windlass.dev/approve={id}",
+                "hook {} waits for a person: windlass approve {object}, or the annotation windlass.dev/approve={id}",
                 at.hook
             );
             self.record_event(Event::normal(Reason::ApprovalRequested, at.tried(), note));

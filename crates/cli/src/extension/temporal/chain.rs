@@ -55,7 +55,7 @@ pub fn of_workers(
     } else if object["spec"]["paused"] == true {
         chain.offer("go on", format!("windlass resume {target}"));
     }
-    chain.in_namespace(&report.namespace)
+    chain
 }
 
 fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {

@@ -9,7 +9,7 @@ use windlass_temporal::api::{
 
 use crate::report::chain::{Subject, TimelineEntry};
 use crate::report::story::of_status;
-use crate::report::{PlanReport, Verdict, in_namespace};
+use crate::report::{PlanReport, Verdict};
 use windlass_core::api::HookStatus;
 use windlass_core::api::conditions::{self, Condition, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use windlass_engine::{PlanState, TaskState};
@@ -173,12 +173,10 @@ impl WorkersReport {
         let read = Read::of(object);
         let verdict = read.verdict();
         let plan = read.status.plan.as_ref().and_then(PlanReport::of);
-        let plan = plan.map(|plan| plan.in_namespace(&read.namespace));
         let active = plan.as_ref().filter(|plan| plan.state == PlanState::Active);
         let ramp = active.and_then(ramp);
         let elapsed_seconds = active.map(|plan| (now - plan.started_at).num_seconds().max(0));
         let (summary, waiting_for) = (read.summary(verdict), read.waiting_for(verdict));
-        let waiting_for = in_namespace(&waiting_for, &read.namespace);
         let Read { namespace, name, spec, status, .. } = read;
         let text = |build: Option<windlass_temporal::port::BuildId>| {
             build.map(|build| build.to_string()).unwrap_or_default()
@@ -231,8 +229,7 @@ pub fn story(object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     let of = Subject::of("WorkerDeployment", object["metadata"]["name"].as_str().unwrap_or_default());
     let events = events.into_iter().filter(|event| event.about == of).collect();
     let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    of_status((namespace, &of), events, &status.history, status.plan.as_ref(), &status.conditions)
+    of_status(&of, events, &status.history, status.plan.as_ref(), &status.conditions)
 }
 
 fn ramp(plan: &PlanReport) -> Option<Ramp> {

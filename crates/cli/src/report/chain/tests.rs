@@ -113,7 +113,7 @@ fn a_pod_that_is_not_made_is_explained_by_what_is_said_of_its_set_and_one_that_n
 #[test]
 fn since_when_is_told_of_a_condition_and_not_of_its_message() {
     let mut fleet = fleet();
-    fleet["status"]["conditions"][0]["message"] = json!("waiting for db-2: windlass approve nd/db");
+    fleet["status"]["conditions"][0]["message"] = json!("waiting for db-2: windlass approve nd/db -n prod");
     let seen = seen(&fleet, &nodes());
     let chain = of_fleet(&seen, &FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap()), &[]);
     let parts: Vec<(&str, &str)> = chain.links.iter().map(Link::parts).collect();

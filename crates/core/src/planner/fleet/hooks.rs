@@ -8,7 +8,7 @@ use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
 use crate::api::at_hook::attempt_of;
 use crate::api::hooks::nodes_of_step;
-use crate::api::names::ANNOTATION_APPROVE;
+use crate::api::names::{ANNOTATION_APPROVE, argument_of};
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
 use crate::api::{HookState, HookStatus, NodeDeploymentStatus, RolloutHash, Stage};
 use crate::engine::TaskRecord;
@@ -111,7 +111,7 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
     Some(format!("{} failed{more}: {}", first.name(), first.said()))
 }
 
-/// A failed hook's sentence, and what a user can do about it. `object` is as on the command line, for example `nd/db`.
+/// A failed hook's sentence, and what a user can do about it. `object`: see [`argument_of`].
 #[must_use]
 pub fn with_ways_out(failure: &str, object: &str) -> String {
     format!(
@@ -138,10 +138,10 @@ pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
 /// What the hooks of a fleet wait for, in a sentence, if there are any: the failure and the pending approvals or, if
 /// there are none of these, the first current hook.
 #[must_use]
-pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
+pub fn waits_for(facts: &FleetFacts, deployment: &str, namespace: &str) -> Option<String> {
     let failure = failure(facts)
-        .map(|failure| with_ways_out(&failure, &format!("{}/{deployment}", facts.kind.short())));
-    let people = people(facts, deployment);
+        .map(|failure| with_ways_out(&failure, &argument_of(facts.kind.short(), deployment, namespace)));
+    let people = people(facts, deployment, namespace);
     if failure.is_none() && people.is_none() {
         return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.said()));
     }
@@ -150,10 +150,11 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str) -> Option<String> {
 
 /// Which approvals are pending, and how to give them, in a sentence.
 #[must_use]
-pub fn people(facts: &FleetFacts, deployment: &str) -> Option<String> {
+pub fn people(facts: &FleetFacts, deployment: &str, namespace: &str) -> Option<String> {
     let current_hooks: Vec<CurrentHook<'_>> = asking(facts).collect();
     let [first, others @ ..] = current_hooks.as_slice() else { return None };
-    let verb = format!("waiting for a person: windlass approve {}/{deployment}", facts.kind.short());
+    let object = argument_of(facts.kind.short(), deployment, namespace);
+    let verb = format!("waiting for a person: windlass approve {object}");
     if others.is_empty() {
         let id = &first.at.task_id;
         return Some(format!("{}: {verb}, or the annotation {ANNOTATION_APPROVE}={id}", first.name()));

@@ -136,7 +136,7 @@ fn refresh_rollout(
         // A node that already has its grant finishes, including its hooks.
         _ if facts.spec.paused => {
             let resumed = WAITS_TO_BE_RESUMED.to_owned();
-            [Some(resumed), hooks::people(fleet, input.name)]
+            [Some(resumed), hooks::people(fleet, input.name, input.namespace)]
                 .into_iter()
                 .flatten()
                 .collect::<Vec<_>>()
@@ -145,9 +145,12 @@ fn refresh_rollout(
         // Nodes that leave may wait for hooks while the rollout itself waits for a user.
         Some(task) if TaskType::AwaitPromotion.is(task) && !task.message.is_empty() => {
             let own = Some(task.message.clone());
-            own.into_iter().chain(hooks::waits_for(fleet, input.name)).collect::<Vec<_>>().join("; ")
+            own.into_iter()
+                .chain(hooks::waits_for(fleet, input.name, input.namespace))
+                .collect::<Vec<_>>()
+                .join("; ")
         }
-        _ if let Some(sentence) = hooks::waits_for(fleet, input.name) => sentence,
+        _ if let Some(sentence) = hooks::waits_for(fleet, input.name, input.namespace) => sentence,
         // An old set that is being removed waits for no node that serves.
         _ if let Some(node) = stands_in_the_way(rollout) => {
             format!("waiting for {}", node.sentence())

@@ -248,6 +248,8 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
 pub struct RefreshInput<'a> {
     /// The fleet's name.
     pub name: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
     /// The generation of the spec that was read.
     pub generation: i64,
     /// The desired ControllerRevision, if it is stored.

@@ -62,7 +62,7 @@ pub(super) fn refresh_conditions(
     let kept = status.retiring.iter().find_map(|set| facts.kept(set));
     let is_at_rest = status.rollout.is_none();
     let leaving = leave::waits_for(facts).filter(|_| is_at_rest);
-    let at_hooks = hooks::waits_for(facts, input.name).filter(|_| is_at_rest);
+    let at_hooks = hooks::waits_for(facts, input.name, input.namespace).filter(|_| is_at_rest);
     let waits = kept.or_else(|| facts.findings.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
     let mut kept = waits.collect::<Vec<_>>().join("; ");
     // Otherwise this is the message of another condition, which changes at the same time and so costs no extra write.

@@ -314,6 +314,7 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
     let wanted = "db-wanted".into();
     let input = RefreshInput {
         name: "db",
+        namespace: "shop",
         generation: 7,
         update_revision: Some(&wanted),
         build_id: "v-build",
