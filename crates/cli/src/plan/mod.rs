@@ -294,8 +294,7 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
         section("in this order:", order(foreseen));
         section("waits now for:", foreseen.waits.clone());
     }
-    let because = |text: &String| text.strip_prefix("left out, because ").unwrap_or(text).to_owned();
-    section("left out:", foreseen.unread.iter().map(because).collect());
+    lines.extend(foreseen.unread.iter().map(|sentence| Line::from(format!("  {sentence}").dim())));
     lines
 }
 

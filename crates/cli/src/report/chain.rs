@@ -222,14 +222,15 @@ pub fn of_stateful_sets(
     let (fleet, namespace) = (&report.fleet, &report.fleet.namespace);
     let target = format!("ssr/{} -n {namespace}", fleet.name);
     // The template belongs to the owner of the StatefulSet; only an active rollout is taken back without changing it.
-    let moved = seen.sets.iter().find(|set| set.current_revision != set.update_revision);
+    let moved = seen.sets.iter().filter(|set| set.current_revision != set.update_revision);
+    let moved: Vec<String> = moved.map(|set| format!("statefulset/{}", set.name)).collect();
     let told = Told {
         kind: "StatefulSetRollout",
         nodes: "pod",
         target: &target,
-        way_back: moved.map(|_| format!("windlass abort {target} --rollback")),
-        way_back_of_ended: moved
-            .map(|set| format!("kubectl rollout undo statefulset/{} -n {namespace}", set.name)),
+        way_back: (!moved.is_empty()).then(|| format!("windlass abort {target} --rollback")),
+        way_back_of_ended: (!moved.is_empty())
+            .then(|| format!("kubectl rollout undo {} -n {namespace}", moved.join(" "))),
     };
     of_rollout(&seen.seen, fleet, &told, |chain| {
         let missing = seen.sets.iter().filter(|set| set.uid.is_empty());

@@ -297,7 +297,7 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                 ul { @for wait in &foreseen.waits { li { (wait) } } }
             }
         }
-        @for sentence in &foreseen.unread { p.dim { "Left out: " (sentence) } }
+        @for sentence in &foreseen.unread { p.dim { (sentence) } }
     }
 }
 
