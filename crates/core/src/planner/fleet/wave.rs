@@ -167,7 +167,9 @@ pub fn is_last_of_its_set(
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
     let from = facts.moves_from(rollout_target);
-    let may_move = |c: &&ChildFacts| c.ordinal >= from || c.state().is_in_flight();
+    // A pod that cannot run takes room from the StatefulSet whose turn it is, and only another revision helps it.
+    let cannot_run = |c: &ChildFacts| c.pod.failed && !c.main_container_runs();
+    let may_move = |c: &&ChildFacts| c.ordinal >= from || c.state().is_in_flight() || cannot_run(c);
     let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
         .children
         .iter()

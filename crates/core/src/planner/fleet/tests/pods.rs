@@ -293,6 +293,7 @@ fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
     assert_eq!(of(&begun, Groups::OneAtATime), ["x-1", "x-0"]);
     assert_eq!(of(&pods(&[NEW, ("b", 'n')], &[OLD, OLD]), Groups::OneAtATime), [""; 0]);
     assert_eq!(of(&pods(&[NEW, NEW], &[OLD, OLD]), Groups::OneAtATime), ["y-1", "y-0"]);
+    assert_eq!(of(&pods(&[OLD, OLD], &[("c", 'f'), OLD]), Groups::OneAtATime), ["y-0", "x-1", "x-0"]);
 }
 
 #[test]
