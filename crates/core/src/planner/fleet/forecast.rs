@@ -46,6 +46,9 @@ pub type Wave = Vec<Turn>;
 #[must_use]
 pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&RolloutTarget>) -> Vec<Wave> {
     let mut facts = facts.clone().with(|f| f.spec.paused = false);
+    for child in &mut facts.children {
+        child.grant.again_at = None;
+    }
     let mut waves = Vec::new();
     // Every wave but the last moves a node, which bounds the loop. A node may be created at one revision and then moved
     // to another.

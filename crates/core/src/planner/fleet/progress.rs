@@ -7,7 +7,7 @@ use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
-use super::wave::is_last_of_its_set;
+use super::wave::LastPods;
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Problem, Reason, Unconverged};
 use crate::engine::sentence::cut;
@@ -130,6 +130,7 @@ pub fn unconverged(
     }
     // The same for all nodes, so it is computed once.
     let waits = waits_for(facts);
+    let last_pods = LastPods::of(facts, rollout_target);
     for conflict in &facts.conflicts {
         named.add(0, conflict.name.as_str(), Reason::InvalidSpec, &conflict.message);
     }
@@ -154,7 +155,7 @@ pub fn unconverged(
         } else if let Some(why) = &child.health.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
         } else if !facts.is_granted(child, rollout_target) && !child.state().is_in_flight() {
-            let is_last = is_last_of_its_set(facts, child, rollout_target, &[]);
+            let is_last = !facts.spec.paused && last_pods.hold(child);
             let waits = if is_last { WAITS_AS_LAST } else { &waits };
             named.add(6, child.name.as_str(), Reason::WaitingForWave, waits);
         } else if child.controller.suspended {

@@ -2,6 +2,8 @@
 //! disrupted at once: `maxUnavailable`. A model of the rules showed that each of them is needed: without it, a short
 //! trace breaks the wave, completes a rollout falsely, or blocks it forever (`planner/fleet/tests/traces.rs`).
 
+use std::ops::Range;
+
 use super::child::ChildFacts;
 use super::create::has_failed;
 use super::decision::RolloutTarget;
@@ -128,36 +130,57 @@ fn clause(
     (others < facts.spec.max_unavailable).then_some(Clause::Serving)
 }
 
-/// True if a node waits because it is the last of its StatefulSet, and others have more left, or what has moved does not
-/// serve yet. Once its last pod has moved, a StatefulSet completes, and the update can no longer be rolled back. `granted`:
-/// what is about to move. Not with [`Groups::OneAtATime`], where each one completes before the next begins.
-#[must_use]
-pub fn is_last_of_its_set(
-    facts: &FleetFacts,
-    child: &ChildFacts,
-    rollout_target: &RolloutTarget,
-    granted: &[Grant],
-) -> bool {
-    let RolloutTarget::Revision(target) = rollout_target else { return false };
-    let updated: Vec<&Group> = facts.groups.iter().filter(|of| of.incomplete == *target).collect();
-    if updated.len() < 2 || facts.spec.groups == Groups::OneAtATime {
-        return false;
+/// Holds back the last pod of each StatefulSet until the others have moved. Once its last pod has moved, a StatefulSet
+/// completes, and the update can no longer be rolled back. Empty where nothing is held back: with fewer than two
+/// StatefulSets that are updated, and with [`Groups::OneAtATime`], where each one completes before the next begins.
+#[derive(Debug, Default)]
+pub struct LastPods {
+    sets: Vec<Unmoved>,
+}
+
+/// What is left of a StatefulSet that is updated.
+#[derive(Debug)]
+struct Unmoved {
+    ordinals: Range<i32>,
+    /// The pods that are not granted the target.
+    left: usize,
+    /// Those, and the ones that move or do not serve.
+    open: usize,
+}
+
+impl LastPods {
+    /// Those of a fleet.
+    #[must_use]
+    pub fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
+        let RolloutTarget::Revision(target) = rollout_target else { return Self::default() };
+        let updated: Vec<&Group> = facts.groups.iter().filter(|of| of.incomplete == *target).collect();
+        if updated.len() < 2 || facts.spec.groups == Groups::OneAtATime {
+            return Self::default();
+        }
+        let unmoved = |of: &Group| {
+            let at = |ordinal: i32| facts.children.partition_point(|child| child.ordinal < ordinal);
+            let pods = facts.children.get(at(of.ordinals.start)..at(of.ordinals.end)).unwrap_or_default();
+            let is_left = |child: &ChildFacts| !facts.is_granted(child, rollout_target);
+            let is_open = |child: &ChildFacts| is_left(child) || child.is_disrupted();
+            let count = |is: &dyn Fn(&ChildFacts) -> bool| pods.iter().filter(|child| is(child)).count();
+            Unmoved { ordinals: of.ordinals.clone(), left: count(&is_left), open: count(&is_open) }
+        };
+        Self { sets: updated.into_iter().map(unmoved).collect() }
     }
-    let pods = |of: &Group| {
-        let ordinals = of.ordinals.clone();
-        facts.wanted().filter(move |child| ordinals.contains(&child.ordinal))
-    };
-    let moves = |child: &ChildFacts| granted.iter().any(|grant| grant.name == child.name);
-    let left = |of: &Group| {
-        pods(of).filter(|child| !facts.is_granted(child, rollout_target) && !moves(child)).count()
-    };
-    let has_others = |of: &Group| match left(of) {
-        0 => false,
-        1 => pods(of).any(|child| child.is_disrupted() || moves(child)),
-        _ => true,
-    };
-    let own = updated.iter().find(|of| of.ordinals.contains(&child.ordinal));
-    own.is_some_and(|of| left(of) == 1) && updated.into_iter().any(has_others)
+
+    /// True if this pod, which is not granted the target, waits for those of the other StatefulSets.
+    #[must_use]
+    pub fn hold(&self, child: &ChildFacts) -> bool {
+        let own = self.sets.iter().find(|of| of.ordinals.contains(&child.ordinal));
+        own.is_some_and(|of| of.left == 1) && self.sets.iter().any(|of| of.open > 1)
+    }
+
+    /// Counts a grant of the target.
+    fn count(&mut self, granted: &ChildFacts) {
+        for of in self.sets.iter_mut().filter(|of| of.ordinals.contains(&granted.ordinal)) {
+            of.left = of.left.saturating_sub(1);
+        }
+    }
 }
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
@@ -191,16 +214,17 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
         _ => 3,
     };
     let mut used = Used::of(facts, rollout_target);
+    let mut last_pods = LastPods::of(facts, rollout_target);
     let mut grants = Vec::new();
     for pass in 0..4 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
             // One that is down moves all the same: it would take room from the others for good.
-            let waits =
-                || facts.awaits_lower(child) || is_last_of_its_set(facts, child, rollout_target, &grants);
-            if clause == Clause::Serving && waits() {
+            let serves = clause == Clause::Serving || child.pod.ready;
+            if clause == Clause::Serving && facts.awaits_lower(child) || serves && last_pods.hold(child) {
                 continue;
             }
+            last_pods.count(child);
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());

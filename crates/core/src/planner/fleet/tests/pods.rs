@@ -31,7 +31,7 @@ fn set(name: &str, policy: &str, revisions: (&str, &str), pods: &[Like]) -> PodS
     let object = ObservedStatefulSet::read(&json!({
         "metadata": {"name": name, "uid": format!("uid of {name}"), "generation": 1},
         "spec": {
-            "replicas": pods.len(), "podManagementPolicy": policy, "selector": {"matchLabels": {"app": name}},
+            "replicas": pods.len(), "minReadySeconds": 10, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": name}},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1_000_000}},
             "template": {"spec": {"containers": [{"name": "main", "image": "db:1"}]}},
         },
@@ -48,7 +48,7 @@ fn set(name: &str, policy: &str, revisions: (&str, &str), pods: &[Like]) -> PodS
     }
 }
 
-/// R: Ready; n: not Ready; f: cannot run; t: terminating.
+/// R: Ready; r: Ready just now; n: not Ready; f: cannot run; t: terminating.
 fn pod(set: &str, ordinal: usize, (revision, state): Like) -> ObservedPod {
     let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
     let running = json!({"running": {"startedAt": now() - TimeDelta::hours(1)}});
@@ -62,9 +62,9 @@ fn pod(set: &str, ordinal: usize, (revision, state): Like) -> ObservedPod {
         "spec": {"containers": [{"name": "main", "image": "db:1"}]},
         "status": {
             "phase": "Running",
-            "conditions": [{"type": "Ready", "status": if matches!(state, 'R' | 't') { "True" } else { "False" },
-                "lastTransitionTime": now() - TimeDelta::minutes(30)}],
-            "containerStatuses": [{"name": "main", "ready": state == 'R',
+            "conditions": [{"type": "Ready", "status": if matches!(state, 'R' | 'r' | 't') { "True" } else { "False" },
+                "lastTransitionTime": now() - TimeDelta::seconds(if state == 'r' { 1 } else { 1800 })}],
+            "containerStatuses": [{"name": "main", "ready": matches!(state, 'R' | 'r'),
                 "state": if state == 'f' { waiting } else { running }}],
         },
     });
@@ -253,7 +253,8 @@ fn an_ordered_set_loses_no_pod_above_one_that_is_not_ready() {
 fn the_last_pod_of_each_set_waits_until_the_others_have_moved() {
     let (down, starts) = (("a", 'n'), ("b", 'n'));
     let begun = [OLD, NEW];
-    let table: [(&str, TwoSets<'_>, &[&str]); 8] = [
+    let ready = ("a", 'r');
+    let table: [(&str, TwoSets<'_>, &[&str]); 10] = [
         ("the others have not moved", [&begun, &[OLD, OLD]], &["y-1"]),
         ("one of the others moves in the same wave", [&[OLD, OLD], &[OLD, OLD]], &["x-1", "y-1"]),
         ("one of the others starts", [&begun, &[OLD, starts]], &[]),
@@ -261,6 +262,8 @@ fn the_last_pod_of_each_set_waits_until_the_others_have_moved() {
         ("all the others have moved", [&begun, &begun], &["x-0", "y-0"]),
         ("another last one starts", [&begun, &[starts, NEW]], &["x-0"]),
         ("it is down", [&[down, NEW], &[OLD, OLD]], &["x-0", "y-1"]),
+        ("it has become Ready again", [&[ready, NEW], &[OLD, OLD]], &["y-1"]),
+        ("both pods of another set start", [&begun, &[starts, starts]], &[]),
         ("sets of one pod", [&[OLD], &[OLD]], &["x-0", "y-0"]),
     ];
     let of = |[first, second]: TwoSets<'_>, groups| {
