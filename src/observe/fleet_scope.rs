@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::pods::PodFleet;
 use super::restart::{effective_restart, later, restart_request};
-use crate::api::names::ANNOTATION_OWNER_UID;
-use crate::api::names::argument_of;
+use crate::api::names::{ANNOTATION_OWNER_UID, argument_of};
 use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
 use crate::planner::fleet::status::rollout_target_of;

@@ -4,8 +4,7 @@ use super::act::Acted;
 use super::change::StatusChange;
 use super::context::{Failed, Node};
 use crate::api::conditions::{self, NODE_UPDATE_IN_PROGRESS, READY};
-use crate::api::names::argument_of;
-use crate::api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_OWNER_UID};
+use crate::api::names::{ANNOTATION_KUBECTL_RESTART, ANNOTATION_OWNER_UID, argument_of};
 use crate::api::status::remember;
 use crate::api::{HistoryEntry, NodePhase, Reason, StatefulNodeStatus};
 use crate::controller::events::Event;
@@ -180,7 +179,7 @@ impl Node<'_> {
             None => argument_of("sn", &meta.name, &meta.namespace),
         };
         let sentence = format!(
-            "kubectl rollout restart has no effect on StatefulSet {}: its template is put back; run windlass restart {object}",
+            "kubectl rollout restart has no effect on StatefulSet {}, because Windlass restores its template: run windlass restart {object}",
             set.meta.name
         );
         Some(Remark::ignored(format!("{ANNOTATION_KUBECTL_RESTART}={written}"), sentence))

@@ -3,10 +3,9 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::api::names::argument_of;
 use crate::api::names::{
     ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY,
-    LABEL_WORKERS, MANAGER, VERSION,
+    LABEL_WORKERS, MANAGER, VERSION, argument_of,
 };
 use crate::hooks::Values;
 use windlass_kube_port::Kind;

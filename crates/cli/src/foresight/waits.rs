@@ -1,8 +1,7 @@
 //! What a change would wait for now, in sentences.
 
 use super::foreseen::Foreseen;
-use windlass_core::api::names::ANNOTATION_APPROVE;
-use windlass_core::api::names::argument_of;
+use windlass_core::api::names::{ANNOTATION_APPROVE, argument_of};
 use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
 use windlass_core::planner::fleet::hooks;
 use windlass_core::planner::fleet::sets::how_to_promote;
