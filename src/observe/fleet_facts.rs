@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-
 use super::FleetScope;
 use super::fleet_record::halt_height;
 use super::restart::{restart_request, retried_plan};
@@ -115,7 +113,7 @@ impl FleetScope {
             build_id: self.build_id(),
             retire_delay_seconds: spec.retire_delay_seconds(),
             halt_height: spec.halt_height(),
-            steps: self.steps().unwrap_or_default(),
+            steps: self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default(),
             groups: Groups::Together,
         }
     }
@@ -174,31 +172,6 @@ impl FleetScope {
         let hooks = self.spec.update_strategy.hooks.iter();
         let back = hooks.filter(|hook| hook.on_failure() == OnHookFailure::Rollback);
         back.map(|hook| hook.name.clone()).collect()
-    }
-
-    /// `inPlace.steps`, or a sentence that says why they are invalid. Numbers are compared only with numbers and
-    /// percentages only with percentages: which of the two is larger depends on `replicas`.
-    pub fn steps(&self) -> Result<Vec<IntOrString>, String> {
-        let steps = self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default();
-        let numbers: Vec<i64> = steps
-            .iter()
-            .filter_map(|step| match step {
-                IntOrString::Int(count) => Some(i64::from(*count)),
-                IntOrString::String(_) => None,
-            })
-            .collect();
-        let percents: Vec<i64> = steps
-            .iter()
-            .filter_map(|step| match step {
-                IntOrString::Int(_) => None,
-                IntOrString::String(text) => text.strip_suffix('%')?.parse().ok(),
-            })
-            .collect();
-        let ascends = |list: &[i64]| list.is_sorted_by(|left, right| left < right);
-        if ascends(&numbers) && ascends(&percents) {
-            return Ok(steps);
-        }
-        Err("steps has to ascend: each number above the one before, and each percentage".to_owned())
     }
 
     /// The plan that a retry names (`PLAN`, or `PLAN/2` for another retry of it), unless that request was already used
@@ -264,7 +237,7 @@ impl FleetScope {
 
     /// The fleet's nodes, grouped by the set in their names.
     #[must_use]
-    pub fn nodes_by_set(&self) -> BTreeMap<SetName, Vec<Arc<ObservedNode>>> {
+    pub(crate) fn nodes_by_set(&self) -> BTreeMap<SetName, Vec<Arc<ObservedNode>>> {
         let mut sets: BTreeMap<SetName, Vec<Arc<ObservedNode>>> = BTreeMap::new();
         for node in &self.children() {
             let Some((set, _)) = place_of(&self.fleet.meta.name, &node.meta.name) else { continue };
@@ -338,7 +311,7 @@ impl FleetScope {
     /// The nodes, StatefulSets and pods of a set that still exist, including those whose owner reference a person
     /// removed: they may run.
     #[must_use]
-    pub fn left_of(&self, set: &SetName) -> Vec<String> {
+    pub(crate) fn left_of(&self, set: &SetName) -> Vec<String> {
         let nodes = self.nodes_by_set().remove(set).unwrap_or_default();
         let nodes = nodes.iter().map(|node| format!("StatefulNode {}", node.meta.name));
         let others = self.remains().into_iter().filter(|left| left.set == *set).map(|left| left.what);
@@ -347,7 +320,7 @@ impl FleetScope {
 
     /// Who owns an object that is not this fleet's, as the words that follow the object's name in a message.
     #[must_use]
-    pub fn whose(&self, object: &Meta) -> String {
+    pub(crate) fn whose(&self, object: &Meta) -> String {
         if let Some(owner) = object.controller() {
             return format!("belongs to {} {} (uid {})", owner.kind, owner.name, owner.uid);
         }

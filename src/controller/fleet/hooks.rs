@@ -80,9 +80,6 @@ impl Fleet<'_> {
     /// Why the hooks cannot be carried out, if so.
     pub(super) async fn check_hooks(&self) -> Option<Blocker> {
         let spec = self.scope.spec.clone();
-        if let Err(sentence) = self.scope.steps() {
-            return Some(Blocker::Spec(sentence));
-        }
         let hooks = &spec.update_strategy.hooks;
         if hooks.is_empty() {
             return None;
@@ -230,7 +227,7 @@ impl Fleet<'_> {
     /// Records events about failed hooks and about hooks that wait for a person, once for each attempt.
     pub(super) fn record_hook_events(&self, facts: &FleetFacts) {
         for place in hooks::failures(facts) {
-            let note = format!("{} failed: {}", place.name(), place.said());
+            let note = format!("{} failed: {}", place.name(), place.at.message);
             self.warn(Reason::HookFailed, place.at.tried(), note);
         }
         for place in hooks::asking(facts) {

@@ -236,8 +236,7 @@ impl Examined<'_> {
         }
         match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(_)) => {
-                let sentence = self.scope.steps().err().or_else(|| self.scope.unchangeable_claims());
-                self.scope.block(sentence.map(Blocker::Spec));
+                self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
             }
             Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
             Err(error) => {

@@ -1,8 +1,8 @@
 //! The validation rules of a StatefulSetRollout.
 
 use super::rules::{
-    HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER, IS_HOOK_NAME, IS_SHARE,
-    ONE_ACTION, Reason, Rule,
+    COUNTS_ASCEND, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER,
+    IS_HOOK_NAME, IS_SHARE, ONE_ACTION, PERCENTAGES_ASCEND, Reason, Rule,
 };
 
 /// The rules of a StatefulSetRollout.
@@ -35,6 +35,12 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
         "spec.strategy.steps[]",
         IS_SHARE,
         "a step of strategy.steps has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    Rule::new("spec.strategy.steps", COUNTS_ASCEND, "strategy.steps have to ascend: sort the numbers"),
+    Rule::new(
+        "spec.strategy.steps",
+        PERCENTAGES_ASCEND,
+        "strategy.steps have to ascend: sort the percentages",
     ),
     Rule::new(
         "spec.strategy.hooks",

@@ -126,7 +126,7 @@ pub struct SpecFacts {
     pub retire_delay_seconds: i64,
     /// The height at which old nodes halt (HardFork).
     pub halt_height: i64,
-    /// `inPlace.steps`; empty if they do not ascend.
+    /// `inPlace.steps`.
     pub steps: Vec<IntOrString>,
     /// Whether one StatefulSet is finished before the next one starts.
     pub groups: Groups,

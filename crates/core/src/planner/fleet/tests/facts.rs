@@ -1,6 +1,8 @@
 //! The states of a node and of a fleet: in flight, disrupted, drifted; updated and converged.
 
 use super::*;
+use crate::planner::fleet::hooks;
+use serde_json::json;
 
 type Case = (&'static str, ChildFacts, (bool, bool, bool));
 
@@ -146,5 +148,20 @@ fn the_goal_is_what_is_wanted_until_that_was_rolled_back() {
     ];
     for (what, facts, (goal, steady)) in table {
         assert_eq!((facts.goal().as_str(), facts.steady_revision().as_str()), (goal, steady), "{what}");
+    }
+}
+
+#[test]
+fn a_step_that_adds_no_node_is_no_stop() {
+    let table = [
+        (json!([1, "50%"]), vec![0, 1]),
+        (json!([2, 2, 3]), vec![0, 2]),
+        (json!([5, "10%"]), vec![0]),
+        (json!([3, 1, 4]), vec![0, 2]),
+        (json!(["50%", "100%"]), vec![0]),
+    ];
+    for (steps, stops) in table {
+        let facts = fleet(10).with(|f| f.spec.steps = serde_json::from_value(steps.clone()).unwrap());
+        assert_eq!(hooks::stops(&facts), stops, "{steps}");
     }
 }

@@ -54,10 +54,18 @@ pub(super) fn steps() -> Vec<Case> {
             says,
         )
     };
+    let falls = |name, bad: Value, good: Value, says| Case::new(name, steps(bad), steps(good), STEPS, says);
     vec![
         of_step("a step of no node", 0.into(), 1.into()),
         of_step("a step of 0%", "0%".into(), "1%".into()),
         of_step("a step that is no number", "half".into(), "50%".into()),
+        falls("numbers that fall", json!([10, "1%", 9]), json!([9, "1%", 10]), "sort the numbers"),
+        falls(
+            "percentages that fall",
+            json!(["5%", "50%", "10%"]),
+            json!(["5%", "10%", "50%"]),
+            "sort the percentages",
+        ),
         Case::new(
             "eleven steps",
             steps(json!([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])),

@@ -108,6 +108,9 @@ pub(super) fn strategy() -> Vec<Case> {
     let of_step = |name, bad: Value, good: Value| {
         Case::new(name, steps(json!([bad])), steps(json!([good])), "spec.strategy.steps[0]", step_says)
     };
+    let falls = |name, bad: Value, good: Value, says| {
+        Case::new(name, steps(bad), steps(good), "spec.strategy.steps", says)
+    };
     let deadline = |seconds: i64| with(json!({"progressDeadlineSeconds": seconds}));
     vec![
         of_max("no pod may be unavailable", 0.into(), 1.into()),
@@ -115,6 +118,13 @@ pub(super) fn strategy() -> Vec<Case> {
         of_max("more pods than all may be unavailable", "101%".into(), "100%".into()),
         of_step("a step of no pod", 0.into(), 1.into()),
         of_step("a step of 0% of the pods", "0%".into(), "1%".into()),
+        falls("numbers of pods that fall", json!([2, "50%", 1]), json!([1, "50%", 2]), "sort the numbers"),
+        falls(
+            "percentages of the pods that fall",
+            json!(["5%", 1, "100%", "50%"]),
+            json!(["5%", 1, "50%", "100%"]),
+            "sort the percentages",
+        ),
         Case::new(
             "eleven steps of pods",
             steps((1..=11).collect()),
