@@ -15,7 +15,7 @@ impl FleetScope {
     /// Removes nodes of the set that serves, if the API server confirms the assumptions: nodes that are assumed to be
     /// down must be down, and before any other node is removed, the nodes that should serve must serve. The fleet has to
     /// be reconciled again if something differs from what was assumed, or if a claim is not released yet.
-    pub async fn remove_if_pods_confirmed(
+    pub(crate) async fn remove_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         leave: Leave,
@@ -59,7 +59,7 @@ impl FleetScope {
     /// Asks nodes to leave, and deletes those that were asked before and wait for nothing else. Every removal of a node
     /// goes through here. A node whose claims are kept is deleted only after it no longer owns them: garbage collection
     /// would delete them with it. Returns what one of these nodes waits for, in a sentence.
-    pub async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
+    pub(crate) async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
         let (delete, kept) = self.without_kept(leave.delete).await?;
         each(delete, OnFailure::StopUnlessConflict, |name| async move { self.delete_node(&name, why).await })
             .await?;
@@ -69,7 +69,7 @@ impl FleetScope {
     }
 
     /// Withdraws the requests that nodes leave: the nodes stay.
-    pub async fn keep(&self, names: Vec<NodeName>) -> Result<(), ClusterError> {
+    pub(crate) async fn keep(&self, names: Vec<NodeName>) -> Result<(), ClusterError> {
         let clear = |name: NodeName| async move {
             self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await
         };

@@ -26,7 +26,7 @@ enum Removable {
 impl FleetScope {
     /// Creates the missing nodes of a set, each at the revision that `revision_for` returns for its ordinal, unless it
     /// returns `None`. The facts that are passed to `revision_for` include the nodes chosen for the ordinals before.
-    pub async fn create_nodes(
+    pub(crate) async fn create_nodes(
         &self,
         facts: &FleetFacts,
         revision_for: impl Fn(&FleetFacts, i32) -> Option<RolloutHash>,
@@ -102,7 +102,7 @@ impl FleetScope {
     }
 
     /// Deletes a node, if it still exists.
-    pub async fn delete_node(&self, name: &NodeName, why: &str) -> Result<(), ClusterError> {
+    pub(crate) async fn delete_node(&self, name: &NodeName, why: &str) -> Result<(), ClusterError> {
         let Some(node) = self.view.nodes.get(&Key::new(&self.fleet.meta.namespace, name.as_str())) else {
             return Ok(());
         };
@@ -114,7 +114,7 @@ impl FleetScope {
 
     /// Removes all nodes of a set together. A node whose claims are kept is deleted only once it no longer owns them.
     /// Returns what one of the nodes waits for, in a sentence.
-    pub async fn remove_set(&self, set: &SetName, why: &str) -> Result<Option<String>, ClusterError> {
+    pub(crate) async fn remove_set(&self, set: &SetName, why: &str) -> Result<Option<String>, ClusterError> {
         let facts = self.facts();
         let children = if *set == facts.set {
             facts.children.as_slice()

@@ -29,7 +29,7 @@ pub const REQUEUE_STALE_PODS: Duration = Duration::from_secs(2);
 impl FleetScope {
     /// Writes these grants. Grants that are safe only if the nodes are as assumed are written only if the API server
     /// confirms it. Returns a sentence that says what differs from the assumption, if something does.
-    pub async fn grant_if_pods_confirmed(
+    pub(crate) async fn grant_if_pods_confirmed(
         &self,
         facts: &FleetFacts,
         grants: Vec<Grant>,
@@ -69,7 +69,7 @@ impl FleetScope {
     /// Checks with the API server that nodes are as a decision assumes, before nodes of `taken` are taken down: each
     /// node that counts as serving has the same pod, Ready, and each node of `taken` that counts as disrupted has not
     /// become Ready, nor has its main container started, unnoticed. `None` means that all of this is true.
-    pub async fn find_stale_pods(
+    pub(crate) async fn find_stale_pods(
         &self,
         children: &[ChildFacts],
         taken: &[&str],
@@ -93,7 +93,7 @@ impl FleetScope {
 
     /// The nodes of `taken` whose main containers run, by what the API server itself shows. A decision that takes them
     /// to be broken, so that they move whatever the others do, is about old news.
-    pub async fn find_running_pods(
+    pub(crate) async fn find_running_pods(
         &self,
         children: &[ChildFacts],
         taken: &[&str],
@@ -124,7 +124,7 @@ impl FleetScope {
 
     /// The pods of a set that the API server itself shows, in words for a message. No watch shows a pod from which a
     /// person removed the label of its node, and it may still run.
-    pub async fn live_pods_of(&self, set: &SetName) -> Result<Vec<String>, ClusterError> {
+    pub(crate) async fn live_pods_of(&self, set: &SetName) -> Result<Vec<String>, ClusterError> {
         let meta = &self.fleet.meta;
         let of_set = Selector::Labels(format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={set}", meta.name));
         let pods = self.cluster.selected(Kind::Pod, &meta.namespace, of_set).await?;

@@ -16,7 +16,7 @@ use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
 impl FleetScope {
     /// Writes these grants, several at the same time. Each is a separate patch, and none depends on another. If one
     /// fails, the others continue: the outcome of every write has to be known before anything else is decided.
-    pub async fn grant_all(&self, grants: Vec<Grant>, by: GrantedBy<'_>) -> Result<(), ClusterError> {
+    pub(crate) async fn grant_all(&self, grants: Vec<Grant>, by: GrantedBy<'_>) -> Result<(), ClusterError> {
         if let Some(pods) = &self.pods {
             self.plan_pods(pods, grants, by);
             return Ok(());
@@ -27,7 +27,7 @@ impl FleetScope {
 
     /// Writes a revision into a node's spec and grants it, in one guarded patch. If the node has changed in the
     /// meantime, nothing is written; the change triggers the next reconcile.
-    pub async fn grant(&self, grant: &Grant, by: GrantedBy<'_>) -> Result<(), ClusterError> {
+    pub(crate) async fn grant(&self, grant: &Grant, by: GrantedBy<'_>) -> Result<(), ClusterError> {
         let key = windlass_kube_port::Key::new(&self.fleet.meta.namespace, grant.name.as_str());
         let (Some(node), Some(spec)) = (self.view.nodes.get(&key), self.node_spec(&grant.revision)) else {
             return Ok(());

@@ -16,13 +16,14 @@ use windlass_kube_port::observed::{ObservedNode, ObservedRevision};
 impl FleetScope {
     /// The persisted rollout, if it creates a set.
     #[must_use]
-    pub fn set_rollout(&self) -> Option<SetRollout> {
+    pub(crate) fn set_rollout(&self) -> Option<SetRollout> {
         SetRollout::of(&self.fleet.status)
     }
 
     /// The rollout whose target is read from the status, because it can no longer be undone or must be finished first.
     /// Unless the fleet is paused, a rollout that is stuck at a failed hook does not count: another target replaces it.
     #[must_use]
+    #[doc(hidden)]
     pub fn promoting(&self) -> Option<SetRollout> {
         let rollout = self.set_rollout().filter(|r| r.stage == Stage::Promoting)?;
         let plan = self.own_plan_with_hooks().filter(|_| !self.spec.paused);
@@ -32,12 +33,13 @@ impl FleetScope {
 
     /// The desired `unsafeCustomBuildID`; `None` if the build ID is generated.
     #[must_use]
-    pub fn build_id(&self) -> Option<BuildId> {
+    pub(crate) fn build_id(&self) -> Option<BuildId> {
         self.promoting().map_or_else(|| self.spec.build_id(), |rollout| rollout.build_id)
     }
 
     /// The rollout hash of the desired state: of the spec, or of the promotion that is under way.
     #[must_use]
+    #[doc(hidden)]
     pub fn requested(&self) -> RolloutHash {
         self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
     }
@@ -45,6 +47,7 @@ impl FleetScope {
     /// The rollout hash of the spec, whatever is being promoted: of the revision that has the same content, if the spec is
     /// only written otherwise.
     #[must_use]
+    #[doc(hidden)]
     pub fn specified(&self) -> RolloutHash {
         if let Some(pods) = &self.pods {
             return self.desired_revisions(pods);
@@ -56,6 +59,7 @@ impl FleetScope {
 
     /// The rollout hash of the spec as it is written.
     #[must_use]
+    #[doc(hidden)]
     pub fn written(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
         let build_id = self.spec.build_id();
@@ -66,7 +70,7 @@ impl FleetScope {
 
     /// The recorded rollout hashes that the spec may still mean if it is written otherwise, the current one first.
     #[must_use]
-    pub fn meant_hashes(&self) -> Vec<RolloutHash> {
+    pub(crate) fn meant_hashes(&self) -> Vec<RolloutHash> {
         let status = &self.fleet.status;
         let of_rollout = status.rollout.as_ref().map(|rollout| rollout.target_hash.as_str());
         let rejected = status.rejected.as_ref().map(|rejected| rejected.hash.as_str());
@@ -101,7 +105,7 @@ impl FleetScope {
 
     /// The build IDs under which anything of this fleet may have been created.
     #[must_use]
-    pub fn build_ids(&self) -> BTreeSet<Option<BuildId>> {
+    pub(crate) fn build_ids(&self) -> BTreeSet<Option<BuildId>> {
         let status = &self.fleet.status;
         let retiring = status.retiring.iter().map(RetiringSet::build_id);
         let rollout = status.rollout.iter().map(Rollout::build_id);
@@ -130,7 +134,7 @@ impl FleetScope {
     /// The kept revisions of this fleet that can be parsed, by rollout hash. The same content has a different hash
     /// under each build ID.
     #[must_use]
-    pub fn revisions(&self) -> BTreeMap<RolloutHash, Arc<ObservedRevision>> {
+    pub(crate) fn revisions(&self) -> BTreeMap<RolloutHash, Arc<ObservedRevision>> {
         let meta = &self.fleet.meta;
         let mut kept = self.view.revisions.group(&meta.namespace, &meta.uid);
         kept.retain(|revision| revision.meta.is_controlled_by(&meta.uid));
@@ -150,7 +154,7 @@ impl FleetScope {
 
     /// The content of a revision with this hash, if a node or the template still holds it.
     #[must_use]
-    pub fn held_content(&self, hash: &RolloutHash) -> Option<RevisionData> {
+    pub(crate) fn held_content(&self, hash: &RolloutHash) -> Option<RevisionData> {
         let build_ids = self.build_ids();
         let children = self.children();
         let specs = children.iter().filter_map(|node| node.spec.as_deref().ok());

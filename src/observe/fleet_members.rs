@@ -17,7 +17,7 @@ use windlass_kube_port::observed::{Meta, ObservedPod};
 impl FleetScope {
     /// Windlass's own labels and annotations for a node.
     #[must_use]
-    pub fn own_metadata(&self, node: &str) -> TemplateMeta {
+    pub(crate) fn own_metadata(&self, node: &str) -> TemplateMeta {
         let meta = &self.fleet.meta;
         let set = place_of(&meta.name, node).map(|(set, _)| set.to_string()).unwrap_or_default();
         let text = str::to_owned;
@@ -39,6 +39,7 @@ impl FleetScope {
     /// Why the desired state cannot be rolled out to the existing nodes, in a sentence, if so: nodes that are updated
     /// in place keep the volume claims that they were created with. Newly created nodes may have other claims.
     #[must_use]
+    #[doc(hidden)]
     pub fn unchangeable_claims(&self) -> Option<String> {
         let facts = self.facts();
         if facts.strategy_for(&facts.requested).makes_set() || facts.findings.undecided.is_some() {
@@ -72,7 +73,7 @@ impl FleetScope {
     /// True if a node is of the set that will serve and does not serve yet: the rollout waits for what its sidecar
     /// reports.
     #[must_use]
-    pub fn is_awaited(&self, node: &str) -> bool {
+    pub(crate) fn is_awaited(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == r.entrant)
     }
@@ -80,7 +81,7 @@ impl FleetScope {
     /// True if the rollout waits for a height on this node: first for any height at all, then for the node to halt at
     /// one.
     #[must_use]
-    pub fn is_halting(&self, node: &str) -> bool {
+    pub(crate) fn is_halting(&self, node: &str) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         self.set_rollout()
             .is_some_and(|r| r.strategy == Strategy::HardFork && set.is_some() && set == r.incumbent)
@@ -88,7 +89,7 @@ impl FleetScope {
 
     /// The height at which a node of the old set has to halt, and the task that asks for that, if the set is halting.
     #[must_use]
-    pub fn halt_of(&self, node: &str) -> Option<(i64, String)> {
+    pub(crate) fn halt_of(&self, node: &str) -> Option<(i64, String)> {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
         let is_old = |r: &SetRollout| r.is_halting() && set.is_some() && set == r.incumbent;
         let rollout = self.set_rollout().filter(is_old)?;
@@ -99,7 +100,7 @@ impl FleetScope {
 
     /// True if a node is of a set whose volume claims are kept although its nodes are removed.
     #[must_use]
-    pub fn keeps_claims(&self, node: &str) -> bool {
+    pub(crate) fn keeps_claims(&self, node: &str) -> bool {
         let status = &self.fleet.status;
         let Some((set, _)) = place_of(&self.fleet.meta.name, node) else { return true };
         let goes_first = self.set_rollout().is_some_and(|r| {
@@ -110,7 +111,7 @@ impl FleetScope {
 
     /// The time that pods of the fleet may still take to end whose nodes are gone.
     #[must_use]
-    pub fn ending(&self) -> Option<Wait> {
+    pub(crate) fn ending(&self) -> Option<Wait> {
         let meta = &self.fleet.meta;
         let is_left = |pod: &ObservedPod| {
             pod.node().is_some_and(|node| self.view.nodes.get(&Key::new(&meta.namespace, node)).is_none())
@@ -126,7 +127,7 @@ impl FleetScope {
     /// before the garbage collector has come to the pod. If a person removed the StatefulSet's owner reference, or
     /// deleted the StatefulSet and left its pod, nothing removes the pod.
     #[must_use]
-    pub fn shutting_down(&self, set: &SetName, replicas: i32) -> Vec<String> {
+    pub(crate) fn shutting_down(&self, set: &SetName, replicas: i32) -> Vec<String> {
         let meta = &self.fleet.meta;
         let left = |pod: &Meta| {
             let node = pod.label(LABEL_NODE)?;

@@ -25,7 +25,7 @@ impl FleetScope {
     /// The same fleet with a status that fits what is observed. If nothing shows which set serves, the record of that
     /// set stays as it is.
     #[must_use]
-    pub fn repair_status(mut self) -> Self {
+    pub(crate) fn repair_status(mut self) -> Self {
         if let Some(damage) = self.damage() {
             let sound = self.fleet.status.without(damage);
             tracing::warn!(
@@ -64,7 +64,7 @@ impl FleetScope {
     }
 
     /// Records whether the spec has the content of a revision and is only written otherwise.
-    pub fn record_same_content(&mut self, same_content: Option<SameContent>) {
+    pub(crate) fn record_same_content(&mut self, same_content: Option<SameContent>) {
         if self.fleet.status.same_content != same_content {
             self.set_status(NodeDeploymentStatus { same_content, ..(*self.fleet.status).clone() });
             // What was computed was of another target.

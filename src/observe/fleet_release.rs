@@ -16,7 +16,7 @@ impl FleetScope {
     /// The deletion policy that is applied to children. After a change from `Retain` to `Delete`, `Retain` applies
     /// until the status no longer reports it: by the time a child is owned again, nobody may still rely on `Retain`.
     #[must_use]
-    pub fn deletion_policy(&self) -> DeletionPolicy {
+    pub(crate) fn deletion_policy(&self) -> DeletionPolicy {
         match self.fleet.status.deletion_policy {
             Some(DeletionPolicy::Retain) => DeletionPolicy::Retain,
             _ => self.spec.deletion_policy,
@@ -25,7 +25,7 @@ impl FleetScope {
 
     /// The claim retention that is written to nodes, by the same rule.
     #[must_use]
-    pub fn claim_retention(&self) -> ClaimRetention {
+    pub(crate) fn claim_retention(&self) -> ClaimRetention {
         match self.fleet.status.volume_claim_retention {
             Some(ClaimRetention::Retain) => ClaimRetention::Retain,
             _ => self.spec.template.spec.volume_claim_retention,
@@ -34,13 +34,13 @@ impl FleetScope {
 
     /// True if children carry an owner reference to the fleet.
     #[must_use]
-    pub fn owns_by_reference(&self) -> bool {
+    pub(crate) fn owns_by_reference(&self) -> bool {
         self.deletion_policy() == DeletionPolicy::Delete
     }
 
     /// How far the deletion settings of the spec have been carried out. Objects that are being deleted do not count.
     #[must_use]
-    pub fn release(&self) -> Release {
+    pub(crate) fn release(&self) -> Release {
         let nodes = self.children();
         let stays = || nodes.iter().filter(|node| !node.meta.terminating);
         let service = self.view.services.get(&self.fleet.meta.key());

@@ -19,7 +19,8 @@ use windlass_kube_port::EventBuffer;
 use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedNode};
 use windlass_kube_port::{Cluster, Kind, View};
 
-/// What the tasks of a fleet work with.
+/// What the tasks of a fleet work with. For tasks of other programs: what is decided on ([`FleetScope::facts`]), the fleet
+/// as it was observed, and the port for changes. The rest is Windlass's own.
 #[derive(Clone)]
 pub struct FleetScope {
     /// The fleet, as this reconcile observed it.
@@ -27,6 +28,7 @@ pub struct FleetScope {
     /// The fleet's spec.
     pub spec: Arc<NodeDeploymentSpec>,
     /// The watch caches.
+    #[doc(hidden)]
     pub view: Arc<View>,
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
@@ -37,17 +39,18 @@ pub struct FleetScope {
     /// What an embedding platform adds to pods.
     pub(crate) options: Arc<RenderOptions>,
     /// The target of the active plan.
-    pub rollout_target: RolloutTarget,
+    pub(crate) rollout_target: RolloutTarget,
     /// The latest restart that was accepted.
-    pub restarted_at: Option<RestartTime>,
+    pub(crate) restarted_at: Option<RestartTime>,
     /// Why the desired state cannot be rolled out, if so.
+    #[doc(hidden)]
     pub blocker: Option<Blocker>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
     pub(crate) cache: Arc<Mutex<ReconcileCache>>,
     /// Records the events about what this reconcile did to nodes.
-    pub recorder: EventBuffer,
+    pub(crate) recorder: EventBuffer,
     /// The StatefulSets whose pods are its nodes, if it is a StatefulSetRollout.
     pub(crate) pods: Option<Arc<PodFleet>>,
 }
@@ -86,6 +89,7 @@ struct State {
 impl FleetScope {
     /// The scope, with the status as it is stored; `None` if the fleet's spec cannot be read.
     #[must_use]
+    #[doc(hidden)]
     pub fn of(
         fleet: &Arc<ObservedFleet>,
         view: Arc<View>,
@@ -117,6 +121,7 @@ impl FleetScope {
 
     /// The same scope with a status that fits what is observed.
     #[must_use]
+    #[doc(hidden)]
     pub fn repaired(self) -> Self {
         self.repair_status().with_initial_restart()
     }
@@ -129,13 +134,13 @@ impl FleetScope {
 
     /// The kind of the object.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         if self.pods.is_some() { Kind::StatefulSetRollout } else { Kind::NodeDeployment }
     }
 
     /// The object as an argument of `windlass` commands.
     #[must_use]
-    pub fn asked_as(&self) -> String {
+    pub(crate) fn asked_as(&self) -> String {
         let kind = if self.pods.is_some() { FleetKind::Pods } else { FleetKind::Nodes };
         argument_of(kind.short(), &self.fleet.meta.name, &self.fleet.meta.namespace)
     }
@@ -144,7 +149,7 @@ impl FleetScope {
     /// and nothing has to be restarted. The same applies to a restart that every node already has, if the status
     /// records no restart.
     #[must_use]
-    pub fn with_initial_restart(mut self) -> Self {
+    pub(crate) fn with_initial_restart(mut self) -> Self {
         let status = &self.fleet.status;
         let Some(asked) = restart_request(&self.fleet.meta, self.restarted_at.as_ref()) else { return self };
         let nodes = self.children();
@@ -164,6 +169,7 @@ impl FleetScope {
 
     /// True if a node, or the fleet's Service, belongs to this fleet.
     #[must_use]
+    #[doc(hidden)]
     pub fn owns(&self, child: &Meta) -> bool {
         let uid = &self.fleet.meta.uid;
         child.is_controlled_by(uid)
@@ -219,13 +225,14 @@ impl FleetScope {
     }
 
     /// How often the facts were requested in this reconcile, and how often they were computed.
-    #[must_use]
-    pub fn computations(&self) -> (u32, u32) {
+    #[cfg(test)]
+    pub(crate) fn computations(&self) -> (u32, u32) {
         let cache = self.cache();
         (cache.asked, cache.taken)
     }
 
     /// Records what keeps a rollout from starting, if nothing of a higher priority does.
+    #[doc(hidden)]
     pub fn block(&mut self, found: impl Into<Option<Blocker>>) {
         let known = self.blocker.take();
         self.blocker = known.into_iter().chain(found.into()).min();

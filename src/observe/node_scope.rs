@@ -33,9 +33,9 @@ pub struct NodeScope {
     /// The node's namespace and name.
     pub key: Key,
     /// The state of the node that this reconcile decided on, as `decided_on` returns it: its tasks act on no other.
-    pub decided_on: (String, i64, Option<RestartTime>),
+    pub(crate) decided_on: (String, i64, Option<RestartTime>),
     /// The watch caches.
-    pub view: Arc<View>,
+    pub(crate) view: Arc<View>,
     /// The port for changes to the cluster.
     pub cluster: Arc<dyn Cluster>,
     /// Answers and results that need not be asked for and computed again.
@@ -49,7 +49,7 @@ pub struct NodeScope {
     /// The client for sidecars, for custom tasks. A call blocks the reconcile: Windlass's own tasks use the prober.
     pub sidecars: Arc<dyn SidecarClient>,
     /// Sends requests to sidecars in the background, outside of reconciles.
-    pub prober: Arc<SidecarProber>,
+    pub(crate) prober: Arc<SidecarProber>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// The sidecar's answer, as far as this reconcile knows it.
