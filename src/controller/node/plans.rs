@@ -9,6 +9,7 @@ use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
+use crate::planner::hooks::message_of;
 use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, owes_after_node, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
 
@@ -96,7 +97,7 @@ impl Node<'_> {
             Ending::Failed => {
                 events.push(Event::warning(Reason::PlanFailed, &plan.id, &plan.failure));
                 if let Some(task) = plan.tasks.iter().find(|t| t.state == TaskState::Failed) {
-                    let note = format!("{} failed: {}", task.type_, task.message);
+                    let note = format!("{} failed: {}", task.type_, message_of(task));
                     events.push(Event::warning(Reason::TaskFailed, &task.id, note));
                 }
             }

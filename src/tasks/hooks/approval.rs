@@ -24,10 +24,7 @@ fn approved(turn: &Turn<'_>) -> Answer {
     }
     Ok(turn.waits(
         format!(
-            "waiting for a person to approve hook {} of {}: windlass approve {}, or the annotation \
-             {ANNOTATION_APPROVE}={id}",
-            turn.hook.name,
-            turn.scope.owner.name,
+            "waiting for a person: windlass approve {}, or the annotation {ANNOTATION_APPROVE}={id}",
             turn.scope.owner.asked_as()
         ),
         AGAIN,

@@ -22,11 +22,10 @@ hook_task! {
 
 fn call(turn: &Turn<'_>) -> Answer {
     let Some(HookAction::Http(http)) = turn.hook.action() else { return Ok(Outcome::Done) };
-    let name = &turn.hook.name;
     let question = match question(turn, http) {
         Ok(question) => question,
         Err(why) if turn.is_overdue() => return turn.is_late(&why),
-        Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOBODY_YET)),
+        Err(why) => return Ok(turn.waits(why, NOBODY_YET)),
     };
     let asked = format!("{} {}", method(http), shown(&question));
     let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
@@ -45,11 +44,11 @@ fn call(turn: &Turn<'_>) -> Answer {
         Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
         Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
-        Some(last) => Ok(turn.waits(format!("waiting for hook {name}: {asked} {}", last.said), again)),
+        Some(last) => Ok(turn.waits(format!("{asked} {}", last.said), again)),
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by
         // then, the peer may have succeeded while no operator was there to hear of it, so its answer decides. One
         // always comes: a request that fails or times out is answered with that.
-        None => Ok(turn.waits(turn.said_before(format!("waiting for hook {name}: {asked}")), again)),
+        None => Ok(turn.waits(turn.said_before(asked), again)),
     }
 }
 

@@ -85,20 +85,17 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     if meta.terminating && !turn.is_overdue() && was_deleted_here(turn, &meta.uid) {
         // What becomes of it as it goes is no failure of the hook: its pods are killed.
-        let message =
-            format!("waiting for hook {}: Job {name} is being deleted, and is made anew", turn.hook.name);
-        return Ok(turn.waits(message, LOOK));
+        return Ok(turn.waits(format!("Job {name} is being deleted, and is made anew"), LOOK));
     }
     let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
         return turn.fails(&trouble.after(&format!("Job {name} failed: {words}")));
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
-    let message = format!("waiting for hook {}: {so_far}", turn.hook.name);
     let contested_until = if made.uid.is_empty() { contested_until(turn) } else { made.contested_until };
     if turn.is_overdue() {
         if contested_until.is_some_and(|until| until > turn.cx.now) {
-            let message = message
+            let message = so_far
                 + "; it has timed out, and is deleted once no earlier leader's request can make it again";
             return Ok(turn.waits(message, LOOK));
         }
@@ -108,9 +105,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     let known = Made { uid: meta.uid, trouble, contested_until };
     if known == made {
-        return Ok(turn.waits(message, LOOK));
+        return Ok(turn.waits(so_far, LOOK));
     }
-    Ok(turn.keeps(message, LOOK, json!(known)))
+    Ok(turn.keeps(so_far, LOOK, json!(known)))
 }
 
 /// True if a Job that is gone was Complete, by the event of its controller. Somebody deleted it after its end, or the
@@ -149,7 +146,7 @@ fn contested_until(turn: &Turn<'_>) -> Option<DateTime<Utc>> {
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
     let made = manifest(&turn.scope.owner, attempt, template, &turn.values());
-    let waiting = |name: &str| format!("waiting for hook {}: Job {name} was made", attempt.hook);
+    let waiting = |name: &str| format!("Job {name} was made");
     match turn.scope.cluster.create(Kind::Job, made).await {
         Ok(stored) => {
             let meta = Meta::read(&stored);

@@ -53,12 +53,11 @@ impl Counts {
 
 fn check(turn: &Turn<'_>) -> Answer {
     let Some(HookAction::Query(query)) = turn.hook.action() else { return Ok(Outcome::Done) };
-    let name = &turn.hook.name;
     let (count, limit) = (query.count.unwrap_or(1).max(1), query.failure_limit.unwrap_or(0));
     let question = match question(turn, query) {
         Ok(question) => question,
         Err(why) if turn.is_overdue() => return turn.is_late(&why),
-        Err(why) => return Ok(turn.waits(format!("waiting for hook {name}: {why}"), NOT_NOW)),
+        Err(why) => return Ok(turn.waits(why, NOT_NOW)),
     };
     let mut counts: Counts = Counts::deserialize(&turn.cx.record.progress).unwrap_or_default();
     let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
@@ -80,15 +79,14 @@ fn check(turn: &Turn<'_>) -> Answer {
         if turn.is_overdue() {
             return turn.is_late(&so_far);
         }
-        let message = format!("waiting for hook {name}: {so_far}");
         if (counts.successes, counts.failures) != before {
-            return Ok(turn.keeps(message, interval, json!(counts)));
+            return Ok(turn.keeps(so_far, interval, json!(counts)));
         }
         // This answer changes no count, so it is not persisted: to record its time would be a write at each interval.
         if let Some(why) = &turn.scope.hold {
             return Ok(turn.waits(why.clone(), NOT_NOW));
         }
-        return Ok(turn.waits(message, prober.ask(&owner, question, Duration::ZERO).again));
+        return Ok(turn.waits(so_far, prober.ask(&owner, question, Duration::ZERO).again));
     }
     // After a restart the query is sent when it would have been sent anyway. If the clock was set back, it is sent at
     // once.
@@ -104,7 +102,7 @@ fn check(turn: &Turn<'_>) -> Answer {
         return Ok(turn.waits(why.clone(), NOT_NOW));
     }
     let heard = prober.ask(&owner, question, first);
-    Ok(turn.waits(turn.said_before(format!("waiting for hook {name}: the query is asked")), heard.again))
+    Ok(turn.waits(turn.said_before("the query is asked".to_owned()), heard.again))
 }
 
 /// The query. An error is a sentence: the query cannot be sent.

@@ -224,10 +224,7 @@ async fn a_person_is_waited_for_until_this_task_is_approved() {
     let mut stage = Stage::new(&hook, MockCluster::new());
     let _ = stage.look().await;
     let (id, said) = (stage.id(), stage.message().to_owned());
-    assert!(
-        said.contains("windlass approve nd/db") && said.contains(&id) && said.contains("hook go"),
-        "{said}"
-    );
+    assert!(said.contains("windlass approve nd/db") && said.contains(&id), "{said}");
     pass(864_000).await;
     stage.scope.approved = vec!["0000000000-0".to_owned()];
     let _ = stage.look().await;

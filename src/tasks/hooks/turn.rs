@@ -47,7 +47,7 @@ impl<'a> Turn<'a> {
             && params.at != point
         {
             // `skip` and `hold` are of another point: tasks of this reconcile have just moved the plan on.
-            return Err(Outcome::recheck(format!("waiting for hook {name} to be looked at"), AT_ONCE));
+            return Err(Outcome::recheck("waiting for the next reconcile", AT_ONCE));
         }
         if let Some(why) = &scope.skip {
             return nothing(why.clone());
@@ -101,9 +101,9 @@ impl<'a> Turn<'a> {
         left.map_or(again, |left| left.min(again))
     }
 
-    /// The hook has failed. The message begins with the hook's name and the owner's.
+    /// The hook has failed.
     pub(super) fn fails(&self, what: &str) -> Answer {
-        Err(TaskError::terminal(format!("hook {} of {}: {what}", self.hook.name, self.scope.owner.name)))
+        Err(TaskError::terminal(what))
     }
 
     /// The hook has failed because its timeout has passed.

@@ -1,6 +1,7 @@
 //! What a change would wait for now, in sentences.
 
 use super::foreseen::Foreseen;
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::names::{ANNOTATION_APPROVE, argument_of};
 use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
 use windlass_core::planner::fleet::hooks;
@@ -172,5 +173,5 @@ fn hooks_now(fleet: &ObservedFleet) -> Vec<String> {
         task.state == TaskState::Running && hook.is_some_and(|hook| !by_person(hook))
     });
     let message = runs.filter(|task| !task.message.is_empty());
-    message.map(|task| task.message.trim_start_matches("waiting for ").to_owned()).collect()
+    message.map(message_of).collect()
 }

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::fleet::not_seen;
 use super::stateful_sets::not_held;
 use super::{FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict};
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::{Condition, HookState, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::node::problem::in_words;
@@ -247,8 +248,7 @@ pub fn of_stateful_sets(
             let task = plan.current_task()?.clone();
             Some((plan, task))
         }) {
-            let says =
-                if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+            let says = if task.message.is_empty() { format!("{:?}", task.state) } else { message_of(&task) };
             let of = format!("plan {} ({}), task {}", plan.id, plan.recipe, task.type_);
             chain.add(4, of, says, task.started_at);
             let is_ready = seen.seen.pods.get(name).is_some_and(|pod| pod.is_ready());
@@ -433,7 +433,7 @@ fn chain_of_node(
     chain.add(depth, format!("StatefulNode {name}"), says, problem.map(|problem| problem.since));
     let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok()).filter(Plan::is_active);
     if let Some((plan, task)) = plan.as_ref().and_then(|plan| Some((plan, plan.current_task()?))) {
-        let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
+        let says = if task.message.is_empty() { format!("{:?}", task.state) } else { message_of(task) };
         chain.add(
             depth + 1,
             format!("plan {} ({}), task {}", plan.id, plan.recipe, task.type_),

@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
 use super::{Seen, age, tag};
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{self, READY, Truth};
 use windlass_core::api::names::ANNOTATION_RESTARTED_AT;
 use windlass_core::api::names::place_of;
@@ -254,7 +255,7 @@ fn moving(seen: &Seen, node: &ObservedNode, task: Option<&TaskRecord>, now: Date
         return format!("the old pod terminates{}", passed.unwrap_or_default());
     }
     if let Some(task) = task.filter(|task| !task.message.is_empty()) {
-        return task.message.clone();
+        return message_of(task);
     }
     match pod {
         _ if node.meta.terminating => "the node is being deleted".to_owned(),

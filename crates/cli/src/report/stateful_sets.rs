@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::fleet::not_seen;
 use super::node::SEEN_WITHIN;
 use super::{FleetReport, Health, NodeReport, Seen, SeenPod, Verdict};
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{self, Condition, RECONCILING, Truth, UP_TO_DATE};
 use windlass_core::api::{
     NodeDeploymentSpec, PodUpdate, StatefulSetRolloutSpec, StatefulSetStatus, Unconverged,
@@ -182,7 +183,7 @@ impl SeenStatefulSets {
         let of_pod = || pod.and_then(in_words).unwrap_or_default();
         let message = match (health, &says, task) {
             (Health::Serving | Health::Before, _, _) => String::new(),
-            (Health::Moving, _, Some(task)) if !task.message.is_empty() => task.message.clone(),
+            (Health::Moving, _, Some(task)) if !task.message.is_empty() => message_of(task),
             (Health::Failed | Health::Down, Some(says), _) => says.message.clone(),
             _ if unseen => "it is not Ready; the operator has not seen that".to_owned(),
             (Health::Moving, _, _) => moves(looked_for).to_owned(),

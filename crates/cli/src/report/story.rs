@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::SeenStatefulSets;
 use super::chain::{Subject, TimelineEntry};
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::names::place_of;
 use windlass_core::api::{Condition, HistoryEntry, NodeDeploymentStatus, RawPlan};
 use windlass_core::planner::fleet::status::short;
@@ -69,7 +70,7 @@ pub fn of_status(
     }
     for task in parsed.iter().flat_map(|plan| &plan.tasks) {
         add("TaskBegan", task.type_.clone(), task.started_at);
-        let note = format!("{} is {:?}{}", task.type_, task.state, after(&task.message));
+        let note = format!("{} is {:?}{}", task.type_, task.state, after(&message_of(task)));
         add("TaskEnded", note, task.finished_at);
     }
     for condition in conditions {

@@ -58,6 +58,15 @@ pub fn hook_of(task: &TaskRecord) -> Option<&str> {
     task.params["hook"].as_str()
 }
 
+/// A task's message for a reader who does not see which hook it runs.
+#[must_use]
+pub fn message_of(task: &TaskRecord) -> String {
+    match hook_of(task) {
+        Some(hook) if !task.message.is_empty() => format!("hook {hook}: {}", task.message),
+        _ => task.message.clone(),
+    }
+}
+
 /// The hook point of a task that comes from `updateStrategy.hooks`; `None` for other tasks.
 #[must_use]
 pub fn point_of(task: &TaskRecord) -> Option<HookPoint> {

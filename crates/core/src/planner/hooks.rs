@@ -8,7 +8,7 @@ use crate::engine::id::task_id;
 use crate::engine::recipe::MAX_TASKS;
 use crate::engine::{Plan, Recipe, Step, TaskRecord, TaskState, held_by};
 
-pub use crate::api::at_hook::{hook_of, point_of};
+pub use crate::api::at_hook::{hook_of, message_of, point_of};
 
 /// The param that limits a task to a step of the rollout: an index into `inPlace.steps`.
 pub const STEP: &str = "step";

@@ -126,11 +126,5 @@ pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
 /// The message of a failed hook, with what a person can do about it.
 #[must_use]
 pub fn failure(at: &AtHook, object: &str) -> String {
-    with_ways_out(&format!("hook {} failed: {}", at.hook, last_message(at)), object)
-}
-
-/// The hook's last message, without the prefix that names the hook.
-#[must_use]
-pub fn last_message(at: &AtHook) -> &str {
-    CurrentHook { at, node: None }.said()
+    with_ways_out(&format!("hook {} failed: {}", at.hook, at.message), object)
 }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{
     self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE,
 };
@@ -265,7 +266,7 @@ fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, Str
             return (Truth::False, Reason::HookFailed, hooks::failure(&at, object));
         }
         // Hooks have their own time-out.
-        return (Truth::Unknown, Reason::Applying, task.message.clone());
+        return (Truth::Unknown, Reason::Applying, message_of(task));
     }
     if task.state == TaskState::Failed {
         return (Truth::False, Reason::GateFailed, task.message.clone());

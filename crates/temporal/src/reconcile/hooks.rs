@@ -53,8 +53,7 @@ impl Reconcile<'_> {
             return false;
         }
         if let Some(at) = AtHook::of(plan) {
-            let message = hooks::last_message(&at);
-            let note = format!("hook {} failed, and it goes on without it: {message}", at.hook);
+            let note = format!("hook {} failed, and it goes on without it: {}", at.hook, at.message);
             self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         }
         control::pass_over(plan)
@@ -65,7 +64,7 @@ impl Reconcile<'_> {
         let Some(at) = plan.and_then(AtHook::of) else { return };
         let passes = plan.and_then(|plan| hooks::on_failure(plan, &self.facts.spec.hooks));
         if at.failed && passes != Some(OnHookFailure::Continue) {
-            let note = format!("hook {} failed: {}", at.hook, hooks::last_message(&at));
+            let note = format!("hook {} failed: {}", at.hook, at.message);
             self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         } else if at.asks && !at.failed {
             let object = argument_of("wwd", &self.facts.name, &self.facts.namespace);

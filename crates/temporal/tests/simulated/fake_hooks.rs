@@ -170,8 +170,8 @@ fn run(cx: &TaskContext<'_>, hook: &str) -> Result<Outcome, TaskError> {
         _ if cx.record.type_ == "await-approval" && is_approved => Outcome::Done,
         Some(HookResult::Done) => Outcome::Done,
         Some(HookResult::Fails(words)) => {
-            return Err(TaskError::terminal(format!("hook {hook} of {NAME}: {words}")));
+            return Err(TaskError::terminal(words));
         }
-        None => Outcome::waiting(format!("waiting for hook {hook}: it was asked")),
+        None => Outcome::waiting("it was asked"),
     })
 }

@@ -287,7 +287,7 @@ async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped() {
     let hooks = json!([http("first", "BeforeRollout")]);
     let (s, _) = second(&hooks).await;
     s.set_image("v2").await;
-    s.until("the hook is waited for", |s| s.message("UpToDate").contains("waiting for hook first")).await;
+    s.until("the hook is waited for", |s| s.message("UpToDate").contains("hook first: it was asked")).await;
     s.hooks.go_on(Some("the Jobs of its hooks are not deleted yet: a webhook is away"));
     s.delete().await;
     s.until("it is said", |s| s.message("Reconciling").contains("a webhook is away")).await;

@@ -31,17 +31,7 @@ pub struct CurrentHook<'a> {
     pub node: Option<&'a str>,
 }
 
-impl<'a> CurrentHook<'a> {
-    /// The last message, without the prefix that names the hook.
-    #[must_use]
-    pub fn said(&self) -> &'a str {
-        let message = self.at.message.as_str();
-        let (whose, waits) =
-            (format!("hook {} of ", self.at.hook), format!("waiting for hook {}: ", self.at.hook));
-        let said = message.strip_prefix(&whose).and_then(|rest| rest.split_once(": ")).map(|(_, said)| said);
-        said.or_else(|| message.strip_prefix(&waits)).unwrap_or(message)
-    }
-
+impl CurrentHook<'_> {
     /// The entry in the status for a hook that needs a user's attention, with at most `most` bytes of its message.
     #[must_use]
     pub fn status(&self, most: usize) -> HookStatus {
@@ -50,7 +40,7 @@ impl<'a> CurrentHook<'a> {
             node: self.node.unwrap_or_default().to_owned(),
             task_id: self.at.task_id.clone(),
             state: if self.at.failed { HookState::Failed } else { HookState::AwaitingApproval }.to_string(),
-            message: if self.at.failed { cut(self.said(), most) } else { String::new() },
+            message: if self.at.failed { cut(&self.at.message, most) } else { String::new() },
         }
     }
 
@@ -108,7 +98,7 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    Some(format!("{} failed{more}: {}", first.name(), first.said()))
+    Some(format!("{} failed{more}: {}", first.name(), first.at.message))
 }
 
 /// A failed hook's sentence, and what a user can do about it. `object`: see [`argument_of`].
@@ -143,7 +133,7 @@ pub fn waits_for(facts: &FleetFacts, deployment: &str, namespace: &str) -> Optio
         .map(|failure| with_ways_out(&failure, &argument_of(facts.kind.short(), deployment, namespace)));
     let people = people(facts, deployment, namespace);
     if failure.is_none() && people.is_none() {
-        return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.said()));
+        return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.at.message));
     }
     Some(failure.into_iter().chain(people).collect::<Vec<_>>().join("; "))
 }

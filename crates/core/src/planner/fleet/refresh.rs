@@ -8,6 +8,7 @@ use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_ta
 use super::verdicts::refresh_conditions;
 use super::{clock, filling, hooks, leave, progress};
 use crate::api::TaskType;
+use crate::api::at_hook::message_of;
 use crate::api::ids::field;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{FleetPhase, NodeDeploymentStatus, Reason, Rollout, Stage};
@@ -155,7 +156,7 @@ fn refresh_rollout(
         _ if let Some(node) = stands_in_the_way(rollout) => {
             format!("waiting for {}", node.sentence())
         }
-        Some(task) => task.message.clone(),
+        Some(task) => message_of(task),
         None => String::new(),
     };
     // The message mentions the requested restart, so that it does not seem forgotten.

@@ -19,7 +19,7 @@ use crate::api::{
     StatefulSetRef,
 };
 use crate::engine::{self, Plan, PlanState, sentence::cut};
-use crate::planner::hooks::hook_of;
+use crate::planner::hooks::{hook_of, message_of};
 
 /// What the sidecar answered in this reconcile.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -326,7 +326,7 @@ fn set_conditions(
 
     let last_roll = next.history.iter().rev().find(|h| is_rolling(&h.recipe)).map(HistoryEntry::ending);
     if let Some(plan) = active.filter(|p| is_rolling(&p.recipe)) {
-        let waiting = plan.current_task().map(|t| t.message.clone()).unwrap_or_default();
+        let waiting = plan.current_task().map(message_of).unwrap_or_default();
         set(NODE_UPDATE_IN_PROGRESS, Truth::True, Reason::UpdateStarted, &waiting);
     } else {
         let reason = match last_roll {
@@ -350,7 +350,7 @@ fn set_conditions(
     } else if let Some(plan) = failed_plan {
         set(STALLED, Truth::True, Reason::PlanFailed, &plan.failure);
     } else if let Some(task) = held_by {
-        set(STALLED, Truth::True, Reason::HookFailed, &task.message);
+        set(STALLED, Truth::True, Reason::HookFailed, &message_of(task));
     } else if let Some(task) = overdue {
         let since = task.deadline.map(|deadline| deadline.to_rfc3339_opts(SecondsFormat::Secs, true));
         let since = since.unwrap_or_default();
