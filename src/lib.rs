@@ -41,7 +41,7 @@
 //! - [`engine`]: plans, tasks, recipes and their executor ([`engine::Task`], [`engine::Recipe`]), independent of
 //!   Kubernetes.
 //! - [`tasks`]: the built-in task types, and the scopes that a task of your own works with ([`tasks::NodeScope`],
-//!   [`tasks::FleetScope`]). `docs/custom-tasks.md` walks through one.
+//!   [`tasks::FleetScope`]). `docs/how-to/custom-tasks.md` walks through one.
 //! - [`api`]: the custom resources: types, schema, validation rules and names ([`api::crds`]).
 //! - [`sidecar`]: the protocol of the sidecar, with a client and a server.
 //!

@@ -1,4 +1,4 @@
-//! An operator of one's own, which drains a broker before its pod is replaced: see docs/custom-tasks.md.
+//! An operator of one's own, which drains a broker before its pod is replaced: see docs/how-to/custom-tasks.md.
 
 use std::{error::Error, time::Duration};
 

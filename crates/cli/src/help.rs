@@ -1,4 +1,4 @@
-//! The text after the flags in `--help`, the man pages and docs/command-line.md: environment variables and exit
+//! The text after the flags in `--help`, the man pages and docs/reference/command-line.md: environment variables and exit
 //! codes.
 
 /// The environment variables and exit codes that all commands share.

@@ -1,4 +1,4 @@
-//! docs/command-line.md, generated from the command line.
+//! docs/reference/command-line.md, generated from the command line.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ const HEAD: &str = "# The command line
 Made from the program itself: UPDATE_DOCS=1 cargo test --lib reference
 
 `windlass COMMAND --help` and the man pages (`windlass man --dir FOLDER`) say the same. As `kubectl-windlass` on `PATH` each is
-`kubectl windlass COMMAND`. What each command takes of rights is in [operations](operations.md#verbs), what `status`, `plan`, `explain`, `diff` and
+`kubectl windlass COMMAND`. What each command takes of rights is in [verbs](verbs.md), what `status`, `plan`, `explain`, `diff` and
 `logs` print in [in the terminal](terminal.md), and what a build with the feature `temporal` adds in [Temporal](temporal.md).
 ";
 
@@ -115,13 +115,16 @@ fn the_reference_of_the_command_line_is_what_the_program_takes() {
     if crate::extension::HAS_WORKERS {
         return;
     }
-    let file = windlass_harness::root().join("docs/command-line.md");
+    let file = windlass_harness::root().join("docs/reference/command-line.md");
     let text = page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, &text).unwrap();
     }
     let known = std::fs::read_to_string(file).unwrap_or_default();
-    assert_eq!(known, text, "docs/command-line.md is out of date: UPDATE_DOCS=1 cargo test --lib reference");
+    assert!(
+        known == text,
+        "docs/reference/command-line.md is out of date: UPDATE_DOCS=1 cargo test --lib reference"
+    );
 }
 
 /// The names of the environment variables that source code reads.

@@ -88,8 +88,10 @@ mod tests {
     #[test]
     fn each_command_of_windlass_in_the_documentation_is_one() {
         let root = windlass_harness::root();
-        let pages =
-            ["docs", "deploy"].iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap());
+        let folders =
+            ["tutorial", "how-to", "reference", "explanation", "dev"].map(|of| root.join("docs").join(of));
+        let folders = folders.into_iter().chain([root.join("docs"), root.join("deploy")]);
+        let pages = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
         let pages = pages.map(|entry| entry.unwrap().path()).chain([root.join("README.md")]);
         let mut checked = 0;
         for page in pages.filter(|page| page.extension().is_some_and(|ext| ext == "md")) {

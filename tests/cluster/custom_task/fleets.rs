@@ -1,5 +1,5 @@
 //! Custom tasks of a fleet: an operator that asks an outside service before a rollout, notifies it afterwards, and
-//! warms up new nodes before they take over. See docs/custom-tasks.md.
+//! warms up new nodes before they take over. See docs/how-to/custom-tasks.md.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

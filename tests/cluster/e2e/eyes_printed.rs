@@ -9,7 +9,7 @@ use windlass_harness::kit::{World, fleet, with};
 
 /// The rows of the page's table of fields.
 fn documented() -> BTreeSet<String> {
-    let page = include_str!("../../../docs/terminal.md");
+    let page = include_str!("../../../docs/reference/terminal.md");
     let (_, table) = page.split_once("| `namespace`, `name`, `strategy`").expect("the table of fields");
     let (table, _) = table.split_once("\n\n").expect("its end");
     let table = format!("`namespace`, `name`, `strategy`{table}");

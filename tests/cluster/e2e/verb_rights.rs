@@ -1,5 +1,5 @@
 //! Each verb of the command line with an account that has exactly the rights of its row
-//! in docs/operations.md; and without each of these rights.
+//! in docs/reference/verbs.md; and without each of these rights.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn quoted(cell: &str) -> Vec<&str> {
 
 /// The rights in the first row of the table with this first cell, for an object of this kind.
 fn documented(row: &str, object: &str) -> BTreeSet<Right> {
-    let page = include_str!("../../../docs/operations.md");
+    let page = include_str!("../../../docs/reference/verbs.md");
     let rows = page.lines().filter(|line| line.starts_with("| ")).map(|line| line.split('|').map(str::trim));
     let cells: Vec<&str> = rows
         .map(Iterator::collect::<Vec<_>>)

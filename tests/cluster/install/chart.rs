@@ -414,7 +414,7 @@ fn table(values: &str) -> String {
 fn all_values_are_explained_and_listed() {
     let values = std::fs::read_to_string(path("deploy/helm/windlass/values.yaml")).unwrap();
     let head = "# Values of the chart\n\nMade from `deploy/helm/windlass/values.yaml`: UPDATE_DOCS=1 cargo test --test cluster values\n\n";
-    is_as_generated("docs/helm-values.md", &format!("{head}{}", table(&values)));
+    is_as_generated("docs/reference/helm-values.md", &format!("{head}{}", table(&values)));
     let schema: Value = serde_json::from_str(
         &std::fs::read_to_string(path("deploy/helm/windlass/values.schema.json")).unwrap(),
     )

@@ -1,4 +1,4 @@
-//! docs/fields.md: each field of the installed definitions, with its type, default, rules and description.
+//! docs/reference/fields.md: each field of the installed definitions, with its type, default, rules and description.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const HEAD: &str = "# Fields of the definitions
 Made from `deploy/crds` and `deploy/temporal`: UPDATE_DOCS=1 cargo test --test cluster references
 
 `kubectl explain nd.spec` says the same in a terminal. `[]` stands for each item of a list, `{}` for each value of a map. What the fields of a
-status have no room for is in [reference](reference.md).
+status have no room for is in [objects](objects.md).
 ";
 const DEFINITIONS: [&str; 4] = [
     "deploy/crds/nodedeployments.windlass.dev.yaml",
@@ -27,7 +27,7 @@ pub fn is_as_generated(page: &str, text: &str) {
         std::fs::write(&file, text).unwrap();
     }
     let known = std::fs::read_to_string(file).unwrap_or_default();
-    assert_eq!(known, text, "{page} is out of date: its head says what makes it anew");
+    assert!(known == text, "{page} is out of date: its head says what makes it anew");
 }
 
 /// Escapes text for a table cell.
@@ -154,7 +154,7 @@ fn the_reference_of_the_fields_is_what_the_definitions_say() {
         let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(path(file)).unwrap()).unwrap();
         text += &section(&crd);
     }
-    is_as_generated("docs/fields.md", &text);
+    is_as_generated("docs/reference/fields.md", &text);
 }
 
 /// Before Kubernetes 1.36, an int-or-string counts as long as a whole request in cost estimates, whatever its

@@ -49,7 +49,7 @@ fn each_alert_has_a_section_that_says_what_to_do_and_a_test() {
     let read = |file: &str| std::fs::read_to_string(path(file)).unwrap();
     let (alerts, page, tests) = (
         read("deploy/monitoring/alerts.yaml"),
-        read("docs/alerts.md"),
+        read("docs/reference/alerts.md"),
         read("deploy/monitoring/alerts_test.yaml"),
     );
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
@@ -58,10 +58,10 @@ fn each_alert_has_a_section_that_says_what_to_do_and_a_test() {
         alerts.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
     assert_eq!(urls.len(), names.len());
     for (name, url) in names.iter().zip(urls) {
-        assert!(url.ends_with(&format!("docs/alerts.md#{}", name.to_lowercase())), "{url}");
+        assert!(url.ends_with(&format!("docs/reference/alerts.md#{}", name.to_lowercase())), "{url}");
         assert!(
             page.lines().any(|line| line == format!("## {name}")),
-            "docs/alerts.md has no section {name}"
+            "docs/reference/alerts.md has no section {name}"
         );
         assert!(tests.contains(&format!("alertname: {name}\n")), "alerts_test.yaml has no case of {name}");
     }

@@ -33,7 +33,7 @@ pub struct PlanArgs {
     /// Another number of nodes
     #[arg(long, value_name = "N", conflicts_with = "files", allow_negative_numbers = true)]
     replicas: Option<i32>,
-    /// Print it for a program (docs/terminal.md has the fields)
+    /// Print it for a program (docs/reference/terminal.md has the fields)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }

@@ -1,7 +1,7 @@
 //! Reports of fleets for people: progress, causes, and the state of nodes. Objects in, values out, which the
 //! terminal, the page and `-o json` show alike. Pure: no I/O, no clock.
 //!
-//! The types are the output of `windlass status -o json` (docs/terminal.md): a field keeps its name and its meaning.
+//! The types are the output of `windlass status -o json` (docs/reference/terminal.md): a field keeps its name and its meaning.
 
 mod asked;
 pub mod chain;

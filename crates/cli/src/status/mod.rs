@@ -34,7 +34,7 @@ pub struct StatusArgs {
     /// Draw anew at each change, until q or Ctrl-C; where there is no terminal, a line a change
     #[arg(long, short = 'w', conflicts_with = "output")]
     watch: bool,
-    /// Print data for a program (docs/terminal.md has the fields)
+    /// Print data for a program (docs/reference/terminal.md has the fields)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
     /// End with 0 where all are up to date, 1 where one is stalled or refused, 3 where one is on its way; with --watch as

@@ -1,5 +1,5 @@
 //! The reasons that a user sees, as closed sets: those of conditions, of events, and in `unconverged`, which has the
-//! kubelet's reasons as well. `docs/operations.md` explains every one of them; a test checks that.
+//! kubelet's reasons as well. `docs/reference/conditions.md` explains every one of them; a test checks that.
 
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
@@ -8,9 +8,9 @@ use super::condition_types::{
     UP_TO_DATE,
 };
 
-/// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/operations.md`
+/// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/reference/conditions.md`
 /// explains each.
-#[allow(missing_docs, reason = "docs/operations.md explains each")]
+#[allow(missing_docs, reason = "docs/reference/conditions.md explains each")]
 #[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, IntoStaticStr, PartialEq)]
 pub enum Reason {
     AllNodesReady,
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../docs/operations.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/conditions.md");
 
     /// The rows of the table under a heading, each as its cells. An empty first cell stands for the one above.
     fn table(heading: &str) -> Vec<Vec<String>> {

@@ -1,11 +1,11 @@
-//! The reasons of a WorkerDeployment's conditions and events: a closed set. A test checks that `docs/temporal.md`
+//! The reasons of a WorkerDeployment's conditions and events: a closed set. A test checks that `docs/reference/temporal.md`
 //! explains every one.
 
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 /// Why a condition has its value, or what a task waits for.
-#[allow(missing_docs, reason = "docs/temporal.md explains each")]
+#[allow(missing_docs, reason = "docs/reference/temporal.md explains each")]
 #[derive(
     AsRefStr,
     Clone,
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn the_page_explains_every_word() {
-        let page = include_str!("../../../../docs/temporal.md");
+        let page = include_str!("../../../../docs/reference/temporal.md");
         for word in Reason::VARIANTS {
-            assert!(page.contains(word.as_ref()), "docs/temporal.md does not name {word}");
+            assert!(page.contains(word.as_ref()), "docs/reference/temporal.md does not name {word}");
         }
     }
 }

@@ -23,9 +23,9 @@ use windlass_harness::systems::cluster::Cluster;
 /// The page whose installation the others use.
 const FIRST: &str = "README.md";
 /// The pages with an installation of their own.
-const ALONE: [&str; 2] = ["docs/upgrade.md", "deploy/README.md"];
+const ALONE: [&str; 2] = ["docs/how-to/upgrade.md", "deploy/README.md"];
 /// The page that promises a duration, and the duration.
-const TUTORIAL: (&str, Duration) = ("docs/getting-started.md", Duration::from_mins(10));
+const TUTORIAL: (&str, Duration) = ("docs/tutorial/getting-started.md", Duration::from_mins(10));
 /// The installed objects that deleting the namespace leaves; the definitions stay.
 const CLUSTER_WIDE: &str =
     "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
@@ -33,7 +33,7 @@ const CLUSTER_WIDE: &str =
 const IMAGES: [&str; 4] =
     ["registry.example/db:1.0", "registry.example/db:1.1", "nats:2.12.1-alpine", "nats:2.12.2-alpine"];
 /// The folders of the pages.
-const FOLDERS: [&str; 2] = ["docs", "docs/how-to"];
+const FOLDERS: [&str; 5] = ["docs", "docs/tutorial", "docs/how-to", "docs/reference", "docs/explanation"];
 
 /// The pages for users, without generated ones.
 fn pages() -> Vec<(String, String)> {

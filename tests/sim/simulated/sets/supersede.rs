@@ -1,4 +1,4 @@
-//! The spec changes during a rollout: the table of `docs/strategy-blue-green.md`, a test for each cell.
+//! The spec changes during a rollout: the table of `docs/explanation/strategy-blue-green.md`, a test for each cell.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 //! Decides what happens to a rollout that creates a set of nodes when the target changes. The table is in
-//! `docs/strategy-blue-green.md`.
+//! `docs/explanation/strategy-blue-green.md`.
 
 use super::super::blame;
 use super::super::decision::{Cause, FleetDecision, Start, Strategy};

@@ -121,7 +121,7 @@ fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
     Start { rollout_target: to(target), target: target.into(), cause, strategy }
 }
 
-/// The table of `docs/strategy-blue-green.md` (the spec changes to …), as the planner's decisions.
+/// The table of `docs/explanation/strategy-blue-green.md` (the spec changes to …), as the planner's decisions.
 #[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
 fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
     let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, strategy);
