@@ -8,7 +8,7 @@ use super::fleet_record::halt_height;
 use super::restart::{restart_request, retried_plan};
 use crate::api::conditions::{self, READY, STALLED, Truth};
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_ASKED, ANNOTATION_OWNER_UID,
+    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_LAST_REQUEST, ANNOTATION_OWNER_UID,
     ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
@@ -122,7 +122,10 @@ impl FleetScope {
         let (meta, promoted) = (&self.fleet.meta, &self.spec.force_promote);
         let abort = meta.annotation(ANNOTATION_ABORT).and_then(PlanId::recorded);
         RequestFacts {
-            asked: meta.annotation(ANNOTATION_ASKED).filter(|asked| !asked.is_empty()).map(str::to_owned),
+            asked: meta
+                .annotation(ANNOTATION_LAST_REQUEST)
+                .filter(|asked| !asked.is_empty())
+                .map(str::to_owned),
             restart: restart_request(meta, self.restarted_at.as_ref()),
             abort_rolls_back: abort.as_ref().map(AsRef::as_ref) == meta.annotation(ANNOTATION_ABORT_ROLLBACK),
             abort,
@@ -178,7 +181,7 @@ impl FleetScope {
     /// up for the plan's hooks.
     fn retry_request(&self) -> Option<PlanId> {
         let asked = self.fleet.meta.annotation(ANNOTATION_RETRY)?;
-        let is_spent = self.fleet.status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked);
+        let is_spent = self.fleet.status.hook_retry.as_ref().is_some_and(|retry| retry.request == asked);
         if is_spent { None } else { PlanId::recorded(retried_plan(asked)) }
     }
 

@@ -62,7 +62,7 @@ impl Fleet<'_> {
         {
             engine::try_again(plan);
         }
-        Some(HookRetry { asked: asked.to_owned(), tasks })
+        Some(HookRetry { request: asked.to_owned(), tasks })
     }
 
     /// The status with the changed plan.

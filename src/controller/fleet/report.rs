@@ -140,9 +140,9 @@ impl Fleet<'_> {
         let stalled = conditions::find(&status.conditions, conditions::STALLED)
             .filter(|c| c.reason == Reason::NoProgress.as_ref());
         // A stall after some progress is a new stall and gets its own event.
-        let cause = match (&status.rollout, &status.filling) {
+        let cause = match (&status.rollout, &status.initial_fill) {
             (Some(rollout), _) => plan.map(|plan| format!("{}/{}", plan.id, rollout.last_progress_at)),
-            (None, Some(filling)) => Some(format!("filling/{}", filling.last_progress_at)),
+            (None, Some(filling)) => Some(format!("initialFill/{}", filling.last_progress_at)),
             (None, None) => None,
         };
         if let Some((condition, cause)) = stalled.zip(cause) {

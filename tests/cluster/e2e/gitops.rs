@@ -285,7 +285,7 @@ fn argo_cd_retries_hooks_and_takes_a_promotion_back() {
         if let Some(asked) = asked {
             object["metadata"]["annotations"] = json!({"windlass.dev/retry": asked});
         }
-        object["status"]["hookRetry"] = json!({"asked": spent});
+        object["status"]["hookRetry"] = json!({"request": spent});
         assert_eq!(run(&program, "actions/retry", &object, print), [expected], "{asked:?} after {spent:?}");
     }
 }

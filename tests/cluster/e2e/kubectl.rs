@@ -136,7 +136,8 @@ async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
     let groups = ["--as", "jo", "--as-group", "system:masters", "--as-group", "oncall"];
     done(&world, &[&["resume", "nd/db", "--reason", "back"][..], &groups].concat()).await;
     let asked =
-        world.get(&world.fleets(), "db").await["metadata"]["annotations"]["windlass.dev/asked"].clone();
+        world.get(&world.fleets(), "db").await["metadata"]["annotations"]["windlass.dev/last-request"]
+            .clone();
     let asked: Value = serde_json::from_str(asked.as_str().unwrap()).unwrap();
     assert_eq!((&asked["by"], &asked["why"]), (&json!("jo"), &json!("back")));
     let ran = windlass(&world, &["resume", "nd/db", "--as-group", "oncall"]).await;

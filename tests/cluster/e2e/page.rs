@@ -76,7 +76,7 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
     browser.press("Enter").await;
     browser.wait("main", "db paused").await;
     let paused = world.until_db("it is paused", |db| db["spec"]["paused"] == true).await;
-    let asked = paused["metadata"]["annotations"]["windlass.dev/asked"].as_str().unwrap();
+    let asked = paused["metadata"]["annotations"]["windlass.dev/last-request"].as_str().unwrap();
     assert!(asked.contains("the image is not there") && asked.contains("\"verb\":\"pause\""), "{asked}");
     assert!(world.until_event("db", "PauseRequested").await.contains("the image is not there"));
     browser.tab_to("back").await;

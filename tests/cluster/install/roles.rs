@@ -85,7 +85,8 @@ pub async fn see_and_change_fleets(cluster: &Cluster, place: &Place<'_>) {
     }
     let db = place.get("windlass.dev/v1alpha1", "NodeDeployment", "db").await.unwrap();
     let asked: Value =
-        serde_json::from_str(db["metadata"]["annotations"]["windlass.dev/asked"].as_str().unwrap()).unwrap();
+        serde_json::from_str(db["metadata"]["annotations"]["windlass.dev/last-request"].as_str().unwrap())
+            .unwrap();
     // An unchanged object has no new request.
     assert_eq!(asked["by"], "editer", "{asked}");
     // Only an administrator may write a status.

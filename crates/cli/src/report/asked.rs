@@ -38,7 +38,7 @@ fn awaits_restart(fleet: &ObservedFleet) -> bool {
 fn awaits_retry(fleet: &ObservedFleet) -> bool {
     let status = &fleet.status;
     let Some(asked) = fleet.meta.annotation(ANNOTATION_RETRY) else { return false };
-    if status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked) {
+    if status.hook_retry.as_ref().is_some_and(|retry| retry.request == asked) {
         return false;
     }
     let named = retried_plan(asked);
@@ -191,7 +191,7 @@ mod tests {
             json_patch::merge(&mut changes, &more);
             changes
         };
-        let spent = |asked: &str| json!({"status": {"hookRetry": {"asked": asked}}});
+        let spent = |asked: &str| json!({"status": {"hookRetry": {"request": asked}}});
         let hook = |task: &str, state: &str| json!({"status": {"hooks": [{"hook": "h", "taskID": task, "state": state}], "conditions": stalled("HookFailed")}});
         let failed = |plan: &str| {
             json!({"status": {"plan": {"id": plan, "state": "Failed"}, "rollout": {"stage": "Promoting", "entrantSet": "28c42"},

@@ -8,8 +8,8 @@ use super::images;
 use super::node::{self, Goal};
 use super::{Health, NodeReport, Seen, age, node_seconds};
 use windlass_core::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
-use windlass_core::api::names::ANNOTATION_ASKED;
-use windlass_core::api::{Asked, FleetPhase, HookStatus, NodeDeploymentSpec, Reason, Rollout, Stage};
+use windlass_core::api::names::ANNOTATION_LAST_REQUEST;
+use windlass_core::api::{FleetPhase, HookStatus, LastRequest, NodeDeploymentSpec, Reason, Rollout, Stage};
 use windlass_core::planner::fleet::requests;
 use windlass_core::planner::fleet::sets::stage::took_over;
 use windlass_core::revision;
@@ -374,7 +374,7 @@ fn said_besides(seen: &Seen) -> Vec<String> {
 fn paused_by(seen: &Seen) -> Option<String> {
     let fleet = &seen.fleet;
     fleet.spec.as_ref().ok().filter(|spec| spec.paused)?;
-    let asked: Asked = serde_json::from_str(fleet.meta.annotation(ANNOTATION_ASKED)?).ok()?;
+    let asked: LastRequest = serde_json::from_str(fleet.meta.annotation(ANNOTATION_LAST_REQUEST)?).ok()?;
     let why = if asked.why.is_empty() { String::new() } else { format!(": {}", asked.why) };
     (asked.verb == "pause").then(|| format!("{}{why}", asked.by))
 }
@@ -414,7 +414,7 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let deadline = spec.map_or(0, |spec| spec.update_strategy.progress_deadline_seconds);
     let stalls_at = rollout.last_progress_at + TimeDelta::seconds(deadline);
     let paused = spec.is_some_and(|spec| spec.paused);
-    let runs = !rollout.clock_stopped
+    let runs = !rollout.progress_paused
         && rollout.not_counted_since.is_none()
         && !paused
         && rollout.stage != Stage::Retiring;
@@ -478,7 +478,7 @@ fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>)
     let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True.as_ref());
     // All new nodes were ready once. As long as the clock runs, those that are not any more are waited for, and nobody is
     // asked to promote.
-    let has_fallen_back = rollout.stage == Stage::AwaitingPromotion && !rollout.clock_stopped;
+    let has_fallen_back = rollout.stage == Stage::AwaitingPromotion && !rollout.progress_paused;
     let ill = |reason: &str| match reason.parse().ok() {
         Some(Reason::WaitingForWave) => false,
         Some(Reason::NotReady | Reason::Missing | Reason::Terminating) => is_stalled || has_fallen_back,

@@ -104,7 +104,7 @@ fn what_stands_until_a_person_comes_takes_nobody_knows_how_long() {
     let moving = json!({"status": {"rollout": {"nodes": {"failed": 0, "disrupted": 1}}}});
     assert!(left(moving.clone()).is_some());
     assert_eq!(left(merged(moving.clone(), json!({"spec": {"paused": true}}))), None);
-    assert_eq!(left(merged(moving, json!({"status": {"rollout": {"clockStopped": true}}}))), None);
+    assert_eq!(left(merged(moving, json!({"status": {"rollout": {"progressPaused": true}}}))), None);
 }
 
 fn report(changes: Value) -> FleetReport {
@@ -216,7 +216,7 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
 fn who_paused_and_why_is_said_while_it_is_paused() {
     let by = |paused: bool, verb: &str| {
         let asked = json!({"verb": verb, "by": "alice", "why": "vacuum first", "at": "2026-01-01T04:00:00Z"});
-        let annotations = json!({"windlass.dev/asked": asked.to_string()});
+        let annotations = json!({"windlass.dev/last-request": asked.to_string()});
         report(json!({"metadata": {"annotations": annotations}, "spec": {"paused": paused}})).paused_by
     };
     assert_eq!(by(true, "pause"), "alice: vacuum first");
@@ -237,7 +237,7 @@ fn who_is_to_promote_is_told_the_command() {
 #[test]
 fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to_promote() {
     let asks = "the new nodes are ready: windlass promote nd/db -n prod moves traffic to them";
-    for (up_to_date, clock_stopped, reason, expected) in [
+    for (up_to_date, progress_paused, reason, expected) in [
         ("Applying", false, "NotReady", "waiting for db-28c42-1: NotReady for 1m00s (stalls in 6m58s)"),
         ("Applying", false, "Missing", "waiting for db-28c42-1: Missing for 1m00s (stalls in 6m58s)"),
         ("Applying", true, "NotReady", "waiting for the fleet to be resumed"),
@@ -247,7 +247,7 @@ fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to
         let named =
             json!([{"name": "db-28c42-1", "reason": reason, "message": "", "since": "2026-01-01T04:14:11Z"}]);
         let status = json!({
-            "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "clockStopped": clock_stopped,
+            "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "progressPaused": progress_paused,
                 "unconverged": named, "message": "waiting for the fleet to be resumed"},
             "conditions": conditions(&format!("Unknown/{up_to_date}"), "True", "False", "True"),
         });
@@ -269,7 +269,7 @@ fn new_nodes_that_have_not_caught_up_are_what_is_waited_for_and_no_command_to_pr
 
 #[test]
 fn a_clock_that_stands_is_not_said_to_run_out() {
-    let stopped = report(json!({"status": {"rollout": {"clockStopped": true}}}));
+    let stopped = report(json!({"status": {"rollout": {"progressPaused": true}}}));
     assert_eq!(stopped.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s");
     let stalled = report(json!({"status": {"rollout": {"lastProgressAt": "2026-01-01T04:00:00Z"}}}));
     assert!(stalled.waiting(now()).ends_with("(stalled)"), "{}", stalled.waiting(now()));

@@ -88,7 +88,7 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
     // Without a plan of the fleet, use the node's.
     let of_task = || text(hook, "taskID").rsplit_once('-').map_or("", |(plan, _)| plan);
     let plan = if plan.is_empty() { of_task() } else { plan };
-    let Some(value) = next_retry(object, plan, object["status"]["hookRetry"]["asked"].as_str()) else {
+    let Some(value) = next_retry(object, plan, object["status"]["hookRetry"]["request"].as_str()) else {
         return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
     };
     let message = format!("asked to try {} again", all_failed(object));
@@ -174,7 +174,7 @@ mod tests {
         ] {
             let mut object = fleet(&hooks, &json!({}));
             object["metadata"]["annotations"]["windlass.dev/retry"] = asked.clone();
-            object["status"]["hookRetry"]["asked"] = obeyed;
+            object["status"]["hookRetry"]["request"] = obeyed;
             let change = retry(&object).unwrap();
             let value = change.write.as_ref().map(|_| written(&change).1);
             assert_eq!(value.as_deref(), expected, "{asked}");

@@ -238,7 +238,7 @@ fn retry_of(object: &Value, id: &str) -> Change {
         Some(active) => format!("; it begins when plan {active} has ended, or stalls"),
         None => String::new(),
     };
-    let Some(value) = next_retry(object, id, object["status"]["hookRetry"]["asked"].as_str()) else {
+    let Some(value) = next_retry(object, id, object["status"]["hookRetry"]["request"].as_str()) else {
         return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
     };
     let message = format!("asked to retry plan {id}{waits}");

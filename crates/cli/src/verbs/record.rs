@@ -7,8 +7,8 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::{Value, json};
 
 use super::change::{Change, Write};
-use windlass_core::api::names::ANNOTATION_ASKED;
-use windlass_core::api::{Asked, WayBack};
+use windlass_core::api::names::ANNOTATION_LAST_REQUEST;
+use windlass_core::api::{LastRequest, RequestedRollback};
 use windlass_kube_port::port::pointer_key;
 
 /// The user as the API server knows them, or else their name on this machine.
@@ -25,8 +25,8 @@ pub async fn who(client: &Client) -> String {
 }
 
 /// The request that the command line recorded last.
-pub fn recorded_request(object: &Value) -> Option<Asked> {
-    serde_json::from_str(object["metadata"]["annotations"][ANNOTATION_ASKED].as_str()?).ok()
+pub fn recorded_request(object: &Value) -> Option<LastRequest> {
+    serde_json::from_str(object["metadata"]["annotations"][ANNOTATION_LAST_REQUEST].as_str()?).ok()
 }
 
 /// The JSON patch operations of a change, guarded by the object's version, with the record of the request.
@@ -54,21 +54,21 @@ pub fn ops(
             ops.extend(annotations.map(|(key, value)| annotate(key, value)));
         }
     }
-    let way_back = change.back_to.as_ref().map(|to| WayBack {
+    let way_back = change.back_to.as_ref().map(|to| RequestedRollback {
         to: to.clone(),
         by: by.to_owned(),
         at: now,
         plan_id: text(&object["status"]["plan"]["id"]).to_owned(),
     });
-    let recorded_request = Asked {
+    let recorded_request = LastRequest {
         verb: change.verb.to_owned(),
         by: by.to_owned(),
         why: why.unwrap_or_default().to_owned(),
         at: now,
         // A pause, say, does not cancel a rollback.
-        way_back: way_back.or_else(|| recorded_request(object)?.way_back),
+        rollback: way_back.or_else(|| recorded_request(object)?.rollback),
     };
-    ops.push(annotate(ANNOTATION_ASKED, json!(recorded_request).to_string()));
+    ops.push(annotate(ANNOTATION_LAST_REQUEST, json!(recorded_request).to_string()));
     ops
 }
 

@@ -38,7 +38,7 @@ fn a_retry_that_was_used_up_for_a_hook_does_not_keep_the_plan_from_being_retried
         ] {
             let mut object =
                 json!({"metadata": {"annotations": {"windlass.dev/retry": asked}}, "status": status});
-            object["status"]["hookRetry"] = json!({"asked": spent});
+            object["status"]["hookRetry"] = json!({"request": spent});
             let change = of(&Verb::Retry, Kind::Fleet, &object).unwrap();
             assert_eq!(annotated(&change), expected, "{asked} after {spent}: {}", change.message);
         }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::change::{Change, Write, is_promoting};
 use super::record::{recorded_request, sentence};
 use windlass_core::api::names::{ANNOTATION_BUILD_ID, LABEL_DEPLOYMENT};
-use windlass_core::api::{StatefulNodeSpec, WayBack};
+use windlass_core::api::{RequestedRollback, StatefulNodeSpec};
 use windlass_core::revision::{RevisionData, drift, revision_name};
 
 /// The fleet's template, as a JSON pointer.
@@ -295,8 +295,11 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
 
 /// The last requested rollback, unless it was given up or another target was set since. Repeating the command because
 /// nothing seems to happen must not lead back to the start.
-fn way_back<'a>(fleet: &Value, stored: &'a [StoredRevision]) -> Option<(&'a StoredRevision, WayBack)> {
-    let back = recorded_request(fleet)?.way_back?;
+fn way_back<'a>(
+    fleet: &Value,
+    stored: &'a [StoredRevision],
+) -> Option<(&'a StoredRevision, RequestedRollback)> {
+    let back = recorded_request(fleet)?.rollback?;
     let revision = stored.iter().find(|r| r.name == back.to)?;
     let (status, hash) = (&fleet["status"], hash_of(fleet, revision));
     let given_up = status["rejected"]["hash"] == hash && status["currentRevision"] != revision.name.as_str();

@@ -271,7 +271,8 @@ fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
         let written = object["metadata"]["annotations"].as_object().unwrap();
         assert_eq!(written.len(), expected + 1, "{written:?}");
         assert_eq!(written["windlass.dev/abort"], "p1");
-        let asked: Value = serde_json::from_str(written["windlass.dev/asked"].as_str().unwrap()).unwrap();
+        let asked: Value =
+            serde_json::from_str(written["windlass.dev/last-request"].as_str().unwrap()).unwrap();
         assert_eq!(
             asked,
             json!({"verb": "abort", "by": "alice", "why": "disk full", "at": "2030-01-01T12:00:00Z"})
@@ -449,7 +450,7 @@ fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() 
     assert_eq!(image_set(&again(&returned)), "db:2");
     // The record of an older Windlass lacks the revision.
     let asked = json!({"verb": "rollback", "by": "alice", "at": "2030-01-01T12:00:00Z"}).to_string();
-    object["metadata"]["annotations"]["windlass.dev/asked"] = json!(asked);
+    object["metadata"]["annotations"]["windlass.dev/last-request"] = json!(asked);
     assert_eq!(image_set(&again(&object)), "db:2");
 }
 

@@ -36,14 +36,13 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 
 /// The fields of a fleet's status that a StatefulSetRollout never has: they are about revisions and sets of nodes that
 /// Windlass creates.
-const OF_FLEETS_ONLY: [&str; 13] = [
+const OF_FLEETS_ONLY: [&str; 12] = [
     "selector",
     "activeSet",
     "currentRevision",
     "updateRevision",
     "buildID",
     "sameContent",
-    "wayBack",
     "spentForcePromote",
     "scaledToZero",
     "deletionPolicy",

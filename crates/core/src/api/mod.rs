@@ -62,8 +62,8 @@ pub use stateful_set_rollout::{
     StatefulSetSelection, StatefulSetStatus, StatefulSetStrategy,
 };
 pub use status::{
-    Asked, Filling, HookRetry, HookState, HookStatus, NodeDeploymentStatus, Rejected, RetiringSet,
-    SameContent, WayBack,
+    HookRetry, HookState, HookStatus, InitialFill, LastRequest, NodeDeploymentStatus, Rejected,
+    RequestedRollback, RetiringSet, SameContent,
 };
 pub use task_type::TaskType;
 

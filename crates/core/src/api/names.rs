@@ -52,8 +52,8 @@ pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
 pub const ANNOTATION_TASK: &str = "windlass.dev/task";
 /// Annotation on a hook's Job: the attempt of the task that created it.
 pub const ANNOTATION_ATTEMPT: &str = "windlass.dev/attempt";
-/// Annotation: the last request that a user made with the command line, and why; an [`super::Asked`] as JSON.
-pub const ANNOTATION_ASKED: &str = "windlass.dev/asked";
+/// Annotation: the last request that a user made with the command line, and why; an [`super::LastRequest`] as JSON.
+pub const ANNOTATION_LAST_REQUEST: &str = "windlass.dev/last-request";
 /// Annotation on a StatefulSet, and on its pod template: the pod template hash that the template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
 /// Annotation on a StatefulSet's pod template: the main container's image, as specified.

@@ -40,16 +40,16 @@ pub struct Rollout {
     pub last_progress_at: DateTime<Utc>,
     /// Who asked for it, and for what since it began; the last 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<String>,
+    pub requests: Vec<String>,
     /// The most nodes updated, and available at the target, that were seen at once; progress is more than this.
     #[serde(default)]
-    pub best: i32,
+    pub max_updated: i32,
     /// The most nodes ready at the target, available or not, that were seen at once; progress is more than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best_ready: Option<i32>,
+    pub max_ready: Option<i32>,
     /// Whether its clock stands, since it waits for a person or for nodes to be wanted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub clock_stopped: bool,
+    pub progress_paused: bool,
     /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -140,10 +140,10 @@ impl Rollout {
             own_revisions: false,
             started_at: now,
             last_progress_at: now,
-            asked: Vec::new(),
-            best: 0,
-            best_ready: None,
-            clock_stopped: false,
+            requests: Vec::new(),
+            max_updated: 0,
+            max_ready: None,
+            progress_paused: false,
             not_counted_since: None,
             stage: Stage::default(),
             incumbent_set: String::new(),

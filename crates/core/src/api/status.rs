@@ -68,15 +68,15 @@ pub struct NodeDeploymentStatus {
     /// The latest restart obeyed (RFC 3339).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
-    /// The last `windlass.dev/asked` that was taken in, cut to its first 256 bytes.
+    /// The last `windlass.dev/last-request` that was taken in, cut to its first 256 bytes.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub asked: String,
+    pub last_request: String,
     /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
     /// While a fleet is filled, for the first time or again from nothing: how far it is. That is no rollout, and stalls as one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filling: Option<Filling>,
+    pub initial_fill: Option<InitialFill>,
     /// The `deletionPolicy` that has been carried out on every node and on the fleet's Service; absent while that is under
     /// way. A fleet whose spec says Retain is safe to delete once this does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,7 +185,7 @@ pub const HOOKS_LIMIT: usize = 20;
 #[serde(rename_all = "camelCase", default)]
 pub struct HookRetry {
     /// The value of the annotation `windlass.dev/retry` that asked for it; it is obeyed once.
-    pub asked: String,
+    pub request: String,
     /// The tasks that had failed then, each with its attempt: `TASK/ATTEMPT`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
@@ -194,22 +194,22 @@ pub struct HookRetry {
 /// How far a fleet is that is filled without a rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Filling {
+pub struct InitialFill {
     /// When a node last was updated or became ready, or the first was to be made.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
     /// The most nodes updated, and available at what is wanted, that were seen at once; progress is more than this.
     #[serde(default)]
-    pub best: i32,
+    pub max_updated: i32,
     /// The most nodes ready at what is wanted, available or not, that were seen at once; progress is more than this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub best_ready: Option<i32>,
+    pub max_ready: Option<i32>,
     /// How many nodes were wanted then.
     #[serde(default)]
     pub total: i32,
     /// Whether its clock stands, since the fleet is paused or a hook lasts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub clock_stopped: bool,
+    pub progress_paused: bool,
     /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -218,7 +218,7 @@ pub struct Filling {
 
 /// A request that a user made with the command line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Asked {
+pub struct LastRequest {
     /// The verb: pause, resume, restart, abort, retry, skip, approve, promote or rollback.
     pub verb: String,
     /// The user, as the API server knows them.
@@ -229,13 +229,13 @@ pub struct Asked {
     /// The time of the request.
     pub at: DateTime<Utc>,
     /// The rollback that was requested last, by this verb or before it.
-    #[serde(default, rename = "wayBack", skip_serializing_if = "Option::is_none")]
-    pub way_back: Option<WayBack>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RequestedRollback>,
 }
 
 /// A rollback of a template to a revision with the command line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct WayBack {
+pub struct RequestedRollback {
     /// The revision's name.
     pub to: String,
     /// The user, as the API server knows them.
@@ -247,7 +247,7 @@ pub struct WayBack {
     pub plan_id: String,
 }
 
-impl Asked {
+impl LastRequest {
     /// The text for the history, for example `abort by alice: disk full`.
     #[must_use]
     pub fn sentence(&self) -> String {

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::child::{ChildFacts, GrantTime};
 use super::facts::FleetFacts;
 use super::progress;
-use crate::api::{Filling, Rollout};
+use crate::api::{InitialFill, Rollout};
 use crate::planner::waits::Wait;
 
 /// What a clock is advanced by.
@@ -23,49 +23,49 @@ pub(super) struct Reading {
 }
 
 /// The clock of a rollout.
-pub(super) fn of(rollout: &Rollout) -> Filling {
-    Filling {
+pub(super) fn of(rollout: &Rollout) -> InitialFill {
+    InitialFill {
         last_progress_at: rollout.last_progress_at,
-        best: rollout.best,
-        best_ready: rollout.best_ready,
+        max_updated: rollout.max_updated,
+        max_ready: rollout.max_ready,
         total: rollout.nodes.total,
-        clock_stopped: rollout.clock_stopped,
+        progress_paused: rollout.progress_paused,
         not_counted_since: rollout.not_counted_since,
     }
 }
 
 /// Records the clock of a rollout.
-pub(super) fn set(rollout: &mut Rollout, clock: &Filling) {
+pub(super) fn set(rollout: &mut Rollout, clock: &InitialFill) {
     rollout.last_progress_at = clock.last_progress_at;
-    (rollout.best, rollout.best_ready) = (clock.best, clock.best_ready);
-    rollout.clock_stopped = clock.clock_stopped;
+    (rollout.max_updated, rollout.max_ready) = (clock.max_updated, clock.max_ready);
+    rollout.progress_paused = clock.progress_paused;
     rollout.not_counted_since = clock.not_counted_since;
 }
 
 /// Advances a clock: it restarts when one more node is updated or ready.
 pub(super) fn advance(
-    mut clock: Filling,
+    mut clock: InitialFill,
     facts: &FleetFacts,
     reading: &Reading,
     now: DateTime<Utc>,
-) -> Filling {
+) -> InitialFill {
     let Reading { score, ready, is_stopped, is_unwatched } = *reading;
     if clock.total != facts.spec.replicas {
         // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
         // loss.
-        clock.best = clock.best.min(score);
-        clock.best_ready = clock.best_ready.min(ready);
+        clock.max_updated = clock.max_updated.min(score);
+        clock.max_ready = clock.max_ready.min(ready);
         clock.total = facts.spec.replicas;
     }
-    let is_progress = score > clock.best || progress::is_more(ready, clock.best_ready);
-    if is_progress || is_unwatched || (clock.clock_stopped && !is_stopped) {
+    let is_progress = score > clock.max_updated || progress::is_more(ready, clock.max_ready);
+    if is_progress || is_unwatched || (clock.progress_paused && !is_stopped) {
         (clock.last_progress_at, clock.not_counted_since) = (now, None);
     }
-    clock.clock_stopped = is_stopped;
+    clock.progress_paused = is_stopped;
     // A time in the future was written before the clock was set back; no stall would be detected until then.
     clock.last_progress_at = clock.last_progress_at.min(now);
-    clock.best = clock.best.max(score);
-    clock.best_ready = clock.best_ready.max(ready);
+    clock.max_updated = clock.max_updated.max(score);
+    clock.max_ready = clock.max_ready.max(ready);
     let wait = facts.wait(now);
     match not_counted(&clock, wait, allowed(facts), now) {
         _ if is_stopped => clock.not_counted_since = None,
@@ -81,8 +81,8 @@ pub(super) fn advance(
 
 /// When a clock runs out, if nothing else happens; `None` while it is stopped. A wait that the clock does not record
 /// yet counts from its beginning, and one that is over, but is still recorded, until now.
-pub(super) fn runs_out(clock: &Filling, facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    if clock.clock_stopped {
+pub(super) fn runs_out(clock: &InitialFill, facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    if clock.progress_paused {
         return None;
     }
     let (wait, allowed) = (facts.wait(now), allowed(facts));
@@ -94,7 +94,7 @@ pub(super) fn runs_out(clock: &Filling, facts: &FleetFacts, now: DateTime<Utc>) 
 /// Since when time is not counted; `None` if it is, and if the clock has run out already: a standstill does not end
 /// because a pod is deleted.
 fn not_counted(
-    clock: &Filling,
+    clock: &InitialFill,
     wait: Option<Wait>,
     allowed: TimeDelta,
     now: DateTime<Utc>,

@@ -82,7 +82,7 @@ impl NodeDeploymentStatus {
                 active_build_id: String::new(),
                 last_completed_rollout_hash: String::new(),
                 current_revision: String::new(),
-                filling: None,
+                initial_fill: None,
                 scaled_to_zero: false,
                 ..sound
             },

@@ -6,7 +6,7 @@ use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
-use super::{clock, filling, hooks, leave, progress};
+use super::{clock, hooks, initial_fill, leave, progress};
 use crate::api::TaskType;
 use crate::api::at_hook::message_of;
 use crate::api::ids::field;
@@ -54,7 +54,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
         })
         .count() as i32;
     refresh_rollout(status, facts, &rollout_target, input);
-    filling::refresh(status, facts, &rollout_target, now);
+    initial_fill::refresh(status, facts, &rollout_target, now);
     sets::status::refresh_rollout(status, facts);
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_string();

@@ -209,7 +209,7 @@ impl Requests<'_> {
     fn retry(&self) -> Option<Remark> {
         let asked = self.annotation(ANNOTATION_RETRY)?;
         let (id, status) = (retried_plan(asked), self.status);
-        let is_spent = status.hook_retry.as_ref().is_some_and(|retry| retry.asked == asked);
+        let is_spent = status.hook_retry.as_ref().is_some_and(|retry| retry.request == asked);
         if is_spent || status.rejected.as_ref().is_some_and(|rejected| rejected.plan_id == id) {
             return None;
         }

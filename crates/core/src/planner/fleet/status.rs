@@ -5,12 +5,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::decision::{Cause, RolloutTarget, Start};
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, stage};
-use super::{clock, filling, hooks, progress};
+use super::{clock, hooks, initial_fill, progress};
 use crate::api::Ending;
 use crate::api::conditions::{self, STALLED};
 use crate::api::status::{MAX_ASKED_BYTES, remember};
 use crate::api::{
-    Asked, HistoryEntry, NodeDeploymentStatus, RawPlan, Rejected, RevisionName, Rollout, RolloutHash, Stage,
+    HistoryEntry, LastRequest, NodeDeploymentStatus, RawPlan, Rejected, RevisionName, Rollout, RolloutHash,
+    Stage,
 };
 use crate::engine::{Plan, sentence::cut};
 
@@ -31,17 +32,18 @@ const ASKED_LIMIT: usize = 5;
 pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     let Some(written) = &facts.requests.asked else { return };
     let seen = cut(written, MAX_ASKED_BYTES);
-    if seen == status.asked {
+    if seen == status.last_request {
         return;
     }
-    status.asked = seen;
+    status.last_request = seen;
     // A value that cannot be read was not written by the command line and is ignored.
-    let (Ok(asked), Some(rollout)) = (serde_json::from_str::<Asked>(written), &mut status.rollout) else {
+    let (Ok(asked), Some(rollout)) = (serde_json::from_str::<LastRequest>(written), &mut status.rollout)
+    else {
         return;
     };
-    rollout.asked.push(asked.sentence());
-    if rollout.asked.len() > ASKED_LIMIT {
-        rollout.asked.remove(0);
+    rollout.requests.push(asked.sentence());
+    if rollout.requests.len() > ASKED_LIMIT {
+        rollout.requests.remove(0);
     }
 }
 
@@ -67,11 +69,11 @@ pub fn begin(
     let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
     let not_counted_since = before.as_ref().and_then(|r| r.not_counted_since);
-    let (started_at, last_progress_at, best, best_ready) = before.map_or((now, now, 0, None), |r| {
+    let (started_at, last_progress_at, max_updated, max_ready) = before.map_or((now, now, 0, None), |r| {
         if facts.requests.restart.is_some() {
             (r.started_at, now, 0, None)
         } else {
-            (r.started_at, r.last_progress_at, r.best, r.best_ready)
+            (r.started_at, r.last_progress_at, r.max_updated, r.max_ready)
         }
     });
     status.rollout = Some(Rollout {
@@ -84,8 +86,8 @@ pub fn begin(
         started_at,
         last_progress_at,
         not_counted_since,
-        best,
-        best_ready,
+        max_updated,
+        max_ready,
         from_hash: status.last_completed_rollout_hash.clone(),
         entrant_set,
         entrant_left_service_at,
@@ -124,7 +126,7 @@ pub fn end(status: &mut NodeDeploymentStatus, plan: &Plan, ending: Ending, reaso
             target_hash: plan.target_hash.clone(),
             outcome: ending.to_string(),
             reason: reason.to_owned(),
-            message: status.rollout.as_ref().map(|r| r.asked.join("; ")).unwrap_or_default(),
+            message: status.rollout.as_ref().map(|r| r.requests.join("; ")).unwrap_or_default(),
             started_at: Some(plan.started_at),
             finished_at: Some(now),
         },
@@ -199,7 +201,7 @@ fn has_progressed(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let (score, ready) = stage::reached(facts, set.as_ref(), &rollout_target_of(status));
     // With another number of nodes, another score is possible.
     let is_comparable = rollout.nodes.total == facts.spec.replicas;
-    is_comparable && (score > rollout.best || progress::is_more(ready, rollout.best_ready))
+    is_comparable && (score > rollout.max_updated || progress::is_more(ready, rollout.max_ready))
 }
 
 /// True if the clock of the active rollout ran out while nobody looked.
@@ -216,7 +218,7 @@ pub fn stall_deadline(
     facts: &FleetFacts,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
-    let Some(rollout) = &status.rollout else { return filling::stall_deadline(status, facts, now) };
+    let Some(rollout) = &status.rollout else { return initial_fill::stall_deadline(status, facts, now) };
     // The clock restarts with the write that records that it is no longer stopped.
     if is_stopped(status, facts) {
         return None;

@@ -8,7 +8,7 @@ use super::decision::{Cause, RolloutTarget};
 use super::facts::{FleetFacts, FleetKind};
 use super::failed::why_held;
 use super::status::{RefreshInput, short, stall_deadline};
-use super::{filling, hooks, leave, progress, sets};
+use super::{hooks, initial_fill, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Stage, Unconverged};
 use crate::engine::Plan;
@@ -28,7 +28,7 @@ pub(super) fn refresh_conditions(
     // The first creation of a fleet, and filling it again, are not rollouts, but can stall as well.
     let why = || match &status.rollout {
         Some(_) => why_stalled(status, facts, now),
-        None => overdue(status, facts, now, &filling::waits_for(facts, input.name, rollout_target, now)),
+        None => overdue(status, facts, now, &initial_fill::waits_for(facts, input.name, rollout_target, now)),
     };
     let why = stalled.then(why);
     let why = why.as_deref();

@@ -73,7 +73,7 @@ pub fn switched(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: Date
     let Some(rollout) = status.rollout.as_mut().filter(|r| r.stage != Stage::Retiring) else { return };
     rollout.stage = Stage::Retiring;
     rollout.last_progress_at = now;
-    (rollout.best, rollout.best_ready) = (i32::MIN, None);
+    (rollout.max_updated, rollout.max_ready) = (i32::MIN, None);
     let (entrant, target) = (rollout.entrant_set.clone(), rollout.target_hash.clone());
     let (revision, build_id) = (rollout.target_revision.clone(), rollout.build_id.clone());
     let halt_height = rollout.halt_height;

@@ -7,7 +7,7 @@ mod create;
 mod damage;
 mod decide;
 mod facts;
-mod filling;
+mod initial_fill;
 mod leave;
 mod pods;
 mod requests;

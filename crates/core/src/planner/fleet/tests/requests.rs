@@ -113,7 +113,13 @@ fn a_request_without_effect_is_answered_and_no_other() {
         ("retry", "dddddddddd/3", none(), none(), Some((ignored, "is over (Complete)"))),
         ("retry", "dddddddddd", none(), active(), Some((ignored, "no hook of it has failed"))),
         ("retry", "dddddddddd", none(), with(active(), &failed_hook), None),
-        ("retry", "dddddddddd", none(), with(active(), &json!({"hookRetry": {"asked": "dddddddddd"}})), None),
+        (
+            "retry",
+            "dddddddddd",
+            none(),
+            with(active(), &json!({"hookRetry": {"request": "dddddddddd"}})),
+            None,
+        ),
         ("retry", "nonsense", none(), none(), Some((invalid, "is no plan of this fleet"))),
         // Skips and approvals.
         ("skip", "dddddddddd-1", none(), none(), None),

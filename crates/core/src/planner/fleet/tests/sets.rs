@@ -655,7 +655,7 @@ fn looked_at(facts: &FleetFacts, seconds: i64) -> NodeDeploymentStatus {
     set_status::pass_no_return(&mut status, facts);
     let rollout = status.rollout.as_mut().unwrap();
     (rollout.stage, rollout.halt_height, rollout.height) = (Stage::Promoting, 1000, 900);
-    rollout.best = 1000;
+    rollout.max_updated = 1000;
     look(status, facts, seconds)
 }
 
@@ -749,7 +749,7 @@ fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
         set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         let rollout = status.rollout.as_mut().unwrap();
-        (rollout.stage, rollout.best) = (Stage::Retiring, 1000);
+        (rollout.stage, rollout.max_updated) = (Stage::Retiring, 1000);
         rollout.incumbent_set = "first".to_owned();
         let old = RetiringSet {
             set: "first".to_owned(),

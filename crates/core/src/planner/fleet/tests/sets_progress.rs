@@ -430,7 +430,7 @@ fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_
     let unready = but(&|c| (c.pod.ready, c.pod.available, c.pod.runs) = (false, false, true));
     let said = |status: &NodeDeploymentStatus| {
         let rollout = status.rollout.as_ref().unwrap();
-        (up_to_date(status).0, rollout.summary.clone(), rollout.clock_stopped)
+        (up_to_date(status).0, rollout.summary.clone(), rollout.progress_paused)
     };
     let asks = || ("ReadyToPromote".to_owned(), "Ready to promote".to_owned(), true);
     let waits = |summary: &str| ("Applying".to_owned(), summary.to_owned(), false);

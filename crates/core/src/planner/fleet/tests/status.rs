@@ -199,9 +199,9 @@ fn a_rollout_of_an_earlier_operator_makes_no_progress_by_the_upgrade() {
     let facts = fleet(2).wanting("v2").but(1, |c| not_yet_available(c.granted("v2").converged()));
     let begun = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
     let mut before = look(begun, &facts, 0);
-    before.rollout.as_mut().unwrap().best_ready = None;
+    before.rollout.as_mut().unwrap().max_ready = None;
     let after = look(before, &facts, 100);
-    assert_eq!((rollout(&after).last_progress_at, rollout(&after).best_ready), (now(), Some(1)));
+    assert_eq!((rollout(&after).last_progress_at, rollout(&after).max_ready), (now(), Some(1)));
 }
 
 #[test]
@@ -533,12 +533,12 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
     note_asked(&mut status, &facts(asked("pause", "alice")));
     let plan = plan_to("v2");
     begin(&mut status, &facts(asked("pause", "alice")), &to_v2(), &plan, Some(&"r".into()), now());
-    assert!(rollout(&status).asked.is_empty(), "it was asked before the rollout began");
+    assert!(rollout(&status).requests.is_empty(), "it was asked before the rollout began");
     for (index, by) in ["bob", "bob", "carol", "dave", "erin", "frank", "grace"].into_iter().enumerate() {
         note_asked(&mut status, &facts(asked("abort", by)));
-        assert!(rollout(&status).asked.len() <= index + 1);
+        assert!(rollout(&status).requests.len() <= index + 1);
     }
-    assert_eq!(rollout(&status).asked.len(), 5, "no more than the last are kept");
+    assert_eq!(rollout(&status).requests.len(), 5, "no more than the last are kept");
     note_asked(&mut status, &facts("not from the command line".to_owned()));
     end(&mut status, &plan, Ending::Aborted, "AbortRequested", now());
     let message = &status.history[0].message;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::{clock, hooks, progress};
-use crate::api::{Filling, NodeDeploymentStatus};
+use crate::api::{InitialFill, NodeDeploymentStatus};
 
 /// True if the fleet waits for nodes outside a rollout.
 fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
@@ -26,22 +26,22 @@ pub(super) fn refresh(
     rollout_target: &RolloutTarget,
     now: DateTime<Utc>,
 ) {
-    let before = status.filling.take();
+    let before = status.initial_fill.take();
     if !is_under_way(status, facts) {
         return;
     }
     let (score, is_stopped) = (progress::score(facts, rollout_target), is_stopped(facts));
     let ready = Some(progress::ready(facts, rollout_target));
-    let begun = Filling {
+    let begun = InitialFill {
         last_progress_at: now,
-        best: score,
-        best_ready: ready,
+        max_updated: score,
+        max_ready: ready,
         total: facts.spec.replicas,
-        clock_stopped: is_stopped,
+        progress_paused: is_stopped,
         not_counted_since: None,
     };
     let reading = clock::Reading { score, ready, is_stopped, is_unwatched: false };
-    status.filling = Some(clock::advance(before.unwrap_or(begun), facts, &reading, now));
+    status.initial_fill = Some(clock::advance(before.unwrap_or(begun), facts, &reading, now));
 }
 
 /// When the filling counts as stalled without progress; `None` while its clock is stopped, or if there is none.
@@ -50,7 +50,7 @@ pub(super) fn stall_deadline(
     facts: &FleetFacts,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
-    let filling = status.filling.as_ref().filter(|_| !is_stopped(facts))?;
+    let filling = status.initial_fill.as_ref().filter(|_| !is_stopped(facts))?;
     if facts.is_converged(&RolloutTarget::Revision(facts.steady_revision().clone())) {
         return None;
     }

@@ -40,7 +40,7 @@ fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turn
     assert_eq!(stalled.rollout, None);
     let well = look(stalled, &fleet(3).never_completed(), 700);
     assert_eq!(said(&well, STALLED), "False/Progressing: ");
-    assert_eq!((said(&well, UP_TO_DATE), well.filling), ("True/Applied: ".to_owned(), None));
+    assert_eq!((said(&well, UP_TO_DATE), well.initial_fill), ("True/Applied: ".to_owned(), None));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_look_at_a_creation_that_does_not_get_on_changes_nothing() {
     let status = look(NodeDeploymentStatus::default(), &created(), 0);
     assert_eq!(look(status.clone(), &created(), 60), status);
     let done = look(status, &fleet(3).never_completed(), 60);
-    assert_eq!(look(done.clone(), &fleet(3), 90).filling, None);
+    assert_eq!(look(done.clone(), &fleet(3), 90).initial_fill, None);
 }
 
 #[test]
@@ -111,6 +111,6 @@ fn no_clock_runs_where_a_rollout_has_its_own_or_nothing_is_waited_for() {
             rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged))
         }),
     ] {
-        assert_eq!(look(status, &facts, 0).filling, None, "{what}");
+        assert_eq!(look(status, &facts, 0).initial_fill, None, "{what}");
     }
 }
