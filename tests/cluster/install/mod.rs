@@ -13,4 +13,5 @@ mod published;
 mod references;
 mod roles;
 mod rules;
+mod strings;
 mod two;
