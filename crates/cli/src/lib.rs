@@ -12,7 +12,7 @@ mod empty_cluster;
 mod explain;
 mod extension;
 #[doc(hidden)]
-pub mod foresight;
+pub mod forecast;
 mod help;
 mod kind;
 mod operator;

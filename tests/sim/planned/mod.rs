@@ -12,7 +12,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 use windlass::operator::Operator;
-use windlass_cli::foresight::{Change, Foreseen, Outcome, foresee};
+use windlass_cli::forecast::{Change, Forecast, Outcome, forecast};
 use windlass_sim::{Cluster, Options};
 
 use windlass_harness::judge::{self, Chance, Log, Seen, change, follows};
@@ -59,11 +59,11 @@ impl World {
             }
         });
         let world = Self { cluster, client, fleets, log, operator };
-        let foreseen = world.foresee(&Change::Apply(fleet.clone())).await;
-        assert!(foreseen.is_new && foreseen.outcome == Outcome::Changes, "{foreseen:#?}");
+        let forecast = world.forecast(&Change::Apply(fleet.clone())).await;
+        assert!(forecast.is_new && forecast.outcome == Outcome::Changes, "{forecast:#?}");
         world.fleets.create(&PostParams::default(), &serde_json::from_value(fleet).unwrap()).await.unwrap();
         world.settle().await;
-        let made: BTreeSet<String> = foreseen.order().map(str::to_owned).collect();
+        let made: BTreeSet<String> = forecast.order().map(str::to_owned).collect();
         assert_eq!(
             made,
             world.take().iter().map(|seen| seen.name().clone()).collect(),
@@ -72,8 +72,8 @@ impl World {
         world
     }
 
-    async fn foresee(&self, change: &Change) -> Foreseen {
-        foresee(&self.client, "test", "db", change, self.cluster.clock().now()).await.unwrap()
+    async fn forecast(&self, change: &Change) -> Forecast {
+        forecast(&self.client, "test", "db", change, self.cluster.clock().now()).await.unwrap()
     }
 
     async fn db(&self) -> Value {
@@ -122,8 +122,8 @@ fn fleet(chance: &mut Chance, strategy: &str) -> Value {
 }
 
 /// The names of each wave with these actions.
-fn of(foreseen: &Foreseen, actions: &[&str]) -> Vec<Vec<String>> {
-    judge::of(&json!(foreseen), actions)
+fn of(forecast: &Forecast, actions: &[&str]) -> Vec<Vec<String>> {
+    judge::of(&json!(forecast), actions)
 }
 
 /// The number of comparisons by kind.
@@ -136,21 +136,21 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         let before = world.db().await;
         let (what, patch) = change(&mut chance, step, &before);
         let mark = world.cluster.audit_len();
-        let foreseen = world.foresee(&Change::Merge(patch.clone())).await;
+        let forecast = world.forecast(&Change::Merge(patch.clone())).await;
         let writes = world.cluster.audit_after(mark);
         let writes: Vec<_> = writes.iter().filter(|e| e.user_agent == "test" && e.is_write()).collect();
         assert!(writes.is_empty(), "to look ahead writes nothing: {writes:?}");
         let context = format!(
-            "seed {seed}, {strategy}, step {step}: {what} over {}\n{foreseen:#?}",
+            "seed {seed}, {strategy}, step {step}: {what} over {}\n{forecast:#?}",
             before["status"]["phase"]
         );
-        *tally.entry(format!("{strategy}: {:?}", foreseen.outcome)).or_default() += 1;
+        *tally.entry(format!("{strategy}: {:?}", forecast.outcome)).or_default() += 1;
         world.take();
         let applied = world.fleets.patch("db", &PatchParams::default(), &Patch::Merge(&patch)).await;
         let Ok(applied) = applied else {
             let sentence = applied.unwrap_err().to_string();
-            assert_eq!(foreseen.outcome, Outcome::Refused, "{context}\n{sentence}");
-            assert!(sentence.contains(foreseen.refused.as_deref().unwrap()), "{context}\n{sentence}");
+            assert_eq!(forecast.outcome, Outcome::Refused, "{context}\n{sentence}");
+            assert!(sentence.contains(forecast.refused.as_deref().unwrap()), "{context}\n{sentence}");
             continue;
         };
         let applied = serde_json::to_value(applied).unwrap();
@@ -158,11 +158,11 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         let (after, seen) = (world.db().await, world.take());
         let context = format!("{context}\n{seen:?}\n{:#}", after["status"]);
         let status = &after["status"];
-        if foreseen.outcome == Outcome::Refused {
+        if forecast.outcome == Outcome::Refused {
             let conditions = status["conditions"].as_array().unwrap();
             let invalid = conditions.iter().find(|c| c["type"] == "UpToDate").unwrap();
             assert_eq!(invalid["reason"], "InvalidSpec", "{context}");
-            let said = foreseen.refused.as_deref().unwrap();
+            let said = forecast.refused.as_deref().unwrap();
             assert!(judge::is_said(invalid["message"].as_str().unwrap(), said, &after["spec"]), "{context}");
             let grants = seen.iter().any(|seen| matches!(seen, Seen::Granted(_)));
             assert!(!grants, "nothing is touched: {context}");
@@ -173,20 +173,20 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             world.settle().await;
             continue;
         }
-        if foreseen.outcome == Outcome::Nothing {
+        if forecast.outcome == Outcome::Nothing {
             assert_eq!(applied["metadata"]["generation"], before["metadata"]["generation"], "{context}");
             assert!(seen.is_empty(), "{context}");
             continue;
         }
-        assert_eq!(status["requestedRolloutHash"], json!(foreseen.target_hash), "{context}");
+        assert_eq!(status["requestedRolloutHash"], json!(forecast.target_hash), "{context}");
         // A granted node that is reverted, as by a higher partition, makes the same rollout start its tasks again.
         let is_anew = status["history"].as_array().and_then(|history| history.last()).is_some_and(|last| {
             last["reason"] == "ChildChanged" && last["targetHash"] == status["plan"]["targetHash"]
         }) && status["history"] != before["status"]["history"];
         let begun = status["plan"]["id"] != before["status"]["plan"]["id"] && !is_anew;
-        assert_eq!(begun, !foreseen.recipe.is_empty(), "whether a rollout begins: {context}");
+        assert_eq!(begun, !forecast.recipe.is_empty(), "whether a rollout begins: {context}");
         if begun {
-            assert_eq!(status["plan"]["recipe"], json!(foreseen.recipe), "{context}");
+            assert_eq!(status["plan"]["recipe"], json!(forecast.recipe), "{context}");
         }
         let paused = after["spec"]["paused"] == true;
         // A rollout that cannot run or start does not finish.
@@ -197,7 +197,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
         let granted = names(|seen| matches!(seen, Seen::Granted(_)));
         let made = names(|seen| matches!(seen, Seen::Made(_)));
         let gone = names(|seen| matches!(seen, Seen::Gone(_)));
-        if paused && foreseen.set.is_none() {
+        if paused && forecast.set.is_none() {
             assert!(granted.is_empty() && gone.is_empty(), "{context}");
             continue;
         }
@@ -205,13 +205,13 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
             assert!(granted.is_empty() && made.is_empty() && gone.is_empty(), "{context}");
             continue;
         }
-        let sets = foreseen.set.is_some();
-        assert!(judge::serves(&json!(foreseen), &before, &after, whole), "who serves: {context}");
+        let sets = forecast.set.is_some();
+        assert!(judge::serves(&json!(forecast), &before, &after, whole), "who serves: {context}");
         // The nodes within a wave have no order.
-        assert!(follows(&of(&foreseen, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");
-        assert!(follows(&of(&foreseen, &["Create"]), &made, whole), "who is made: {context}");
+        assert!(follows(&of(&forecast, &["Update", "Adopt"]), &granted, whole), "who is granted: {context}");
+        assert!(follows(&of(&forecast, &["Create"]), &made, whole), "who is made: {context}");
         if whole || !sets {
-            assert!(follows(&of(&foreseen, &["Remove"]), &gone, whole), "who leaves: {context}");
+            assert!(follows(&of(&forecast, &["Remove"]), &gone, whole), "who leaves: {context}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use windlass::clock::monotonic;
-use windlass_cli::foresight::{Change, Foreseen};
+use windlass_cli::forecast::{Change, Forecast};
 
 use super::{Seen, World, of};
 use windlass_harness::stage::paused;
@@ -42,13 +42,13 @@ impl World {
         panic!("it never came: {:#}", self.db().await["status"]);
     }
 
-    async fn then(&self, patch: Value) -> Foreseen {
-        self.foresee(&Change::Merge(patch)).await
+    async fn then(&self, patch: Value) -> Forecast {
+        self.forecast(&Change::Merge(patch)).await
     }
 }
 
-fn removed(foreseen: &Foreseen) -> Vec<Vec<String>> {
-    of(foreseen, &["Remove"])
+fn removed(forecast: &Forecast) -> Vec<Vec<String>> {
+    of(forecast, &["Remove"])
 }
 
 #[test]
@@ -62,26 +62,26 @@ fn a_promotion_says_what_moves_who_leaves_and_who_is_waited_for() {
         assert_eq!(db["status"]["rollout"]["stage"], "AwaitingPromotion");
         let set = set.as_str().unwrap();
 
-        let foreseen = world.then(json!({})).await;
+        let forecast = world.then(json!({})).await;
         let moves = |when: &str| format!("Service db moves from set first (1) to set {set} (2) {when}");
-        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        let said = forecast.takes_over.as_ref().unwrap().sentence("db");
         assert_eq!(said, moves("once a person promotes it"));
         assert!(
-            foreseen.waits.iter().any(|wait| wait.contains("windlass promote nd/db -n ")),
-            "{foreseen:#?}"
+            forecast.waits.iter().any(|wait| wait.contains("windlass promote nd/db -n ")),
+            "{forecast:#?}"
         );
-        assert_eq!(foreseen.waves.last().unwrap().when, "40s after traffic has moved");
-        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+        assert_eq!(forecast.waves.last().unwrap().when, "40s after traffic has moved");
+        assert_eq!(removed(&forecast), [["db-1", "db-0"]]);
 
-        let foreseen = world.then(json!({"spec": {"forcePromote": wanted}})).await;
-        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        let forecast = world.then(json!({"spec": {"forcePromote": wanted}})).await;
+        let said = forecast.takes_over.as_ref().unwrap().sentence("db");
         assert_eq!(said, moves("as soon as the new nodes run: a person asked for it"));
-        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
-        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
+        assert!(forecast.waits.is_empty(), "{forecast:#?}");
+        assert_eq!(removed(&forecast), [["db-1", "db-0"]]);
 
         world.wish(json!({"spec": {"forcePromote": wanted}})).await;
-        let foreseen = world.then(json!({})).await;
-        assert!(foreseen.takes_over.is_none() && foreseen.waits.is_empty(), "{foreseen:#?}");
+        let forecast = world.then(json!({})).await;
+        assert!(forecast.takes_over.is_none() && forecast.waits.is_empty(), "{forecast:#?}");
     });
 }
 
@@ -91,13 +91,13 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
         let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
         let world = World::standing(&json!({"type": "InPlace", "hooks": hooks}), "db:2").await;
         let task = world.db().await["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
-        let foreseen = world.then(json!({})).await;
+        let forecast = world.then(json!({})).await;
         let person = format!("a person, for hook go: windlass approve nd/db -n test --task {task}");
-        assert_eq!(foreseen.waits, [person]);
-        assert!(foreseen.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", foreseen.unread);
-        let foreseen = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;
-        assert!(foreseen.waits.is_empty() && foreseen.happens.contains("goes on"), "{foreseen:#?}");
-        assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
+        assert_eq!(forecast.waits, [person]);
+        assert!(forecast.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", forecast.unread);
+        let forecast = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;
+        assert!(forecast.waits.is_empty() && forecast.happens.contains("goes on"), "{forecast:#?}");
+        assert_eq!(of(&forecast, &["Update"]), [["db-1"], ["db-0"]]);
     });
 }
 
@@ -111,12 +111,12 @@ fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
         ]);
         let world = World::new(7, fleet(&json!({"type": "InPlace", "hooks": hooks}), "db:1")).await;
         let change = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
-        let foreseen = world.then(change.clone()).await;
-        assert_eq!(foreseen.waits, ["the hooks before the rollout: freeze (3600 s), go (a person)"]);
+        let forecast = world.then(change.clone()).await;
+        assert_eq!(forecast.waits, ["the hooks before the rollout: freeze (3600 s), go (a person)"]);
         world.wish(change).await;
-        let foreseen = world.then(json!({})).await;
-        assert_eq!(foreseen.waits.len(), 1, "{foreseen:#?}");
-        assert!(foreseen.waits[0].starts_with("3600 s to pass (hook freeze), until "), "{foreseen:#?}");
+        let forecast = world.then(json!({})).await;
+        assert_eq!(forecast.waits.len(), 1, "{forecast:#?}");
+        assert!(forecast.waits[0].starts_with("3600 s to pass (hook freeze), until "), "{forecast:#?}");
     });
 }
 
@@ -126,37 +126,37 @@ fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
     let partition = |from: i64| json!({"type": "InPlace", "inPlace": {"partition": from}});
     paused(async {
         let world = World::standing(&partition(1), "db:2").await;
-        let foreseen = world.then(json!({})).await;
-        assert_eq!(foreseen.waits, ["the partition: ordinals below 1 keep what they run"], "{foreseen:#?}");
-        let foreseen = world.then(json!({"spec": {"updateStrategy": partition(0)}})).await;
-        assert!(foreseen.waits.is_empty(), "{foreseen:#?}");
-        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]]);
+        let forecast = world.then(json!({})).await;
+        assert_eq!(forecast.waits, ["the partition: ordinals below 1 keep what they run"], "{forecast:#?}");
+        let forecast = world.then(json!({"spec": {"updateStrategy": partition(0)}})).await;
+        assert!(forecast.waits.is_empty(), "{forecast:#?}");
+        assert_eq!(of(&forecast, &["Update"]), [["db-0"]]);
         let mut held = image("db:3");
         held["spec"]["replicas"] = json!(3);
         held["spec"]["updateStrategy"] = partition(3);
-        let foreseen = world.then(held).await;
+        let forecast = world.then(held).await;
         let says = "db-2: created at the current revision, and updated once the rollout goes on";
-        assert_eq!(foreseen.made_as_they_were().as_deref(), Some(says), "{foreseen:#?}");
+        assert_eq!(forecast.made_as_they_were().as_deref(), Some(says), "{forecast:#?}");
     });
     paused(async {
         let world = World::standing(&partition(0), "db:2-nope").await;
-        let foreseen = world.then(json!({})).await;
-        assert_eq!(foreseen.waits, ["db-1: unavailable now, of at most 1"], "{foreseen:#?}");
-        assert_eq!(of(&foreseen, &["Update"]), [["db-0"]], "{foreseen:#?}");
-        assert_eq!(foreseen.waves[0].when, "wave 1 (once db-1 serves)");
+        let forecast = world.then(json!({})).await;
+        assert_eq!(forecast.waits, ["db-1: unavailable now, of at most 1"], "{forecast:#?}");
+        assert_eq!(of(&forecast, &["Update"]), [["db-0"]], "{forecast:#?}");
+        assert_eq!(forecast.waves[0].when, "wave 1 (once db-1 serves)");
         // The way back does not wait for the node that it heals.
-        let foreseen = world.then(image("db:1")).await;
-        assert!(of(&foreseen, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{foreseen:#?}");
-        assert!(foreseen.waits.is_empty(), "{:?}", foreseen.waits);
+        let forecast = world.then(image("db:1")).await;
+        assert!(of(&forecast, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{forecast:#?}");
+        assert!(forecast.waits.is_empty(), "{:?}", forecast.waits);
         let paused = world.then(json!({"spec": {"paused": true}})).await;
         assert!(paused.waits[0].starts_with("spec.paused is true"), "{paused:#?}");
         // No wave is left, and the last node is named all the same.
         world.wish(json!({"spec": {"replicas": 0, "template": {"spec": {"image": "db:1"}}}})).await;
         world.wish(json!({"spec": {"replicas": 1}})).await;
         world.wish(image("db:2-nope")).await;
-        let foreseen = world.then(json!({})).await;
-        let waits = foreseen.waits.join("; ");
-        assert_eq!((waits.as_str(), foreseen.waves.len()), ("db-0: unavailable now, of at most 1", 0));
+        let forecast = world.then(json!({})).await;
+        let waits = forecast.waits.join("; ");
+        assert_eq!((waits.as_str(), forecast.waves.len()), ("db-0: unavailable now, of at most 1", 0));
     });
 }
 
@@ -179,9 +179,9 @@ fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
             let api = super::api(&world.client, group, version, kind);
             api.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await.unwrap();
             let more = json!({"spec": {"replicas": 3}});
-            let foreseen = world.then(more.clone()).await;
-            assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
-            let said = foreseen.refused.clone().unwrap();
+            let forecast = world.then(more.clone()).await;
+            assert_eq!(forecast.exit_code(), 1, "{forecast:#?}");
+            let said = forecast.refused.clone().unwrap();
             let names = format!("db-2: {kind} db-2 exists and has no owner that Windlass knows");
             assert!(said.starts_with(&names), "{said}");
             world.wish(more).await;
@@ -205,13 +205,13 @@ fn what_applies_at_once_beside_a_refused_template_is_said() {
         assert_eq!(world.then(json!({})).await.exit_code(), 1, "nothing of it is carried out");
         world.take();
         let more = json!({"spec": {"replicas": 3}});
-        let foreseen = world.then(more.clone()).await;
-        assert_eq!((foreseen.exit_code(), foreseen.new_target), (2, false), "{foreseen:#?}");
+        let forecast = world.then(more.clone()).await;
+        assert_eq!((forecast.exit_code(), forecast.new_target), (2, false), "{forecast:#?}");
         assert!(
-            foreseen.refused.as_deref().is_some_and(|said| said.contains("quantities must match")),
-            "{foreseen:#?}"
+            forecast.refused.as_deref().is_some_and(|said| said.contains("quantities must match")),
+            "{forecast:#?}"
         );
-        assert_eq!(of(&foreseen, &["Create"]), [["db-2"]]);
+        assert_eq!(of(&forecast, &["Create"]), [["db-2"]]);
         world.wish(more).await;
         assert_eq!(world.take(), [Seen::Made("db-2".to_owned())]);
     });
@@ -224,12 +224,12 @@ fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
         world.wish(json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
         world.fleets.delete("db", &DeleteParams::default()).await.unwrap();
         world.until(|db| db["metadata"]["deletionTimestamp"].is_string()).await;
-        let foreseen = world.then(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
-        assert_eq!(foreseen.exit_code(), 1, "{foreseen:#?}");
+        let forecast = world.then(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+        assert_eq!(forecast.exit_code(), 1, "{forecast:#?}");
         let says = "NodeDeployment db is being deleted: nothing begins any more";
-        assert_eq!(foreseen.refused.as_deref(), Some(says));
-        let foreseen = world.then(json!({})).await;
-        assert_eq!((foreseen.exit_code(), foreseen.happens.as_str()), (0, says));
+        assert_eq!(forecast.refused.as_deref(), Some(says));
+        let forecast = world.then(json!({})).await;
+        assert_eq!((forecast.exit_code(), forecast.happens.as_str()), (0, says));
     });
 }
 
@@ -239,11 +239,11 @@ fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         world.operator.abort();
         world.wish(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
-        let foreseen = world.then(json!({})).await;
-        assert!(foreseen.asks_nothing() && foreseen.exit_code() == 2, "{foreseen:#?}");
+        let forecast = world.then(json!({})).await;
+        assert!(forecast.asks_nothing() && forecast.exit_code() == 2, "{forecast:#?}");
         let operator = "the operator, which has not seen what it asks for now (generation 2, seen: 1)";
-        assert!(foreseen.waits[0].starts_with(operator), "{foreseen:#?}");
-        assert_eq!(of(&foreseen, &["Update"]), [["db-1"], ["db-0"]]);
+        assert!(forecast.waits[0].starts_with(operator), "{forecast:#?}");
+        assert_eq!(of(&forecast, &["Update"]), [["db-1"], ["db-0"]]);
     });
 }
 
@@ -253,18 +253,18 @@ fn a_hard_fork_says_at_which_height_traffic_moves() {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         let forks = json!({"spec": {"updateStrategy": {"type": "HardFork", "hardFork": {"haltHeight": 100}},
             "template": {"spec": {"image": "db:2", "sidecar": {"image": "side:1"}}}}});
-        let foreseen = world.then(forks).await;
-        assert_eq!((foreseen.recipe.as_str(), foreseen.refused.as_deref()), ("HardFork", None));
-        let set = foreseen.set.as_ref().unwrap();
-        let said = foreseen.takes_over.as_ref().unwrap().sentence("db");
+        let forecast = world.then(forks).await;
+        assert_eq!((forecast.recipe.as_str(), forecast.refused.as_deref()), ("HardFork", None));
+        let set = forecast.set.as_ref().unwrap();
+        let said = forecast.takes_over.as_ref().unwrap().sentence("db");
         let moves = format!(
             "Service db moves from set first (1) to set {set} (2) once its nodes have halted at height 100"
         );
         assert_eq!(said, moves);
-        let made = of(&foreseen, &["Create"]);
+        let made = of(&forecast, &["Create"]);
         assert_eq!(made, [[format!("db-{set}-0"), format!("db-{set}-1")]]);
-        assert_eq!(removed(&foreseen), [["db-1", "db-0"]]);
-        assert!(foreseen.waves[1].when.starts_with("after the halt at height 100"), "{foreseen:#?}");
+        assert_eq!(removed(&forecast), [["db-1", "db-0"]]);
+        assert!(forecast.waves[1].when.starts_with("after the halt at height 100"), "{forecast:#?}");
     });
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::extension::STATEFUL_SETS;
-use crate::foresight::{self, Outcome, foresee, foresee_rollout};
+use crate::forecast::{self, Outcome, forecast, foresee_rollout};
 use crate::page::{Action, Actions, Button, PageKind, Refused, Rehearsed};
 use crate::plan;
 use crate::target::{Kind, Located, Target};
@@ -66,23 +66,23 @@ impl VerbActions {
     }
 
     /// The effect of a change, in the words of `windlass plan`.
-    async fn foreseen(&self, action: &Action, carried: &Carried) -> Vec<String> {
+    async fn forecast(&self, action: &Action, carried: &Carried) -> Vec<String> {
         let patch = merge_patch(&wishes(&carried.before), &wishes(&carried.after));
-        let change = foresight::Change::Merge(patch);
+        let change = forecast::Change::Merge(patch);
         let (client, now) = (&self.client, self.clock.now());
         let asked = match action.kind {
-            PageKind::Fleet => foresee(client, &action.namespace, &action.name, &change, now).await,
+            PageKind::Fleet => forecast(client, &action.namespace, &action.name, &change, now).await,
             PageKind::StatefulSets => {
                 foresee_rollout(client, &action.namespace, &action.name, &change, now).await
             }
         };
         match asked {
             // An annotation changes no field, but a rollout may wait for it.
-            Ok(foreseen) if foreseen.outcome == Outcome::Nothing && foreseen.happens.is_empty() => Vec::new(),
-            Ok(foreseen) => {
+            Ok(forecast) if forecast.outcome == Outcome::Nothing && forecast.happens.is_empty() => Vec::new(),
+            Ok(forecast) => {
                 // The first line names the fleet; the others are indented under it.
                 let under = |line: &Line| line.to_string().chars().skip(2).collect();
-                plan::lines(&foreseen).iter().skip(1).map(under).collect()
+                plan::lines(&forecast).iter().skip(1).map(under).collect()
             }
             Err(sentence) => vec![format!("What comes of it nobody can tell: {sentence}")],
         }
@@ -95,7 +95,7 @@ impl Actions for VerbActions {
         let how = How { reason: None, dry_run: true, force: action.force };
         let carried = self.carry(action, how, None).await?;
         let changes = carried.change.write.is_some();
-        let then = if changes { self.foreseen(action, &carried).await } else { Vec::new() };
+        let then = if changes { self.forecast(action, &carried).await } else { Vec::new() };
         Ok(Rehearsed {
             message: carried.change.message.clone(),
             changes,

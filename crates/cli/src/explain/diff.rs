@@ -6,7 +6,7 @@ use ratatui::text::Span;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::foresight::{Field, fields};
+use crate::forecast::{Field, fields};
 use crate::output::Output;
 use crate::target::{Kind, Located, ObjectSelector, Selected};
 use crate::text::{Line, Terminal};

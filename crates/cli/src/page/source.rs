@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::subject::{PageKind, PageOf};
 use super::view::{Details, SeenObject};
-use crate::foresight::{Change, foresee, foresee_rollout};
+use crate::forecast::{Change, forecast, foresee_rollout};
 use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, SeenStatefulSets, Typed, Verdict};
@@ -321,7 +321,7 @@ impl Source {
             let nothing = Change::Merge(serde_json::json!({}));
             let (client, now) = (&self.client, self.now());
             details.next = Some(match kind {
-                PageKind::Fleet => foresee(client, namespace, &key.name, &nothing, now).await,
+                PageKind::Fleet => forecast(client, namespace, &key.name, &nothing, now).await,
                 PageKind::StatefulSets => foresee_rollout(client, namespace, &key.name, &nothing, now).await,
             });
         }

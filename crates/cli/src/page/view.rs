@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::actions::Button;
 use super::subject::PageKind;
-use crate::foresight::Foreseen;
+use crate::forecast::Forecast;
 use crate::report::chain::{self, Chain, TimelineEntry};
 use crate::report::chart::{self, Chart};
 use crate::report::{
@@ -33,7 +33,7 @@ pub struct Details {
     /// Events about the pod of the node that blocks it most.
     pub of_pod: Vec<TimelineEntry>,
     /// The forecast, or why there is none; `None` if nothing is due or it was not computed.
-    pub next: Option<Result<Foreseen, String>>,
+    pub next: Option<Result<Forecast, String>>,
     /// What could not be read.
     pub unread: Vec<String>,
 }
@@ -126,7 +126,7 @@ pub enum Next {
     /// It is being computed.
     Asked,
     /// The forecast.
-    Foreseen(Box<Foreseen>),
+    Forecast(Box<Forecast>),
     /// It cannot be computed, for this reason.
     Unknown(String),
     /// The fleet is too large to compute it.
@@ -217,8 +217,8 @@ impl FleetView {
         for remedy in &mut self.chain.remedies {
             remedy.command = typed.text(&remedy.command);
         }
-        if let Next::Foreseen(foreseen) = &mut self.next {
-            foreseen.waits = foreseen.waits.iter().map(|wait| typed.text(wait)).collect();
+        if let Next::Forecast(forecast) = &mut self.next {
+            forecast.waits = forecast.waits.iter().map(|wait| typed.text(wait)).collect();
         }
         self.report.waiting_for = typed.text(&self.report.waiting_for);
         self.plan_command = typed.text(&self.plan_command);
@@ -249,7 +249,7 @@ fn next(report: &FleetReport, details: Option<&Arc<Details>>) -> Next {
     match details.map(|details| &details.next) {
         None => Next::Asked,
         Some(None) => Next::Large,
-        Some(Some(Ok(foreseen))) => Next::Foreseen(Box::new(foreseen.clone())),
+        Some(Some(Ok(forecast))) => Next::Forecast(Box::new(forecast.clone())),
         Some(Some(Err(sentence))) => Next::Unknown(sentence.clone()),
     }
 }

@@ -15,7 +15,7 @@ use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
 use crate::extension::STATEFUL_SETS;
-use crate::foresight::{Action, Change, Foreseen, Outcome, foresee, foresee_rollout};
+use crate::forecast::{Action, Change, Forecast, Outcome, forecast, foresee_rollout};
 use crate::report::about;
 use windlass_core::api::names::GROUP;
 
@@ -69,19 +69,19 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let mut codes = Vec::new();
     for (index, Wish { kind, namespace, name, change }) in wishes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
-        let foreseen = if *kind == Kind::Fleet {
-            foresee(&cluster.client, namespace, name, change, super::now()).await?
+        let forecast = if *kind == Kind::Fleet {
+            forecast(&cluster.client, namespace, name, change, super::now()).await?
         } else {
             foresee_rollout(&cluster.client, namespace, name, change, super::now()).await?
         };
-        codes.push(foreseen.exit_code());
+        codes.push(forecast.exit_code());
         let text = match arguments.output {
             Some(Output::Name) => format!("{}\n", Target { kind: *kind, name: name.clone() }),
-            Some(format) => format.document(&json!(foreseen))?,
+            Some(format) => format.document(&json!(forecast))?,
             None => {
                 let terminal = Terminal::of_stdout();
                 let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
-                let lines = lines(&foreseen).into_iter().map(|line| mapped(&line, |text| typed.text(text)));
+                let lines = lines(&forecast).into_iter().map(|line| mapped(&line, |text| typed.text(text)));
                 for line in lines.flat_map(|line| terminal.folded(&line, FOLD)) {
                     text.push_str(&terminal.painted(&line));
                     text.push('\n');
@@ -248,18 +248,18 @@ fn texts(file: &Path) -> std::io::Result<Vec<(String, String)>> {
 }
 
 /// The printed lines, the fleet's first.
-pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
+pub fn lines(forecast: &Forecast) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut head = Line::from(foreseen.name.clone().bold());
-    let (style, word) = match foreseen.outcome {
+    let mut head = Line::from(forecast.name.clone().bold());
+    let (style, word) = match forecast.outcome {
         Outcome::Nothing => (Style::new().green(), "nothing changes"),
-        Outcome::Changes if foreseen.refused.is_some() => {
+        Outcome::Changes if forecast.refused.is_some() => {
             (Style::new().yellow(), "its template is refused, the rest applies at once")
         }
-        Outcome::Changes if foreseen.is_new => (Style::new().yellow(), "is made"),
-        Outcome::Changes if foreseen.new_target => (Style::new().yellow(), "a new target"),
-        Outcome::Changes if !foreseen.target.is_empty() => (Style::new().yellow(), "back to what was"),
-        Outcome::Changes if foreseen.asks_nothing() => {
+        Outcome::Changes if forecast.is_new => (Style::new().yellow(), "is made"),
+        Outcome::Changes if forecast.new_target => (Style::new().yellow(), "a new target"),
+        Outcome::Changes if !forecast.target.is_empty() => (Style::new().yellow(), "back to what was"),
+        Outcome::Changes if forecast.asks_nothing() => {
             (Style::new().yellow(), "nothing new is asked for, and something is still to happen")
         }
         Outcome::Changes => (Style::new().yellow(), "no new target"),
@@ -267,7 +267,7 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
     };
     head.push_span(Span::styled(format!("   {word}"), style));
     lines.push(head);
-    if let Some(refused) = &foreseen.refused {
+    if let Some(refused) = &forecast.refused {
         lines.push(Line::from(format!("  {refused}").red()));
     }
     let mut section = |title: &str, texts: Vec<String>| {
@@ -276,31 +276,31 @@ pub fn lines(foreseen: &Foreseen) -> Vec<Line> {
             lines.extend(texts.into_iter().map(|text| Line::from(Span::raw(format!("    {text}")))));
         }
     };
-    let (target, at_once) = match foreseen.outcome {
+    let (target, at_once) = match forecast.outcome {
         Outcome::Refused => ("would make another target:", "would apply at once:"),
-        Outcome::Changes if foreseen.refused.is_some() => ("would make another target:", "applies at once:"),
+        Outcome::Changes if forecast.refused.is_some() => ("would make another target:", "applies at once:"),
         Outcome::Nothing | Outcome::Changes => ("makes another target:", "applies at once:"),
     };
-    section(target, foreseen.target.iter().map(ToString::to_string).collect());
-    section(at_once, foreseen.at_once.iter().map(ToString::to_string).collect());
-    section("is held:", foreseen.holds.clone());
-    section("update that is pending:", foreseen.pending.iter().map(ToString::to_string).collect());
-    if foreseen.outcome != Outcome::Refused {
+    section(target, forecast.target.iter().map(ToString::to_string).collect());
+    section(at_once, forecast.at_once.iter().map(ToString::to_string).collect());
+    section("is held:", forecast.holds.clone());
+    section("update that is pending:", forecast.pending.iter().map(ToString::to_string).collect());
+    if forecast.outcome != Outcome::Refused {
         section(
             "then:",
-            Some(foreseen.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
+            Some(forecast.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
         );
-        section("traffic:", foreseen.takes_over.iter().map(|takes| takes.sentence(&foreseen.name)).collect());
-        section("in this order:", order(foreseen));
-        section("waits now for:", foreseen.waits.clone());
+        section("traffic:", forecast.takes_over.iter().map(|takes| takes.sentence(&forecast.name)).collect());
+        section("in this order:", order(forecast));
+        section("waits now for:", forecast.waits.clone());
     }
-    lines.extend(foreseen.unread.iter().map(|sentence| Line::from(format!("  {sentence}").dim())));
+    lines.extend(forecast.unread.iter().map(|sentence| Line::from(format!("  {sentence}").dim())));
     lines
 }
 
-fn order(foreseen: &Foreseen) -> Vec<String> {
+fn order(forecast: &Forecast) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for wave in &foreseen.waves {
+    for wave in &forecast.waves {
         let sign = |action| match action {
             Action::Create => "+",
             Action::Remove => "-",
@@ -314,31 +314,31 @@ fn order(foreseen: &Foreseen) -> Vec<String> {
     if texts.is_empty() {
         return texts;
     }
-    texts.extend(foreseen.made_as_they_were());
+    texts.extend(forecast.made_as_they_were());
     // With only removals left, each wave already lists its nodes.
-    if foreseen.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == Action::Remove) {
+    if forecast.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == Action::Remove) {
         return texts;
     }
-    let time = match foreseen.about_seconds {
+    let time = match forecast.about_seconds {
         Some(seconds) => {
             format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
         }
-        None if foreseen.is_of_pods() => "the duration is not known".to_owned(),
+        None if forecast.is_of_pods() => "the duration is not known".to_owned(),
         None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
     };
-    let waves = foreseen.waves.iter();
+    let waves = forecast.waves.iter();
     let updates = waves.map(|wave| wave.nodes.iter().filter(|node| node.action == Action::Update).count());
     let widest = updates.max().unwrap_or_default() as i64;
-    let most = if foreseen.set.is_some() || foreseen.takes_over.is_some() || widest == 0 {
+    let most = if forecast.set.is_some() || forecast.takes_over.is_some() || widest == 0 {
         String::new()
-    } else if widest > i64::from(foreseen.max_unavailable) {
+    } else if widest > i64::from(forecast.max_unavailable) {
         // Nodes whose main containers do not run move whatever the others do.
         format!(
             "of those whose main containers run, at most {} out of service at once; ",
-            foreseen.max_unavailable
+            forecast.max_unavailable
         )
     } else {
-        format!("at most {} out of service at once; ", foreseen.max_unavailable)
+        format!("at most {} out of service at once; ", forecast.max_unavailable)
     };
     texts.push(format!("{most}{time}"));
     texts

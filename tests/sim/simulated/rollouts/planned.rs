@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_cli::foresight::{Change, Foreseen, Outcome, foresee_rollout};
+use windlass_cli::forecast::{Change, Forecast, Outcome, foresee_rollout};
 
 use super::world::{POD, ROLLOUT, World, is_at_rest, named, play, rollout};
 
-async fn foreseen(world: &World, change: &Change) -> Foreseen {
+async fn forecast(world: &World, change: &Change) -> Forecast {
     let version = world.cluster.version();
     let now = world.cluster.clock().now();
-    let foreseen = foresee_rollout(&world.client, "test", "ledger", change, now).await.unwrap();
+    let forecast = foresee_rollout(&world.client, "test", "ledger", change, now).await.unwrap();
     assert_eq!(world.cluster.version(), version, "a plan writes nothing");
-    assert_eq!(foreseen.refused, None);
-    foreseen
+    assert_eq!(forecast.refused, None);
+    forecast
 }
 
-async fn of_nothing(world: &World) -> Foreseen {
-    foreseen(world, &Change::Merge(json!({}))).await
+async fn of_nothing(world: &World) -> Forecast {
+    forecast(world, &Change::Merge(json!({}))).await
 }
 
-fn order(foreseen: &Foreseen) -> Vec<String> {
-    foreseen.order().map(str::to_owned).collect()
+fn order(forecast: &Forecast) -> Vec<String> {
+    forecast.order().map(str::to_owned).collect()
 }
 
 /// Waits until the rollout is at rest. Returns the pods in the order in which they went; those that went at the same time
@@ -53,7 +53,7 @@ async fn compared(world: World, strategy: Value) {
     let sets = named(&["ledger-a", "ledger-b"]);
     world.run_sets(&[("ledger-a", 3), ("ledger-b", 2)]).await;
     let before = world.uids();
-    let adopted = foreseen(&world, &Change::Apply(rollout(&sets, &strategy))).await;
+    let adopted = forecast(&world, &Change::Apply(rollout(&sets, &strategy))).await;
     assert!(adopted.is_new && adopted.outcome == Outcome::Changes, "{adopted:#?}");
     assert_eq!((adopted.holds.len(), order(&adopted)), (2, Vec::new()));
     assert!(adopted.happens.starts_with("no pod restarts"), "{}", adopted.happens);
@@ -114,7 +114,7 @@ fn an_abort_with_a_rollback_moves_the_pods_that_it_says() {
         let plan = status["plan"]["id"].clone();
         let asked = json!({"metadata": {"annotations": {"windlass.dev/abort": plan, "windlass.dev/abort-rollback": plan}},
             "spec": {"paused": false}});
-        let back = foreseen(&world, &Change::Merge(asked.clone())).await;
+        let back = forecast(&world, &Change::Merge(asked.clone())).await;
         let updated: Vec<String> =
             world.images().iter().filter_map(|pod| pod.strip_suffix(" db:2").map(str::to_owned)).collect();
         let mut expected = order(&back);

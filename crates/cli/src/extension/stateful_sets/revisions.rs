@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::explain::diff::{Compared, NamedRevision, sides};
-use crate::foresight::{Field, fields};
+use crate::forecast::{Field, fields};
 use crate::reader::sentence;
 use crate::report::SeenStatefulSets;
 use crate::verbs::revisions::{SHOWN, age, aligned, ended};

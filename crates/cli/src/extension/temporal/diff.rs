@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_core::revision::drift;
 
 use crate::explain::diff::{Compared, NamedRevision, sides};
-use crate::foresight::fields;
+use crate::forecast::fields;
 
 /// The data of a worker version: the template, and the build ID if the spec sets it.
 pub fn compare(object: &Value, stored: &[Value], named: &[String]) -> Result<Compared, String> {

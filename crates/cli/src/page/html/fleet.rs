@@ -9,7 +9,7 @@ use super::chart::chart;
 use super::task_sign;
 use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
 use crate::extension::{revisions_words, set_words};
-use crate::foresight::{Action, Foreseen, Outcome};
+use crate::forecast::{Action, Forecast, Outcome};
 use crate::report::{FleetReport, Health, NodeReport, PlanReport, Tree, about, age, clock_time, pods_words};
 
 /// The page of one fleet. `acts`: true if it has buttons.
@@ -253,12 +253,12 @@ fn next(view: &FleetView) -> Markup {
             p.dim { "Of so many nodes it is not worked out unasked: it takes reading all that belongs to them. " (command) }
         },
         Next::Unknown(sentence) => html! { p.dim { "Nobody can tell: " (sentence) } },
-        Next::Foreseen(foreseen) => html! { (self::foreseen(foreseen)) },
+        Next::Forecast(forecast) => html! { (self::forecast(forecast)) },
     }
 }
 
 /// A forecast, as `windlass plan` prints it.
-pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
+pub(super) fn forecast(forecast: &Forecast) -> Markup {
     let sign = |action| match action {
         Action::Create => ("+", "made"),
         Action::Remove => ("−", "leaves"),
@@ -266,15 +266,15 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
         Action::Update => ("", ""),
     };
     html! {
-        @if let Some(refused) = &foreseen.refused { p.ill { (refused) } }
-        @if foreseen.outcome != Outcome::Refused {
-            @if !foreseen.pending.is_empty() { ul { @for field in &foreseen.pending { li { (field) } } } }
-            @for held in &foreseen.holds { p { (held) } }
-            @if !foreseen.happens.is_empty() { p { (foreseen.happens) } }
-            @if let Some(takes) = &foreseen.takes_over { p { (takes.sentence(&foreseen.name)) } }
-            @if !foreseen.waves.is_empty() {
+        @if let Some(refused) = &forecast.refused { p.ill { (refused) } }
+        @if forecast.outcome != Outcome::Refused {
+            @if !forecast.pending.is_empty() { ul { @for field in &forecast.pending { li { (field) } } } }
+            @for held in &forecast.holds { p { (held) } }
+            @if !forecast.happens.is_empty() { p { (forecast.happens) } }
+            @if let Some(takes) = &forecast.takes_over { p { (takes.sentence(&forecast.name)) } }
+            @if !forecast.waves.is_empty() {
                 dl.waves {
-                    @for wave in foreseen.waves.iter().take(WAVES) {
+                    @for wave in forecast.waves.iter().take(WAVES) {
                         dt { (wave.when) }
                         dd {
                             @for node in wave.nodes.iter().take(NAMES) {
@@ -285,19 +285,19 @@ pub(super) fn foreseen(foreseen: &Foreseen) -> Markup {
                         }
                     }
                 }
-                @if foreseen.waves.len() > WAVES { p.dim { "and " (foreseen.waves.len() - WAVES) " waves more" } }
-                @if let Some(made) = foreseen.made_as_they_were() { p.dim { (made) } }
-                @if let Some(seconds) = foreseen.about_seconds {
+                @if forecast.waves.len() > WAVES { p.dim { "and " (forecast.waves.len() - WAVES) " waves more" } }
+                @if let Some(made) = forecast.made_as_they_were() { p.dim { (made) } }
+                @if let Some(seconds) = forecast.about_seconds {
                     p.dim { (about(TimeDelta::seconds(seconds))) ", by what its nodes took before" }
                 }
             }
-            @if foreseen.happens.is_empty() && foreseen.waves.is_empty() { p { @if foreseen.is_of_pods() { "No pod is moved." } @else { "No node is moved." } } }
-            @if !foreseen.waits.is_empty() {
+            @if forecast.happens.is_empty() && forecast.waves.is_empty() { p { @if forecast.is_of_pods() { "No pod is moved." } @else { "No node is moved." } } }
+            @if !forecast.waits.is_empty() {
                 p { "It waits now for:" }
-                ul { @for wait in &foreseen.waits { li { (wait) } } }
+                ul { @for wait in &forecast.waits { li { (wait) } } }
             }
         }
-        @for sentence in &foreseen.unread { p.dim { (sentence) } }
+        @for sentence in &forecast.unread { p.dim { (sentence) } }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::cluster::DryRunCluster;
-use super::foreseen::MoveWave;
+use super::outcome::MoveWave;
 use windlass::internal::{Belongs, belongs};
 use windlass_core::planner::fleet::forecast::Action;
 use windlass_kube_port::observed::Meta;

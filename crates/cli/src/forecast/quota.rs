@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
-use super::foreseen::{Move, MoveWave};
+use super::outcome::{Move, MoveWave};
 use crate::reader::sentence;
 use windlass_core::api::names::LABEL_NODE;
 use windlass_core::api::{ClaimRetention, StatefulNodeSpec};

@@ -55,22 +55,22 @@ fn rollout(names: &[&str], changes: &Value) -> Value {
     object
 }
 
-async fn foreseen(objects: Vec<Value>, change: Change, forbidden: &'static [&'static str]) -> Foreseen {
+async fn forecast(objects: Vec<Value>, change: Change, forbidden: &'static [&'static str]) -> Forecast {
     let client = with_objects(objects, forbidden);
     let now = "2026-01-01T01:00:00Z".parse().unwrap();
     foresee_rollout(&client, "prod", "ledger", &change, now).await.unwrap()
 }
 
-fn told(foreseen: &Foreseen) -> String {
-    let lines = plan::lines(foreseen).into_iter().map(|line| format!("{line}\n"));
+fn told(forecast: &Forecast) -> String {
+    let lines = plan::lines(forecast).into_iter().map(|line| format!("{line}\n"));
     lines.collect()
 }
 
-fn waves(foreseen: &Foreseen) -> Vec<String> {
+fn waves(forecast: &Forecast) -> Vec<String> {
     let names = |wave: &super::super::MoveWave| {
         wave.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(" ")
     };
-    foreseen.waves.iter().map(names).collect()
+    forecast.waves.iter().map(names).collect()
 }
 
 fn nothing() -> Change {
@@ -81,9 +81,9 @@ fn nothing() -> Change {
 async fn a_pending_update_is_told_with_its_reason_and_its_order() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1", "v1", "v2"]);
     objects.push(rollout(&["ledger"], &json!({})));
-    let foreseen = foreseen(objects, nothing(), &[]).await;
-    assert_eq!(foreseen.exit_code(), 2);
-    let text = told(&foreseen);
+    let forecast = forecast(objects, nothing(), &[]).await;
+    assert_eq!(forecast.exit_code(), 2);
+    let text = told(&forecast);
     let (head, rest) = text.split_once("  then:\n").unwrap();
     assert_eq!(
         head,
@@ -109,10 +109,10 @@ ledger   nothing new is asked for, and something is still to happen
 async fn nothing_happens_where_each_statefulset_is_at_its_update_revision() {
     let mut objects = with_pods("ledger", ("v2", "v2"), HELD, &["v2", "v2"]);
     objects.push(rollout(&["ledger"], &json!({})));
-    let foreseen = foreseen(objects, nothing(), &[]).await;
-    assert_eq!(foreseen.exit_code(), 0);
+    let forecast = forecast(objects, nothing(), &[]).await;
+    assert_eq!(forecast.exit_code(), 0);
     assert_eq!(
-        told(&foreseen),
+        told(&forecast),
         "ledger   nothing changes\n  then:\n    no pod restarts: each StatefulSet is at its update revision\n"
     );
 }
@@ -122,13 +122,13 @@ async fn a_changed_manifest_changes_the_waves() {
     let mut objects = with_pods("a", ("v1", "v2"), HELD, &["v1", "v1"]);
     objects.extend(with_pods("b", ("v1", "v2"), HELD, &["v1", "v1"]));
     objects.push(rollout(&["a", "b"], &json!({})));
-    assert_eq!(waves(&foreseen(objects.clone(), nothing(), &[]).await), ["a-1", "b-1", "a-0", "b-0"]);
+    assert_eq!(waves(&forecast(objects.clone(), nothing(), &[]).await), ["a-1", "b-1", "a-0", "b-0"]);
     let manifest = |strategy: Value| {
         let spec = json!({"statefulSets": {"names": ["a", "b"]}, "strategy": strategy});
         Change::Apply(json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout",
             "metadata": {"name": "ledger"}, "spec": spec}))
     };
-    let wide = foreseen(objects.clone(), manifest(json!({"maxUnavailable": 3})), &[]).await;
+    let wide = forecast(objects.clone(), manifest(json!({"maxUnavailable": 3})), &[]).await;
     assert_eq!(waves(&wide), ["a-1 b-1", "a-0 b-0"]);
     let text = told(&wide);
     assert!(
@@ -138,9 +138,9 @@ async fn a_changed_manifest_changes_the_waves() {
         "{text}"
     );
     let each = manifest(json!({"maxUnavailable": 3, "groups": "OneAtATime"}));
-    assert_eq!(waves(&foreseen(objects.clone(), each, &[]).await), ["a-1 a-0", "b-1 b-0"]);
+    assert_eq!(waves(&forecast(objects.clone(), each, &[]).await), ["a-1 a-0", "b-1 b-0"]);
     let stopped = Change::Merge(json!({"spec": {"paused": true}}));
-    let stopped = foreseen(objects, stopped, &[]).await;
+    let stopped = forecast(objects, stopped, &[]).await;
     assert_eq!(waves(&stopped).len(), 4);
     assert!(stopped.waits[0].ends_with("before windlass resume ssr/ledger -n prod"), "{:?}", stopped.waits);
 }
@@ -150,7 +150,7 @@ async fn what_is_adopted_is_held_and_restarts_no_pod() {
     const NATIVE: &str = r#"{"type": "RollingUpdate"}"#;
     let adopted = || Change::Apply(rollout(&["ledger", "later"], &json!({"status": null})));
     let objects = with_pods("ledger", ("v1", "v1"), NATIVE, &["v1", "v1", "v1"]);
-    let steady = foreseen(objects, adopted(), &[]).await;
+    let steady = forecast(objects, adopted(), &[]).await;
     assert_eq!(
         told(&steady),
         "\
@@ -166,7 +166,7 @@ ledger   is made
     );
     // In the middle of an update by its own controller.
     let objects = with_pods("ledger", ("v1", "v2"), NATIVE, &["v1", "v1", "v2"]);
-    let pending = foreseen(objects, adopted(), &[]).await;
+    let pending = forecast(objects, adopted(), &[]).await;
     assert_eq!(
         (pending.exit_code(), waves(&pending)),
         (2, vec!["ledger-1".to_owned(), "ledger-0".to_owned()])
@@ -179,7 +179,7 @@ ledger   is made
 async fn what_the_operator_would_refuse_is_refused() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1"]);
     objects[0]["metadata"]["ownerReferences"] = json!([{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "own", "uid": "c", "controller": true}]);
-    let refused = foreseen(objects, Change::Apply(rollout(&["ledger"], &json!({}))), &[]).await;
+    let refused = forecast(objects, Change::Apply(rollout(&["ledger"], &json!({}))), &[]).await;
     assert_eq!(refused.exit_code(), 1);
     assert!(refused.refused.as_deref().unwrap().contains("is controlled by Cluster own"), "{refused:?}");
 }
@@ -189,7 +189,7 @@ async fn a_requested_restart_moves_each_pod() {
     let mut objects = with_pods("ledger", ("v1", "v1"), HELD, &["v1", "v1"]);
     let asked = json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2026-01-01T00:59:59Z"}}});
     objects.push(rollout(&["ledger"], &asked));
-    let restarted = foreseen(objects, nothing(), &[]).await;
+    let restarted = forecast(objects, nothing(), &[]).await;
     assert_eq!(waves(&restarted), ["ledger-1", "ledger-0"], "{}", told(&restarted));
     assert!(restarted.happens.contains("(RestartRequested)"), "{}", restarted.happens);
 }
@@ -200,7 +200,7 @@ async fn a_pod_that_is_down_takes_a_place_and_is_named() {
     objects.push(rollout(&["ledger"], &json!({})));
     let down = objects.iter_mut().find(|object| object["metadata"]["name"] == "ledger-2").unwrap();
     *down = pod("ledger", 2, "v2", false);
-    let held = foreseen(objects, nothing(), &[]).await;
+    let held = forecast(objects, nothing(), &[]).await;
     assert_eq!(waves(&held), Vec::<String>::new());
     assert!(held.waits.contains(&"ledger-2: unavailable now, of at most 1".to_owned()), "{:?}", held.waits);
 }
@@ -209,7 +209,7 @@ async fn a_pod_that_is_down_takes_a_place_and_is_named() {
 async fn what_the_user_may_not_read_is_left_out_and_said() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1"]);
     objects.push(rollout(&["ledger"], &json!({})));
-    let blind = foreseen(objects, nothing(), &["pods"]).await;
+    let blind = forecast(objects, nothing(), &["pods"]).await;
     assert!(blind.waves.is_empty());
     assert!(blind.happens.contains("who may list StatefulSets and Pods"), "{}", blind.happens);
     assert_eq!(blind.unread, ["left out, because Pods cannot be listed: pods: Forbidden"]);

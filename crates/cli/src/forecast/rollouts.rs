@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::change::{After, after};
 use super::cluster::DryRunCluster;
-use super::{Change, Examined, Field, Foreseen, Outcome, before, fields, newer};
+use super::{Change, Examined, Field, Forecast, Outcome, before, fields, newer};
 use crate::extension::pending_changes;
 use crate::reader::Sight;
 use crate::report::{short_revision, who_has_not_seen};
@@ -29,14 +29,14 @@ pub async fn foresee_rollout(
     name: &str,
     change: &Change,
     now: DateTime<Utc>,
-) -> Result<Foreseen, String> {
+) -> Result<Forecast, String> {
     let before = before(client, (KIND, namespace, name)).await?;
-    let mut foreseen = Foreseen::new(KIND, namespace, name);
-    foreseen.is_new = before.is_none();
+    let mut forecast = Forecast::new(KIND, namespace, name);
+    forecast.is_new = before.is_none();
     let (object, unchecked) = match after(client, (KIND, namespace, name), before.as_ref(), change).await? {
         After::Refused(sentence) => {
-            foreseen.refuse(sentence);
-            return Ok(foreseen);
+            forecast.refuse(sentence);
+            return Ok(forecast);
         }
         After::Taken(object, unchecked) => (newer(object), unchecked),
     };
@@ -55,36 +55,36 @@ pub async fn foresee_rollout(
     let unseen = was.as_ref().and_then(|was| who_has_not_seen(&was.scope.fleet));
     let new = ObservedRollout::read(&object);
     sight.view.rollouts.observe(new.clone());
-    foreseen.begin_rollout(old.as_ref(), &new);
-    foreseen.unread = sight.unread.iter().cloned().chain(unchecked).collect();
+    forecast.begin_rollout(old.as_ref(), &new);
+    forecast.unread = sight.unread.iter().cloned().chain(unchecked).collect();
     if new.meta.terminating {
-        foreseen.is_deleted();
-        return Ok(foreseen);
+        forecast.is_deleted();
+        return Ok(forecast);
     }
     let Some(RolloutScope { scope, sets, missing }) = scope(&new, &sight.view, &cluster, now).await? else {
-        foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default());
-        return Ok(foreseen);
+        forecast.refuse(new.spec.as_ref().err().cloned().unwrap_or_default());
+        return Ok(forecast);
     };
-    foreseen.max_unavailable = scope.spec.max_unavailable();
+    forecast.max_unavailable = scope.spec.max_unavailable();
     let has_hooks = !scope.spec.update_strategy.hooks.is_empty();
     let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
     let hash_before = was.as_ref().map(|was| was.scope.requested());
     let examined = Examined { scope, cluster: &dry, now };
-    examined.forecast_into(&mut foreseen, hash_before.as_ref(), unseen).await?;
+    examined.forecast_into(&mut forecast, hash_before.as_ref(), unseen).await?;
     if !is_known {
-        foreseen.leave_nodes_out();
-        return Ok(foreseen);
+        forecast.leave_nodes_out();
+        return Ok(forecast);
     }
-    foreseen.add_sets(&sets);
-    foreseen.add_pending(client, &sets).await;
-    foreseen.waits.extend(missing.iter().map(|name| format!("StatefulSet {name}, which does not exist yet")));
+    forecast.add_sets(&sets);
+    forecast.add_pending(client, &sets).await;
+    forecast.waits.extend(missing.iter().map(|name| format!("StatefulSet {name}, which does not exist yet")));
     if has_hooks {
-        foreseen.unread.push(
+        forecast.unread.push(
             "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
         );
     }
-    foreseen.unread.extend(dry.unchecked());
-    Ok(foreseen)
+    forecast.unread.extend(dry.unchecked());
+    Ok(forecast)
 }
 
 async fn scope(
@@ -96,7 +96,7 @@ async fn scope(
     rollout_scope(rollout, view, cluster, now).await.map_err(|error| error.to_string())
 }
 
-impl Foreseen {
+impl Forecast {
     /// Adds the changed fields, all of which apply at once: the templates belong to others.
     fn begin_rollout(&mut self, before: Option<&ObservedRollout>, after: &ObservedRollout) {
         let spec = |of: &ObservedRollout| of.spec.as_ref().ok().map(|spec| value(spec));

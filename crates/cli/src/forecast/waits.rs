@@ -1,6 +1,6 @@
 //! What a change would wait for now, in sentences.
 
-use super::foreseen::Foreseen;
+use super::outcome::Forecast;
 use windlass_core::api::at_hook::message_of;
 use windlass_core::api::names::{ANNOTATION_APPROVE, argument_of};
 use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
@@ -11,7 +11,7 @@ use windlass_core::planner::fleet::{FleetDecision, FleetFacts, FleetKind, Strate
 use windlass_engine::TaskState;
 use windlass_kube_port::observed::ObservedFleet;
 
-impl Foreseen {
+impl Forecast {
     /// Adds what the change would wait for now.
     pub(super) fn add_waits(&mut self, facts: &FleetFacts, fleet: &ObservedFleet, decision: &FleetDecision) {
         let status = &fleet.status;

@@ -83,7 +83,7 @@ impl Takeover {
 /// The forecast of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Foreseen {
+pub struct Forecast {
     /// `NodeDeployment` or `StatefulSetRollout`.
     pub kind: String,
     /// The object's namespace.
@@ -160,7 +160,7 @@ fn leaves_at(why: &str, at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     if at <= now { format!("{why}, at once") } else { format!("{why}, at {}", clock_time(at, now)) }
 }
 
-impl Foreseen {
+impl Forecast {
     /// The exit code of `windlass plan`.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -248,36 +248,36 @@ impl Foreseen {
         change: &Change,
         sentence: String,
     ) -> Self {
-        let mut foreseen = Self::new(Kind::NodeDeployment, namespace, name);
-        foreseen.is_new = before.is_none();
+        let mut forecast = Self::new(Kind::NodeDeployment, namespace, name);
+        forecast.is_new = before.is_none();
         // Show as much of the request as can be read.
         if let (Some(before), Change::Merge(patch)) = (before, change) {
             let mut after = before.clone();
             json_patch::merge(&mut after, patch);
             let (before, after) = (ObservedFleet::read(before), ObservedFleet::read(&after));
             if let (Ok(before), Ok(after)) = (&before.spec, &after.spec) {
-                foreseen.target = of_target(Some(before), after);
-                foreseen.at_once = at_once(Some(before), after);
+                forecast.target = of_target(Some(before), after);
+                forecast.at_once = at_once(Some(before), after);
             }
         }
-        foreseen.refuse(sentence);
-        foreseen
+        forecast.refuse(sentence);
+        forecast
     }
 
     pub(super) fn begun(namespace: &str, name: &str, before: Option<&Value>, after: &ObservedFleet) -> Self {
-        let mut foreseen = Self::new(Kind::NodeDeployment, namespace, name);
+        let mut forecast = Self::new(Kind::NodeDeployment, namespace, name);
         let old = before.map(ObservedFleet::read);
         let old: Option<&NodeDeploymentSpec> = old.as_ref().and_then(|old| old.spec.as_deref().ok());
         if let Ok(spec) = &after.spec {
-            foreseen.target = of_target(old, spec);
-            foreseen.at_once = at_once(old, spec);
-            foreseen.max_unavailable = spec.max_unavailable();
+            forecast.target = of_target(old, spec);
+            forecast.at_once = at_once(old, spec);
+            forecast.max_unavailable = spec.max_unavailable();
         }
-        foreseen.is_new = before.is_none();
-        if foreseen.is_new || !foreseen.target.is_empty() || !foreseen.at_once.is_empty() {
-            foreseen.outcome = Outcome::Changes;
+        forecast.is_new = before.is_none();
+        if forecast.is_new || !forecast.target.is_empty() || !forecast.at_once.is_empty() {
+            forecast.outcome = Outcome::Changes;
         }
-        foreseen
+        forecast
     }
 
     pub(super) fn refuse(&mut self, sentence: String) {

@@ -4,7 +4,7 @@
 mod change;
 mod cluster;
 mod differences;
-mod foreseen;
+mod outcome;
 mod quota;
 mod rollouts;
 mod taken;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 pub use change::Change;
 pub use differences::{Field, fields};
-pub use foreseen::{Foreseen, Move, MoveWave, Outcome, Takeover};
+pub use outcome::{Forecast, Move, MoveWave, Outcome, Takeover};
 pub use rollouts::foresee_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
@@ -54,18 +54,18 @@ const READ: [Kind; 6] = [
 ];
 
 /// Forecasts the effect of a change of a fleet. An error says why that is impossible.
-pub async fn foresee(
+pub async fn forecast(
     client: &Client,
     namespace: &str,
     name: &str,
     change: &Change,
     now: DateTime<Utc>,
-) -> Result<Foreseen, String> {
+) -> Result<Forecast, String> {
     let kind = Kind::NodeDeployment;
     let before = before(client, (kind, namespace, name)).await?;
     let (object, unchecked) = match after(client, (kind, namespace, name), before.as_ref(), change).await? {
         After::Refused(sentence) => {
-            return Ok(Foreseen::refused(namespace, name, before.as_ref(), change, sentence));
+            return Ok(Forecast::refused(namespace, name, before.as_ref(), change, sentence));
         }
         After::Taken(object, unchecked) => (object, unchecked),
     };
@@ -80,47 +80,47 @@ pub async fn foresee(
     let new = Arc::new(ObservedFleet::read(&newer(object)));
     // It replaces the stored one.
     sight.view.fleets.observe((*new).clone());
-    let mut foreseen = Foreseen::begun(namespace, name, before.as_ref(), &new);
-    foreseen.unread = sight.unread.iter().cloned().chain(unchecked).collect();
+    let mut forecast = Forecast::begun(namespace, name, before.as_ref(), &new);
+    forecast.unread = sight.unread.iter().cloned().chain(unchecked).collect();
     if new.meta.terminating {
-        foreseen.is_deleted();
-        return Ok(foreseen);
+        forecast.is_deleted();
+        return Ok(forecast);
     }
     match scope(&sight.view, &cluster, &new, now) {
         Some(scope) => {
             let mut examined = Examined { scope, cluster: &cluster, now };
             examined.check().await?;
-            examined.forecast_into(&mut foreseen, was.as_ref().map(|(hash, _)| hash), unseen).await?;
+            examined.forecast_into(&mut forecast, was.as_ref().map(|(hash, _)| hash), unseen).await?;
         }
-        None => foreseen.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
+        None => forecast.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
     // Without read access to nodes nothing can be said about them.
-    if !sight.has_read(Kind::StatefulNode) && !foreseen.is_new {
-        foreseen.leave_nodes_out();
+    if !sight.has_read(Kind::StatefulNode) && !forecast.is_new {
+        forecast.leave_nodes_out();
     }
-    let (taken, unchecked_names) = taken::name_of_another(&cluster, namespace, &foreseen.waves).await;
-    foreseen.unread.extend(unchecked_names);
+    let (taken, unchecked_names) = taken::name_of_another(&cluster, namespace, &forecast.waves).await;
+    forecast.unread.extend(unchecked_names);
     if let Some(sentence) = taken {
-        foreseen.refuse(sentence);
+        forecast.refuse(sentence);
     }
-    let read = quota::read(client, namespace, &foreseen.waves).await;
+    let read = quota::read(client, namespace, &forecast.waves).await;
     let made = scope(&sight.view, &cluster, &new, now);
     let spec =
         |revision: &str| made.as_ref().and_then(|made| made.node_spec(&RolloutHash::recorded(revision)?));
     let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
     let made = quota::Made { spec: &spec, has_claim: &has_claim };
-    let message = quota::judge(read, &foreseen.waves, &made);
-    foreseen.unread.extend(message.unread);
+    let message = quota::judge(read, &forecast.waves, &made);
+    forecast.unread.extend(message.unread);
     if let Some(sentence) = message.refused {
-        foreseen.refuse(sentence);
+        forecast.refuse(sentence);
     }
     if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
-        foreseen.unread.push(
+        forecast.unread.push(
             "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
         );
     }
-    foreseen.unread.extend(cluster.unchecked());
-    Ok(foreseen)
+    forecast.unread.extend(cluster.unchecked());
+    Ok(forecast)
 }
 
 /// The stored object. An account that may list fleets but not get one, like the operator's, lists those with this
@@ -186,20 +186,20 @@ struct Examined<'a> {
 impl Examined<'_> {
     async fn forecast_into(
         mut self,
-        foreseen: &mut Foreseen,
+        forecast: &mut Forecast,
         hash_before: Option<&RolloutHash>,
         unseen: Option<String>,
     ) -> Result<(), String> {
         let facts = self.scope.facts();
         if let Some(sentence) = &facts.findings.undecided {
-            foreseen.refuse(sentence.clone());
+            forecast.refuse(sentence.clone());
             return Ok(());
         }
         if let Some(sentence) = self.service_of_another().await {
-            foreseen.refuse(sentence);
+            forecast.refuse(sentence);
         }
         if let Some(conflict) = facts.conflicts.first() {
-            foreseen.refuse(conflict.message.clone());
+            forecast.refuse(conflict.message.clone());
         }
         let fleet = self.scope.fleet.clone();
         let status = &fleet.status;
@@ -207,20 +207,20 @@ impl Examined<'_> {
         let at = rollout_target_of(status);
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
-        foreseen.add_target(&facts, hash_before, self.scope.specified());
+        forecast.add_target(&facts, hash_before, self.scope.specified());
         let is_same = facts.kind == FleetKind::Nodes
             && self.scope.specified() != self.scope.written()
-            && foreseen.is_no_other_target(hash_before);
-        self.add_decision(foreseen, &facts, plan.as_ref(), &at, &decision).await?;
+            && forecast.is_no_other_target(hash_before);
+        self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
-            foreseen.says_same_content();
+            forecast.says_same_content();
         }
         if let Some(blocker) = &self.scope.blocker {
-            foreseen.refuse_template(blocker.to_string());
+            forecast.refuse_template(blocker.to_string());
         }
-        foreseen.add_waits(&facts, &fleet, &decision);
+        forecast.add_waits(&facts, &fleet, &decision);
         if let Some(who) = unseen {
-            foreseen.waits.insert(0, who);
+            forecast.waits.insert(0, who);
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Examined<'_> {
 
     async fn add_decision(
         &mut self,
-        foreseen: &mut Foreseen,
+        forecast: &mut Forecast,
         facts: &FleetFacts,
         plan: Option<&Plan>,
         at: &RolloutTarget,
@@ -283,7 +283,7 @@ impl Examined<'_> {
             | FleetDecision::CompleteAndStart(start)
             | FleetDecision::Resume(start) => {
                 let superseded = matches!(decision, FleetDecision::Supersede(_) | FleetDecision::RollBack(_));
-                foreseen.begins(start, active.filter(|_| superseded));
+                forecast.begins(start, active.filter(|_| superseded));
                 let obeyed = obeying(facts, start);
                 if start.strategy.makes_set() {
                     let set = self.name(facts, start).await?;
@@ -291,58 +291,58 @@ impl Examined<'_> {
                         Admission::Admitted(set) => {
                             gives_up = superseded
                                 && facts.rollout.now.set().is_some_and(|rollout| rollout.entrant != set);
-                            foreseen.set_waves(&fleet, facts, start, &set);
+                            forecast.set_waves(&fleet, facts, start, &set);
                             let takes = (&set, &start.target);
-                            foreseen.add_takeover(facts, start.strategy, takes, self.has_service());
+                            forecast.add_takeover(facts, start.strategy, takes, self.has_service());
                         }
                         Admission::Refused(sentence) => {
                             self.scope.block(Blocker::NoSetName(sentence));
                         }
                     }
                 } else {
-                    foreseen.waves =
-                        foreseen::waves(forecast::in_place(&fleet, &obeyed, Some(&start.rollout_target)));
+                    forecast.waves =
+                        outcome::waves(forecast::in_place(&fleet, &obeyed, Some(&start.rollout_target)));
                     gives_up = superseded;
                 }
             }
             FleetDecision::Keep if facts.terminating => {}
             FleetDecision::Keep => {
                 let goes_on = active.filter(|_| facts.rollout.now.set().is_none()).map(|_| at);
-                foreseen.goes_on(active, facts);
+                forecast.goes_on(active, facts);
                 // A set that is removed first is not filled any more.
                 let mut in_place = Vec::new();
                 if !facts.active_set_goes() {
                     in_place = forecast::in_place(&fleet, facts, goes_on);
-                    foreseen.waves = foreseen::waves(in_place.clone());
+                    forecast.waves = outcome::waves(in_place.clone());
                 }
-                if let Some(rollout_target) = goes_on.filter(|_| foreseen.waves.is_empty()) {
-                    foreseen
+                if let Some(rollout_target) = goes_on.filter(|_| forecast.waves.is_empty()) {
+                    forecast
                         .add_later_waves(facts, forecast::in_place_once_up(&fleet, facts, rollout_target));
                 }
                 if let Some(rollout) = facts.rollout.now.set().filter(|r| r.entrant != facts.set) {
-                    foreseen.add_entrants(forecast::entrants(
+                    forecast.add_entrants(forecast::entrants(
                         &fleet,
                         &rollout.entrant,
                         facts,
                         &rollout.target,
                     ));
                     let takes = (&rollout.entrant, &rollout.target);
-                    foreseen.add_takeover(facts, rollout.strategy, takes, self.has_service());
-                    foreseen.add_incumbents(facts, rollout.strategy, &in_place);
+                    forecast.add_takeover(facts, rollout.strategy, takes, self.has_service());
+                    forecast.add_incumbents(facts, rollout.strategy, &in_place);
                 }
             }
             FleetDecision::Abort
             | FleetDecision::ScaledToZero
             | FleetDecision::Withdraw
             | FleetDecision::TakeBack => {
-                foreseen.gives_up(decision, active);
-                foreseen.waves = foreseen::waves(forecast::in_place(&fleet, facts, None));
+                forecast.gives_up(decision, active);
+                forecast.waves = outcome::waves(forecast::in_place(&fleet, facts, None));
                 gives_up = true;
             }
         }
-        foreseen.add_estimate(&self.scope);
+        forecast.add_estimate(&self.scope);
         if !facts.terminating {
-            foreseen.add_removals(facts, gives_up, self.now);
+            forecast.add_removals(facts, gives_up, self.now);
         }
         Ok(())
     }
