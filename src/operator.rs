@@ -585,7 +585,7 @@ impl Reconciler {
             }),
         };
         let Some(uids) = uids else {
-            self.known.part(&self.context, self.kind, &key);
+            self.known.untrack(&self.context, self.kind, &key);
             let owner = if self.kind == Kind::StatefulNode {
                 self.context.prober.forget_node(&key);
                 HookOwner::Node(key)
@@ -595,7 +595,7 @@ impl Reconciler {
             self.context.hook_prober.forget(&owner);
             return None;
         };
-        self.known.meet(&self.context, self.kind, &key, uids);
+        self.known.track(&self.context, self.kind, &key, uids);
         let (plan, task) = (field::Empty, field::Empty);
         let span = info_span!("reconciling", kind = self.kind.name(), object = %key, plan, task);
         Some(self.reconcile(&key).instrument(span).await)

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use super::many::{OnFailure, each};
+use super::many::{OnFailure, for_each_concurrent};
 use super::patches::{metadata_change, metadata_ops};
 use super::reverted;
 use super::unwatched::{ask_again, read_again};
@@ -214,7 +214,10 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
         let (port, id) = ((fleet.cluster.as_ref(), &fleet.caches.probes), target.uid.clone());
         unless_gone(reverted::write(port, &id, target, ops, ops_of).await)
     };
-    each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
+    for_each_concurrent(changes, OnFailure::StopUnlessConflict, change)
+        .await
+        .map(drop)
+        .map_err(ReconcileError::Children)
 }
 
 /// A write to a child that no longer exists is no error.
@@ -247,7 +250,10 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
     changes.retain(|(_, ops)| !ops.is_empty());
     let change =
         |(target, ops)| async move { unless_gone(fleet.cluster.patch(target, Part::Main, ops).await) };
-    each(changes, OnFailure::StopUnlessConflict, change).await.map(drop).map_err(ReconcileError::Children)
+    for_each_concurrent(changes, OnFailure::StopUnlessConflict, change)
+        .await
+        .map(drop)
+        .map_err(ReconcileError::Children)
 }
 
 fn retained_ops(fleet: &FleetScope, child: &Meta) -> Vec<PatchOp> {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fleet_children::Removed;
-use super::many::{OnFailure, each};
+use super::many::{OnFailure, for_each_concurrent};
 use crate::api::{NodeName, RemovalId};
 use crate::observe::FleetScope;
 use crate::planner::fleet::leave::Leave;
@@ -61,10 +61,14 @@ impl FleetScope {
     /// would delete them with it. Returns what one of these nodes waits for, in a sentence.
     pub(crate) async fn let_go(&self, leave: Leave, why: &str) -> Result<Option<String>, ClusterError> {
         let (delete, kept) = self.without_kept(leave.delete).await?;
-        each(delete, OnFailure::StopUnlessConflict, |name| async move { self.delete_node(&name, why).await })
-            .await?;
-        each(leave.ask, OnFailure::StopUnlessConflict, |name| async move { self.ask_to_leave(&name).await })
-            .await?;
+        for_each_concurrent(delete, OnFailure::StopUnlessConflict, |name| async move {
+            self.delete_node(&name, why).await
+        })
+        .await?;
+        for_each_concurrent(leave.ask, OnFailure::StopUnlessConflict, |name| async move {
+            self.ask_to_leave(&name).await
+        })
+        .await?;
         Ok(kept)
     }
 
@@ -73,7 +77,7 @@ impl FleetScope {
         let clear = |name: NodeName| async move {
             self.patch_node(&name, |_| PatchOp::remove("/spec/removalID")).await
         };
-        each(names, OnFailure::StopUnlessConflict, clear).await.map(drop)
+        for_each_concurrent(names, OnFailure::StopUnlessConflict, clear).await.map(drop)
     }
 
     async fn ask_to_leave(&self, name: &NodeName) -> Result<(), ClusterError> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::many::{OnFailure, each};
+use super::many::{OnFailure, for_each_concurrent};
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::{ClaimRetention, NodeName, Reason, RolloutHash, SetName};
 use crate::observe::FleetScope;
@@ -51,7 +51,7 @@ impl FleetScope {
         }
         // A manifest is built when its turn comes: the manifests of all nodes would be thousands of copies of the
         // fleet's template.
-        each(new, OnFailure::Stop, |child| async move {
+        for_each_concurrent(new, OnFailure::Stop, |child| async move {
             let Some(manifest) = self.manifest(&child) else { return Ok(()) };
             let created = match self.cluster.create(Kind::StatefulNode, manifest).await {
                 Ok(created) => created,
@@ -130,7 +130,9 @@ impl FleetScope {
         delete: Vec<NodeName>,
     ) -> Result<(Vec<NodeName>, Option<String>), ClusterError> {
         let (mut free, mut kept) = (Vec::new(), None);
-        for looked_at in each(delete, OnFailure::StopUnlessConflict, |name| self.unless_kept(name)).await? {
+        for looked_at in
+            for_each_concurrent(delete, OnFailure::StopUnlessConflict, |name| self.unless_kept(name)).await?
+        {
             match looked_at {
                 Removable::Now(name) => free.push(name),
                 Removable::Kept(why) => {

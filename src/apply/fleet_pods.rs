@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::many::{OnFailure, each};
+use super::many::{OnFailure, for_each_concurrent};
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
 use crate::api::{GrantedBy, NodeName, SetName};
 use crate::cache::live_pods::LivePods;
@@ -155,7 +155,7 @@ impl FleetScope {
     /// The fleet's pods, from the API server unless the last read is still valid.
     async fn live_pods(&self, children: &[ChildFacts]) -> Result<Arc<LivePods>, ClusterError> {
         let uid = &self.fleet.meta.uid;
-        if let Some(live) = self.caches.probes.live_pods.get(uid).filter(|live| live.stands()) {
+        if let Some(live) = self.caches.probes.live_pods.get(uid).filter(|live| live.is_fresh()) {
             return Ok(live);
         }
         let live = Arc::new(self.read_pods(children).await?);
@@ -182,7 +182,7 @@ impl FleetScope {
         // A pod whose label was removed is not in the list but is still the same pod: it is read by name.
         let unlisted: Vec<String> = names().filter(|name| !live.has(name)).collect();
         let ask = |name: String| async move { self.cluster.live_pod(namespace, &name).await };
-        let found: Vec<Option<LivePod>> = each(unlisted, OnFailure::Stop, ask).await?;
+        let found: Vec<Option<LivePod>> = for_each_concurrent(unlisted, OnFailure::Stop, ask).await?;
         live.extend(found.into_iter().flatten());
         Ok(live.done())
     }

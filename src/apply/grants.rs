@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::many::{OnFailure, each};
+use super::many::{OnFailure, for_each_concurrent};
 use super::patches::metadata_ops;
 use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::{GrantId, GrantedBy, RestartTime};
@@ -22,7 +22,7 @@ impl FleetScope {
             return Ok(());
         }
         let grant = |grant: Grant| async move { self.grant(&grant, by).await };
-        each(grants, OnFailure::DoAll, grant).await.map(drop)
+        for_each_concurrent(grants, OnFailure::DoAll, grant).await.map(drop)
     }
 
     /// Writes a revision into a node's spec and grants it, in one guarded patch. If the node has changed in the

@@ -21,7 +21,7 @@ pub enum OnFailure {
 }
 
 /// Runs `act` on each of many objects, some at the same time, and returns the results in the order of the objects.
-pub async fn each<T, R, F>(
+pub async fn for_each_concurrent<T, R, F>(
     items: impl IntoIterator<Item = T>,
     on_failure: OnFailure,
     act: impl Fn(T) -> F,
@@ -77,7 +77,7 @@ mod tests {
     /// conflict.
     async fn begun(on_failure: OnFailure, failure: fn() -> ClusterError) -> (usize, bool) {
         let begun = AtomicUsize::new(0);
-        let answer = each(0..100, on_failure, |number| {
+        let answer = for_each_concurrent(0..100, on_failure, |number| {
             begun.fetch_add(1, Ordering::Relaxed);
             async move { if number == 1 { Err(failure()) } else { Ok(number) } }
         })
@@ -108,7 +108,7 @@ mod tests {
             }
             Ok(number)
         };
-        let answers = each(0..8, OnFailure::Stop, slow_first).await;
+        let answers = for_each_concurrent(0..8, OnFailure::Stop, slow_first).await;
         assert_eq!(answers.ok(), Some((0..8).collect()));
     }
 }

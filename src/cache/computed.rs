@@ -33,7 +33,7 @@ pub struct ReadPlan {
     /// When it began.
     pub started_at: Option<DateTime<Utc>>,
     /// True if it has begun a hook at `BeforeRemove`.
-    pub took_leave: bool,
+    pub began_removal_hook: bool,
     /// The removal that the plan waits for, if it waits for nothing else.
     pub awaited_removal: Option<RemovalId>,
     /// The current hook.

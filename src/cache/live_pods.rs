@@ -65,7 +65,7 @@ impl LivePods {
 
     /// True if the list is still valid and need not be read again.
     #[must_use]
-    pub fn stands(&self) -> bool {
+    pub fn is_fresh(&self) -> bool {
         let pods = u32::try_from(self.pods.len()).unwrap_or(u32::MAX);
         let stands = READ_EACH.saturating_mul(pods).min(READ_AT_LEAST_EVERY);
         // A slow list is expensive, or the server is busy: at most half of the time is spent with lists.
@@ -148,7 +148,7 @@ mod tests {
             tokio::time::advance(Duration::from_millis(took)).await;
             live.extend((0..pods).map(|n| LivePod { name: n.to_string(), ..LivePod::default() }));
             let (live, read_at) = (live.done(), monotonic());
-            while live.stands() {
+            while live.is_fresh() {
                 tokio::time::advance(Duration::from_millis(10)).await;
             }
             (read_at.elapsed().as_millis() as u64).saturating_add(took)

@@ -87,7 +87,7 @@ pub struct SameTemplate {
 
 /// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Nameless {
+pub struct NamingFailure {
     /// The reason, in one sentence.
     pub sentence: String,
     /// When names were last listed.
@@ -121,7 +121,7 @@ pub struct ProbeCache {
     /// By fleet UID: the last list of its pods from the API server itself.
     pub live_pods: Remembered<str, Arc<LivePods>>,
     /// By fleet UID and target: why no name was found for its new set, and when.
-    pub nameless: Remembered<(String, String), Nameless>,
+    pub naming_failure: Remembered<(String, String), NamingFailure>,
     /// Limits the concurrent lists of pods.
     pub turns: Turns,
 }
@@ -140,7 +140,7 @@ impl ProbeCache {
             reverted,
             no_pod,
             live_pods,
-            nameless,
+            naming_failure,
             turns: _,
         } = self;
         templates.forget(uid);
@@ -151,7 +151,7 @@ impl ProbeCache {
         reverted.forget(uid);
         no_pod.forget(uid);
         live_pods.forget(uid);
-        nameless.forget(uid);
+        naming_failure.forget(uid);
     }
 
     /// The number of entries about objects, by the name of the map.
@@ -166,7 +166,7 @@ impl ProbeCache {
             ("reverted", self.reverted.size()),
             ("no_pod", self.no_pod.size()),
             ("live_pods", self.live_pods.size()),
-            ("nameless", self.nameless.size()),
+            ("naming_failure", self.naming_failure.size()),
         ]
     }
 }

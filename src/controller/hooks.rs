@@ -41,7 +41,7 @@ impl Context {
     ) -> HookScope {
         let approved = objects.iter().filter_map(|meta| meta.annotation(ANNOTATION_APPROVE));
         HookScope {
-            hooks: spec.map_or(HookList::Nobodys, HookList::Fleet),
+            hooks: spec.map_or(HookList::Unknown, HookList::Fleet),
             owner,
             values,
             rules: self.hook_rules.clone(),

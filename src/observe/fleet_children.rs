@@ -99,7 +99,7 @@ impl FleetScope {
             leave: LeaveFacts {
                 asked: removal_id.is_some(),
                 by_plan: read.leaves,
-                began_hook: read.took_leave,
+                began_hook: read.began_removal_hook,
                 since: read.started_at.filter(|_| read.leaves),
                 awaits_removal: read.awaited_removal.is_some() && read.awaited_removal == removal_id,
             },
@@ -245,7 +245,8 @@ impl FleetScope {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
                 leaves: removal_of(&plan).is_some(),
                 started_at: Some(plan.started_at),
-                took_leave: removal_of(&plan).is_some() && has_begun_at(&plan, HookPoint::BeforeRemove),
+                began_removal_hook: removal_of(&plan).is_some()
+                    && has_begun_at(&plan, HookPoint::BeforeRemove),
                 awaited_removal: awaited_removal(&plan).and_then(RemovalId::recorded),
                 at_hook: AtHook::of(&plan).map(Box::new),
                 marked: completed(&plan, TaskType::MarkReady),

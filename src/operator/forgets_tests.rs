@@ -46,9 +46,10 @@ async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
         hooks: Arc::new(HttpHookClient::new().unwrap()),
     };
     let registry = Arc::new(Registry::builtin_recipes());
-    let (mut tellers, mut helpers) = (JoinSet::new(), JoinSet::new());
+    let (mut event_senders, mut helpers) = (JoinSet::new(), JoinSet::new());
     let view = View::shared();
-    let context = operator.context(view.clone(), &client, &registry, &peers, &Fence::default(), &mut tellers);
+    let context =
+        operator.context(view.clone(), &client, &registry, &peers, &Fence::default(), &mut event_senders);
     let kept_of = context.clone();
     let sizes = || {
         let mut sizes = [kept_of.caches.probes.sizes(), kept_of.caches.computed.sizes()].concat();

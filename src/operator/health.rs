@@ -20,7 +20,7 @@ use windlass_kube_port::{Kind, View};
 /// replica may fail to read its Lease, before the replica is not ready. A watch is restarted more often than that.
 const FRESH: Duration = Duration::from_secs(30);
 /// How long a cache may get no response before the replica is unhealthy: reconnecting did not help.
-const ILL: Duration = Duration::from_mins(2);
+const UNHEALTHY: Duration = Duration::from_mins(2);
 
 /// A handle to the health, readiness and metrics of the running operator.
 #[derive(Clone, Default)]
@@ -78,7 +78,9 @@ impl Health {
                  deploy/rbac/stateful-sets-*.yaml, or start the operator with --stateful-sets=false"
                     .to_owned(),
             ),
-            Doing::Acting(views) => unheard(FRESH, heard(views)).or_else(|| outdated(FRESH, ages(views))),
+            Doing::Acting(views) => {
+                first_stale(FRESH, last_activity(views)).or_else(|| outdated(FRESH, ages(views)))
+            }
         }
     }
 
@@ -94,7 +96,7 @@ impl Health {
     #[must_use]
     pub fn ill(&self) -> Option<String> {
         match &*self.doing() {
-            Doing::Acting(views) => unheard(ILL, silences(views)),
+            Doing::Acting(views) => first_stale(UNHEALTHY, silences(views)),
             Doing::Starting | Doing::StandingBy(..) => None,
         }
     }
@@ -209,13 +211,13 @@ fn ages(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
 }
 
 /// For each kind, the maximum time without a response other than a refusal, over all separately watched namespaces.
-fn heard(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
-    oldest(views.iter().flat_map(|view| view.freshness.unheard()))
+fn last_activity(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
+    oldest(views.iter().flat_map(|view| view.freshness.without_progress()))
 }
 
 /// For each kind, the maximum time without any response, over all separately watched namespaces.
 fn silences(views: &[Arc<View>]) -> BTreeMap<Kind, Duration> {
-    oldest(views.iter().flat_map(|view| view.freshness.silences()))
+    oldest(views.iter().flat_map(|view| view.freshness.without_response()))
 }
 
 fn oldest(ages: impl Iterator<Item = (Kind, Duration)>) -> BTreeMap<Kind, Duration> {
@@ -227,7 +229,7 @@ fn oldest(ages: impl Iterator<Item = (Kind, Duration)>) -> BTreeMap<Kind, Durati
     oldest
 }
 
-fn unheard(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<String> {
+fn first_stale(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<String> {
     let (kind, seconds) = longest_over(limit, times)?;
     Some(format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
 }
@@ -276,7 +278,7 @@ mod tests {
         let mut said: Vec<Said> = Vec::new();
         for seconds in 1..=125 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            view.freshness.heard(Kind::StatefulNode, Sign::Progress);
+            view.freshness.record(Kind::StatefulNode, Sign::Progress);
             said.push((seconds, health.not_ready(), health.ill()));
         }
         let first = |of: fn(&Said) -> &Option<String>| {
@@ -292,7 +294,7 @@ mod tests {
             health.text()
         );
         assert!(health.text().contains("windlass_cache_age_seconds{kind=\"StatefulNode\"} 0.0"));
-        view.freshness.heard(Kind::Pod, Sign::Progress);
+        view.freshness.record(Kind::Pod, Sign::Progress);
         assert_eq!((health.not_ready(), health.ill()), (None, None));
     }
 
@@ -302,9 +304,9 @@ mod tests {
         view.freshness.lost(Kind::Pod);
         for _ in 0..300 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            view.freshness.heard(Kind::Pod, Sign::Begun);
-            view.freshness.heard(Kind::Pod, Sign::Progress);
-            view.freshness.heard(Kind::StatefulNode, Sign::Progress);
+            view.freshness.record(Kind::Pod, Sign::Begun);
+            view.freshness.record(Kind::Pod, Sign::Progress);
+            view.freshness.record(Kind::StatefulNode, Sign::Progress);
         }
         assert_eq!(
             health.not_ready().as_deref(),
@@ -337,8 +339,8 @@ mod tests {
         for _ in 0..20 {
             tokio::time::advance(Duration::from_secs(20)).await;
             for kind in [Kind::Pod, Kind::StatefulNode] {
-                view.freshness.heard(kind, Sign::Progress);
-                refused.freshness.heard(kind, Sign::Refusal);
+                view.freshness.record(kind, Sign::Progress);
+                refused.freshness.record(kind, Sign::Refusal);
             }
         }
         assert_eq!(health.ill(), None);
@@ -350,8 +352,8 @@ mod tests {
         );
         tokio::time::advance(Duration::from_secs(121)).await;
         assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");
-        refused.freshness.heard(Kind::Pod, Sign::Progress);
-        view.freshness.heard(Kind::Pod, Sign::Progress);
+        refused.freshness.record(Kind::Pod, Sign::Progress);
+        view.freshness.record(Kind::Pod, Sign::Progress);
         assert!(health.ill().is_some_and(|said| said.starts_with("the cache of StatefulNode")));
     }
 
@@ -361,8 +363,8 @@ mod tests {
         let (_, other) = acting();
         health.acts_on(vec![view.clone(), other]);
         tokio::time::advance(Duration::from_secs(130)).await;
-        view.freshness.heard(Kind::Pod, Sign::Progress);
-        view.freshness.heard(Kind::StatefulNode, Sign::Progress);
+        view.freshness.record(Kind::Pod, Sign::Progress);
+        view.freshness.record(Kind::StatefulNode, Sign::Progress);
         assert!(health.ill().is_some_and(|said| said.ends_with("130 s")));
     }
 

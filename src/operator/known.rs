@@ -24,7 +24,7 @@ pub struct Known {
 
 impl Known {
     /// Records the UIDs of an object that is about to be reconciled. Forgets earlier objects of its name.
-    pub fn meet(&self, cx: &Context, kind: Kind, key: &Key, uids: Uids) {
+    pub fn track(&self, cx: &Context, kind: Kind, key: &Key, uids: Uids) {
         let id = Failures::id(kind, key);
         let Some(known) = self.uids.get(&id) else { return self.uids.put(&id, Arc::new(uids)) };
         // A status that lost the UID of the StatefulSet says nothing about it.
@@ -44,7 +44,7 @@ impl Known {
     }
 
     /// Forgets an object that is gone.
-    pub fn part(&self, cx: &Context, kind: Kind, key: &Key) {
+    pub fn untrack(&self, cx: &Context, kind: Kind, key: &Key) {
         let id = Failures::id(kind, key);
         cx.failures.end(&id);
         if let Some(known) = self.uids.take(&id) {

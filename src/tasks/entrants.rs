@@ -6,7 +6,7 @@ use serde_json::json;
 use super::FleetScope;
 use crate::api::{GrantedBy, NodeName, PlanId, Stage, TaskType};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
-use crate::apply::many::{OnFailure, each};
+use crate::apply::many::{OnFailure, for_each_concurrent};
 use crate::apply::{fleet_objects, traffic};
 use crate::engine::sentence::some_of;
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
@@ -247,5 +247,5 @@ pub(super) async fn ask_to_halt(
             Err(error) => Err(error),
         }
     };
-    each(unasked(fleet, rollout), OnFailure::Stop, ask).await.map(drop)
+    for_each_concurrent(unasked(fleet, rollout), OnFailure::Stop, ask).await.map(drop)
 }

@@ -44,7 +44,7 @@ impl Freshness {
     }
 
     /// Records a sign of life. Kinds that are not tracked, because no decision depends on them, are ignored.
-    pub fn heard(&self, kind: Kind, sign: Sign) {
+    pub fn record(&self, kind: Kind, sign: Sign) {
         if let Some(last) = self.last().get_mut(&kind) {
             last.answer = monotonic();
             if sign == Sign::Refusal {
@@ -92,13 +92,13 @@ impl Freshness {
 
     /// For each kind, the time since the last sign of life, refusals excluded.
     #[must_use]
-    pub fn unheard(&self) -> Vec<(Kind, Duration)> {
+    pub fn without_progress(&self) -> Vec<(Kind, Duration)> {
         self.since(|last| last.news)
     }
 
     /// For each kind, the time since the last response, refusals included.
     #[must_use]
-    pub fn silences(&self) -> Vec<(Kind, Duration)> {
+    pub fn without_response(&self) -> Vec<(Kind, Duration)> {
         self.since(|last| last.answer)
     }
 

@@ -18,7 +18,7 @@ use crate::{
     Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
 };
 use windlass_clock::monotonic;
-use windlass_core::api::made_up_names::without_made_up_names;
+use windlass_core::api::generated_suffixes::strip_generated_suffixes;
 use windlass_core::api::names::MANAGER;
 use windlass_core::observed::Meta;
 
@@ -150,10 +150,10 @@ impl Cluster for KubeCluster {
         answer.map(|stored| stored.value()).map_err(|error| match error {
             // The message has the generated name, which would make it a new message each time.
             ClusterError::Refused { object, message } => {
-                ClusterError::Refused { object, message: without_made_up_names(&message, prefix) }
+                ClusterError::Refused { object, message: strip_generated_suffixes(&message, prefix) }
             }
             ClusterError::Forbidden { object, message } => {
-                ClusterError::Forbidden { object, message: without_made_up_names(&message, prefix) }
+                ClusterError::Forbidden { object, message: strip_generated_suffixes(&message, prefix) }
             }
             error => error,
         })

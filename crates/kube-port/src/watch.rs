@@ -55,7 +55,7 @@ impl Namespaces {
     pub fn api(&self, client: &Client, view: &Arc<View>, kind: Kind) -> Api<RawObject> {
         let view = view.clone();
         let client = GuardedClient::new(client).counted(view.metrics().cloned());
-        let client = client.on_response(move |sign| view.freshness.heard(kind, sign)).client();
+        let client = client.on_response(move |sign| view.freshness.record(kind, sign)).client();
         match self {
             Self::All => Api::all_with(client, &kind.resource()),
             Self::Namespace(ns) => Api::namespaced_with(client, ns, &kind.resource()),

@@ -72,7 +72,7 @@ impl<'a> Decided<'a> {
                     }
                     changed => changed?,
                 };
-                if let Some(change) = changed { change } else { fleet.keep_until_it_can_end().await }
+                if let Some(change) = changed { change } else { fleet.retry_end_later().await }
             }
             Action::StorePlan { plan, retried } => fleet.store_plan(plan, retried),
             Action::Wait(stored) => {
@@ -156,7 +156,7 @@ impl Fleet<'_> {
     /// Keeps a plan that is to end, but whose traffic cannot be moved back or whose Jobs cannot be deleted now, and does
     /// everything beside it: nodes that are lost come back, and only that finds out that the name of the Service is free
     /// again, and makes the Service.
-    async fn keep_until_it_can_end(&mut self) -> StatusChange {
+    async fn retry_end_later(&mut self) -> StatusChange {
         // As it is stored: what a person asked of it meanwhile is obeyed once it is known whether it ends.
         let plan = self.stored_plan().ok().flatten();
         self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;

@@ -11,7 +11,7 @@ use crate::planner::fleet::Start;
 use crate::planner::fleet::failed::fail;
 use crate::planner::fleet::hooks::{self, HookContext};
 use crate::planner::fleet::sets::{stage, status as set_status};
-use crate::planner::fleet::status::{begin, complete, end, note_asked, reject, rollout_target_of, short};
+use crate::planner::fleet::status::{begin, complete, end, record_request, reject, rollout_target_of, short};
 use crate::planner::fleet::verdicts::why_stalled;
 use crate::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget, SetRollout, Strategy};
 
@@ -50,8 +50,10 @@ impl Fleet<'_> {
             FleetDecision::RollBack(start) => {
                 (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), Some(start))
             }
-            FleetDecision::TakeBack => (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), None),
-            FleetDecision::Withdraw => (Some((Ending::Superseded, "BackToCompleted")), None),
+            FleetDecision::CancelAfterFailure => {
+                (Some((Ending::RolledBack, why_back(facts, plan.as_ref()))), None)
+            }
+            FleetDecision::CancelToCurrent => (Some((Ending::Superseded, "BackToCompleted")), None),
             FleetDecision::Abort => (Some((Ending::Aborted, Reason::AbortRequested.as_ref())), None),
             FleetDecision::ScaledToZero => (Some((Ending::Superseded, "ScaledToZero")), None),
             FleetDecision::Keep => (None, None),
@@ -133,7 +135,7 @@ impl Fleet<'_> {
         }
         // The request that ends this rollout is recorded with it, and not with one that follows.
         if start.is_none() || facts.is_aborted(&old) {
-            note_asked(status, facts);
+            record_request(status, facts);
         }
         end(status, &old, ending, reason, self.now);
         let event = ended(status, facts, &old, ending, start);
@@ -165,7 +167,7 @@ impl Fleet<'_> {
             start.cause.as_ref().clone_into(&mut rollout.cause);
             rollout.last_progress_at = self.now;
         }
-        note_asked(&mut status, facts);
+        record_request(&mut status, facts);
         let event = started(&plan, start);
         Ok(StatusChange::of_plan(status, Some(plan), vec![event]))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::context::Fleet;
 use crate::api::SetName;
 use crate::cache::Sighting;
-use crate::cache::probes::Nameless;
+use crate::cache::probes::NamingFailure;
 use crate::clock::monotonic;
 use crate::planner::fleet::sets::naming::{self, Naming, SetNameAnswer};
 use crate::planner::fleet::{Blocker, FleetDecision, FleetFacts, Start};
@@ -32,25 +32,29 @@ impl Fleet<'_> {
         };
         match self.free_name(facts, start).await {
             Ok(set) => SetNameAnswer::Free(start.target.clone(), set),
-            Err(Nameless { sentence, is_transient, .. }) => {
+            Err(NamingFailure { sentence, is_transient, .. }) => {
                 let blocker = if is_transient { Blocker::Unanswered } else { Blocker::NoSetName };
                 SetNameAnswer::None(blocker(sentence))
             }
         }
     }
 
-    async fn free_name(&self, facts: &FleetFacts, start: &Start) -> Result<SetName, Nameless> {
+    async fn free_name(&self, facts: &FleetFacts, start: &Start) -> Result<SetName, NamingFailure> {
         let meta = &self.scope.fleet.meta;
         // Lists of large namespaces are expensive: a recent failure is returned again without another list.
-        let known = &self.scope.caches.probes.nameless;
+        let known = &self.scope.caches.probes.naming_failure;
         let question = (meta.uid.clone(), start.target.to_string());
         let (before, asked) = (known.get(&question), monotonic());
-        let age = |nameless: &Nameless| asked.duration_since(nameless.asked);
-        let wait = |nameless: &Nameless| if nameless.is_transient { ASK_ONCE_MORE } else { ASK_FOR_NAMES };
-        if let Some(nameless) = before.as_ref().filter(|nameless| age(nameless) < wait(nameless)) {
-            return Err(nameless.clone());
+        let age = |naming_failure: &NamingFailure| asked.duration_since(naming_failure.asked);
+        let wait = |naming_failure: &NamingFailure| {
+            if naming_failure.is_transient { ASK_ONCE_MORE } else { ASK_FOR_NAMES }
+        };
+        if let Some(naming_failure) =
+            before.as_ref().filter(|naming_failure| age(naming_failure) < wait(naming_failure))
+        {
+            return Err(naming_failure.clone());
         }
-        let nameless = match self.taken_names().await {
+        let naming_failure = match self.taken_names().await {
             Ok(taken) => {
                 let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
                 self.scope.sightings.end(&meta.uid, &Sighting::NamesUnlisted);
@@ -59,16 +63,16 @@ impl Fleet<'_> {
                         known.take(&question);
                         return Ok(set);
                     }
-                    Err(sentence) => Nameless { sentence, asked, is_transient: false },
+                    Err(sentence) => NamingFailure { sentence, asked, is_transient: false },
                 }
             }
             Err(sentence) => {
                 let unlisted_for = self.scope.sightings.elapsed(&meta.uid, Sighting::NamesUnlisted);
-                Nameless { sentence, asked, is_transient: unlisted_for < A_MOMENT }
+                NamingFailure { sentence, asked, is_transient: unlisted_for < A_MOMENT }
             }
         };
-        known.put(&question, nameless.clone());
-        Err(nameless)
+        known.put(&question, naming_failure.clone());
+        Err(naming_failure)
     }
 
     async fn taken_names(&self) -> Result<Vec<String>, String> {

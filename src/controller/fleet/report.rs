@@ -14,7 +14,7 @@ use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
 use crate::planner::fleet::report::{
-    Findings, build_id, facts_under, forget_spent_wishes, is_kept_from_going, is_news, next_deadline,
+    Findings, build_id, clear_completed_requests, facts_under, is_kept_from_going, is_news, next_deadline,
 };
 use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
@@ -53,7 +53,7 @@ impl Fleet<'_> {
         let (meta, spec) = (&self.scope.fleet.meta, &self.scope.spec);
         let facts = facts_under(&status, facts, plan, &self.findings());
         let build_id = build_id(&status, &facts, spec);
-        forget_spent_wishes(&mut status, spec, meta.annotation(ANNOTATION_RETRY).unwrap_or_default());
+        clear_completed_requests(&mut status, spec, meta.annotation(ANNOTATION_RETRY).unwrap_or_default());
         let input = RefreshInput {
             name: &meta.name,
             namespace: &meta.namespace,

@@ -102,8 +102,13 @@ impl Node<'_> {
         invalid: Option<&str>,
     ) -> NodeDecision {
         // What comes before a pod is replaced is in the fleet's spec.
-        let is_blind = || self.of_fleet.is_unreadable() && facts.staying_pod().is_some_and(|pod| pod.running);
-        if invalid.is_some() || is_blind() { NodeDecision::Keep } else { decide(facts, plan, self.now) }
+        let fleet_spec_unreadable =
+            || self.of_fleet.is_unreadable() && facts.staying_pod().is_some_and(|pod| pod.running);
+        if invalid.is_some() || fleet_spec_unreadable() {
+            NodeDecision::Keep
+        } else {
+            decide(facts, plan, self.now)
+        }
     }
 
     fn decide_to_stay(

@@ -81,7 +81,7 @@ impl OfFleet {
 }
 
 /// How long a node waits for an abort to give back what it was granted. There may be nothing that it could be given.
-const GIVEN_BACK: TimeDelta = TimeDelta::seconds(60);
+const ABORT_GRACE: TimeDelta = TimeDelta::seconds(60);
 
 /// True if an abort is about to give back what the node was granted and has not carried out.
 fn is_given_back(
@@ -94,7 +94,7 @@ fn is_given_back(
     let ended = status.history.last().and_then(|entry| entry.finished_at);
     let granted = spec.grant_id().filter(|id| !id.is_by_abort());
     is_aborted
-        && ended.is_some_and(|at| now - at < GIVEN_BACK)
+        && ended.is_some_and(|at| now - at < ABORT_GRACE)
         && granted.is_some_and(|id| Some(id) != node.status.spent_grant_id())
 }
 

@@ -10,7 +10,9 @@ use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
 use crate::planner::hooks::message_of;
-use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, owes_after_node, target};
+use crate::planner::node::decide::{
+    RETRY_SECONDS_MAX, after_node_hook_pending, for_removal, is_rolling, target,
+};
 use crate::planner::node::{NodeDecision, NodeFacts};
 
 /// The first backoff before a failed plan is retried, in seconds. It doubles with each attempt.
@@ -116,7 +118,7 @@ impl Node<'_> {
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
         let mut hooks = self.wanted_hooks(&recipe.name, None);
-        let owes = before.is_some_and(owes_after_node);
+        let owes = before.is_some_and(after_node_hook_pending);
         if owes && is_rolling(&recipe.name) && !hooks.points.contains(&HookPoint::AfterNode) {
             hooks.points.push(HookPoint::AfterNode);
         }

@@ -34,7 +34,9 @@ fn call(turn: &Turn<'_>) -> Answer {
             // A request that was sent before may still be answered.
             Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
             // Nothing is asked now, so no answer is to come.
-            _ if turn.is_overdue() => turn.is_late(&turn.said_before(format!("{asked} was not answered"))),
+            _ if turn.is_overdue() => {
+                turn.is_late(&turn.last_message_or(format!("{asked} was not answered")))
+            }
             _ => Ok(turn.waits(why.clone(), NOBODY_YET)),
         };
     }
@@ -48,7 +50,7 @@ fn call(turn: &Turn<'_>) -> Answer {
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by
         // then, the peer may have succeeded while no operator was there to hear of it, so its answer decides. One
         // always comes: a request that fails or times out is answered with that.
-        None => Ok(turn.waits(turn.said_before(asked), again)),
+        None => Ok(turn.waits(turn.last_message_or(asked), again)),
     }
 }
 

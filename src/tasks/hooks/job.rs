@@ -60,7 +60,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
             return Ok(Outcome::Done);
         }
         if turn.is_overdue() {
-            return turn.is_late(&turn.said_before(format!("Job {name} was not made")));
+            return turn.is_late(&turn.last_message_or(format!("Job {name} was not made")));
         }
         if is_gone {
             // Nobody knows how far the Job got: only a person may decide to run it again.

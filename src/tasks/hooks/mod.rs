@@ -61,7 +61,7 @@ pub struct HookScope {
 pub enum HookList {
     /// No hooks: there is no fleet.
     #[default]
-    Nobodys,
+    Unknown,
     /// The hooks of a fleet's spec, which its nodes share.
     Fleet(Arc<NodeDeploymentSpec>),
     /// These hooks.
@@ -73,7 +73,7 @@ impl HookList {
     #[must_use]
     pub fn all(&self) -> &[Hook] {
         match self {
-            Self::Nobodys => &[],
+            Self::Unknown => &[],
             Self::Fleet(spec) => &spec.update_strategy.hooks,
             Self::These(hooks) => hooks,
         }
@@ -84,7 +84,7 @@ impl HookList {
     pub fn field(&self) -> &'static str {
         match self {
             Self::These(_) => "spec.hooks",
-            Self::Nobodys | Self::Fleet(_) => "updateStrategy.hooks",
+            Self::Unknown | Self::Fleet(_) => "updateStrategy.hooks",
         }
     }
 }

@@ -96,13 +96,13 @@ fn check(turn: &Turn<'_>) -> Answer {
     // always comes: a query that fails or times out is answered with that.
     let is_owed = first.is_zero() && turn.scope.hold.is_none() && prober.last(&owner, &question).is_none();
     if turn.is_overdue() && !is_owed {
-        return turn.is_late(&turn.said_before("the query was not answered".to_owned()));
+        return turn.is_late(&turn.last_message_or("the query was not answered".to_owned()));
     }
     if let Some(why) = &turn.scope.hold {
         return Ok(turn.waits(why.clone(), NOT_NOW));
     }
     let heard = prober.ask(&owner, question, first);
-    Ok(turn.waits(turn.said_before("the query is asked".to_owned()), heard.again))
+    Ok(turn.waits(turn.last_message_or("the query is asked".to_owned()), heard.again))
 }
 
 /// The query. An error is a sentence: the query cannot be sent.

@@ -30,7 +30,7 @@ impl<'a> Turn<'a> {
         let name = &params.hook;
         let Some((scope, hook)) = find(cx.env, params) else {
             // The hooks are not known, which does not mean that there are none.
-            let unknown = cx.env.find::<HookScope>().filter(|scope| matches!(scope.hooks, HookList::Nobodys));
+            let unknown = cx.env.find::<HookScope>().filter(|scope| matches!(scope.hooks, HookList::Unknown));
             if let Some(why) = unknown.and_then(|scope| scope.hold.clone()) {
                 return Err(Outcome::waiting(why));
             }
@@ -113,7 +113,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The message of the task's last run, or the given text if there was none.
-    pub(super) fn said_before(&self, else_: String) -> String {
+    pub(super) fn last_message_or(&self, else_: String) -> String {
         let said = &self.cx.record.message;
         if said.is_empty() { else_ } else { said.clone() }
     }

@@ -16,6 +16,7 @@ const KSTATUS: GoProgram = GoProgram {
     told: "kstatus",
     module: "tests/cluster/e2e/go/kstatus",
     modfile: None,
+    cgo: false,
     package: ".",
 };
 

@@ -15,6 +15,7 @@ pub const HELM: GoProgram = GoProgram {
     told: "Helm 3.22.0",
     module: "tests/cluster/install/go/helm",
     modfile: None,
+    cgo: false,
     package: "helm.sh/helm/v3/cmd/helm",
 };
 

@@ -17,6 +17,7 @@ const KREW: GoProgram = GoProgram {
     told: "krew 0.4.3",
     module: "tests/cluster/install/go/krew",
     modfile: None,
+    cgo: false,
     package: "sigs.k8s.io/krew/cmd/krew",
 };
 const VALIDATES: GoProgram = GoProgram {

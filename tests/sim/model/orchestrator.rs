@@ -306,8 +306,8 @@ fn change_plan(
         }
         FleetDecision::ScaledToZero | FleetDecision::Keep => None,
         // The model has one set of nodes.
-        FleetDecision::Withdraw
-        | FleetDecision::TakeBack
+        FleetDecision::CancelToCurrent
+        | FleetDecision::CancelAfterFailure
         | FleetDecision::CompleteAndStart(_)
         | FleetDecision::Resume(_) => {
             unreachable!("no rollout makes a set")

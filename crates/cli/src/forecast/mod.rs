@@ -333,8 +333,8 @@ impl Examined<'_> {
             }
             FleetDecision::Abort
             | FleetDecision::ScaledToZero
-            | FleetDecision::Withdraw
-            | FleetDecision::TakeBack => {
+            | FleetDecision::CancelToCurrent
+            | FleetDecision::CancelAfterFailure => {
                 forecast.gives_up(decision, active);
                 forecast.waves = outcome::waves(forecast::in_place(&fleet, facts, None));
                 gives_up = true;

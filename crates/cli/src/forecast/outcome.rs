@@ -400,9 +400,9 @@ impl Forecast {
             self.outcome = Outcome::Changes;
         }
         let what = match decision {
-            FleetDecision::Withdraw => "what serves is what is wanted: its new nodes are removed",
+            FleetDecision::CancelToCurrent => "what serves is what is wanted: its new nodes are removed",
             FleetDecision::ScaledToZero => "no node is wanted any more",
-            FleetDecision::TakeBack => "it stalled: its new nodes are removed",
+            FleetDecision::CancelAfterFailure => "it stalled: its new nodes are removed",
             _ => "that was asked for",
         };
         let plan = active.map(|plan| format!("plan {} ends: ", plan.id)).unwrap_or_default();

@@ -45,7 +45,8 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let cluster = flags.cluster().await?;
     let wishes = match written {
         Some(written) => {
-            let is_elsewhere = |wish: &&Wish| wish.namespace.is_some() && wish.namespace != flags.namespace;
+            let is_elsewhere =
+                |wish: &&RequestedChange| wish.namespace.is_some() && wish.namespace != flags.namespace;
             if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
                 let own = wish.namespace.as_deref().unwrap_or_default();
                 return Err(format!(
@@ -63,11 +64,11 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             }
             written.wishes
         }
-        None => thought(&arguments, &cluster).await?,
+        None => changes_from_flags(&arguments, &cluster).await?,
     };
     let typed = arguments.selected.flags.connection.typed();
     let mut codes = Vec::new();
-    for (index, Wish { kind, namespace, name, change }) in wishes.iter().enumerate() {
+    for (index, RequestedChange { kind, namespace, name, change }) in wishes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
         let forecast = if *kind == Kind::Fleet {
             forecast(&cluster.client, namespace, name, change, super::now()).await?
@@ -104,7 +105,7 @@ const FOLD: usize = 4;
 const KINDS: [Kind; 2] = [Kind::Fleet, Kind::Other(STATEFUL_SETS)];
 
 /// A desired change of a fleet, or of a StatefulSetRollout.
-struct Wish {
+struct RequestedChange {
     kind: Kind,
     /// Its namespace, if the file has one.
     namespace: Option<String>,
@@ -114,13 +115,16 @@ struct Wish {
 
 /// The contents of the files.
 struct Written {
-    wishes: Vec<Wish>,
+    wishes: Vec<RequestedChange>,
     /// Other objects that the files contain, such as `ConfigMap db`.
     others: Vec<String>,
 }
 
 /// The fleets that the arguments select, and the change of each.
-async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, Failure> {
+async fn changes_from_flags(
+    arguments: &PlanArgs,
+    cluster: &Cluster,
+) -> Result<Vec<RequestedChange>, Failure> {
     let mut patch = json!({});
     if let Some(image) = &arguments.image {
         patch["spec"]["template"]["spec"]["image"] = json!(image);
@@ -128,7 +132,7 @@ async fn thought(arguments: &PlanArgs, cluster: &Cluster) -> Result<Vec<Wish>, F
     if let Some(replicas) = arguments.replicas {
         patch["spec"]["replicas"] = json!(replicas);
     }
-    let wish = |Located { target, namespace }| Wish {
+    let wish = |Located { target, namespace }| RequestedChange {
         kind: target.kind,
         namespace: Some(namespace),
         name: target.name,
@@ -204,7 +208,7 @@ impl Written {
         }
         if let Some(kind) = known {
             let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
-            self.wishes.push(Wish { kind, namespace, name, change: Change::Apply(document) });
+            self.wishes.push(RequestedChange { kind, namespace, name, change: Change::Apply(document) });
         } else if !document.is_null() {
             let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
             self.others.push(format!("{kind} {name}").trim_end().to_owned());

@@ -301,7 +301,7 @@ impl FleetReport {
     }
 
     /// True if a node has failed, or none serves although some should.
-    fn is_out(&self) -> bool {
+    fn is_unavailable(&self) -> bool {
         let has_failed = self.phase == FleetPhase::Failed.as_ref()
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
             || self.nodes.iter().any(|node| node.health == Health::Failed);
@@ -356,7 +356,7 @@ where
 {
     let key = |report: &T| {
         let report = report.borrow();
-        (report.verdict, !report.is_out(), report.namespace.clone(), report.name.clone())
+        (report.verdict, !report.is_unavailable(), report.namespace.clone(), report.name.clone())
     };
     reports.sort_by_cached_key(key);
 }

@@ -87,8 +87,8 @@ fn object(fields: &Map<String, Value>, place: Place) -> Map<String, Value> {
         let absent = match &value {
             Value::Null => true,
             Value::Array(elements) => elements.is_empty(),
-            Value::Object(fields) => fields.is_empty() && !place.empty_object_speaks(key),
-            Value::String(text) => text.is_empty() && !place.empty_text_speaks(key),
+            Value::Object(fields) => fields.is_empty() && !place.empty_object_is_significant(key),
+            Value::String(text) => text.is_empty() && !place.empty_text_is_significant(key),
             Value::Bool(_) | Value::Number(_) => false,
         };
         if !absent {
@@ -146,7 +146,7 @@ impl Place {
     }
 
     /// True if `{}` under this key means something else than its absence.
-    fn empty_object_speaks(self, key: &str) -> bool {
+    fn empty_object_is_significant(self, key: &str) -> bool {
         match self {
             // `emptyDir: {}`, `downwardAPI: {}`, and any source that is added later.
             Self::Volume | Self::ProjectedSource => true,
@@ -156,7 +156,7 @@ impl Place {
     }
 
     /// True if `""` under this key means something else than its absence.
-    fn empty_text_speaks(self, key: &str) -> bool {
+    fn empty_text_is_significant(self, key: &str) -> bool {
         match self {
             Self::Chosen | Self::Quantities => true,
             // `""` turns dynamic provisioning off, absence asks for the default class.

@@ -173,13 +173,13 @@ async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
         view.freshness.listen(Kind::Pod);
         let ear = view.clone();
         let client = GuardedClient::new(&Client::new(server, ""))
-            .on_response(move |sign| ear.freshness.heard(Kind::Pod, sign))
+            .on_response(move |sign| ear.freshness.record(Kind::Pod, sign))
             .client();
         tokio::time::advance(Duration::from_secs(50)).await;
         let answer = client.send(Request::new(Body::empty())).await.unwrap();
         // Each part of a refusal is a refusal as well.
         answer.into_body().collect_bytes().await.unwrap();
         assert_eq!(view.freshness.ages(), [(Kind::Pod, Duration::from_secs(50))], "{code}");
-        assert_eq!(view.freshness.silences(), [(Kind::Pod, Duration::ZERO)], "{code}");
+        assert_eq!(view.freshness.without_response(), [(Kind::Pod, Duration::ZERO)], "{code}");
     }
 }

@@ -32,6 +32,8 @@ pub struct GoProgram {
     pub module: &'static str,
     /// The module's file, if it is not go.mod, for another version of a program.
     pub modfile: Option<&'static str>,
+    /// Whether it has parts in C.
+    pub cgo: bool,
     /// The package in it.
     pub package: &'static str,
 }
@@ -41,6 +43,7 @@ const CONTROL_PLANE: GoProgram = GoProgram {
     told: "the control plane of Kubernetes v1.36.3",
     module: "tests/harness/src/controlplane/go",
     modfile: None,
+    cgo: false,
     package: ".",
 };
 
@@ -49,6 +52,7 @@ const OLD_CONTROL_PLANE: GoProgram = GoProgram {
     told: "the control plane of Kubernetes v1.33.13",
     module: "tests/harness/src/controlplane/oldest",
     modfile: None,
+    cgo: false,
     package: ".",
 };
 
@@ -120,7 +124,7 @@ impl GoProgram {
             .arg(&unfinished)
             .arg(self.package)
             .current_dir(source)
-            .env("CGO_ENABLED", "0")
+            .env("CGO_ENABLED", if self.cgo { "1" } else { "0" })
             .stdin(Stdio::null())
             .output()?;
         if !built.status.success() {

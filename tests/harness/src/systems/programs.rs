@@ -12,6 +12,7 @@ const BEFORE: GoProgram = GoProgram {
     told: "etcd 3.6.15",
     module: "tests/harness/src/systems/go/etcd",
     modfile: Some("before.mod"),
+    cgo: false,
     package: ".",
 };
 const AFTER: GoProgram = GoProgram { name: "etcd-3.6.16", told: "etcd 3.6.16", modfile: None, ..BEFORE };
@@ -38,6 +39,7 @@ const SERVER: GoProgram = GoProgram {
     told: "nats-server 2.15.2",
     module: "tests/harness/src/systems/go/nats",
     modfile: None,
+    cgo: false,
     package: "github.com/nats-io/nats-server/v2",
 };
 const LAMEDUCK: GoProgram = GoProgram {

@@ -8,6 +8,7 @@ pub const SERVER: GoProgram = GoProgram {
     told: "the Temporal server 1.32.1, which is 400 s of CPU on a cold cache",
     module: "tests/harness/src/temporal/server",
     modfile: None,
+    cgo: false,
     package: ".",
 };
 
@@ -17,5 +18,6 @@ pub const WORKER: GoProgram = GoProgram {
     told: "a worker of Temporal",
     module: "tests/harness/src/temporal/worker",
     modfile: None,
+    cgo: false,
     package: ".",
 };

@@ -212,7 +212,7 @@ impl ChildFacts {
 
     /// True if its sidecar has reported a height and can be reached.
     #[must_use]
-    pub fn has_said_height(&self) -> bool {
+    pub fn has_reported_height(&self) -> bool {
         self.health.unreachable.is_none() && self.sidecar.as_ref().is_some_and(|s| s.height.is_some())
     }
 

@@ -125,10 +125,10 @@ pub enum FleetDecision {
     /// End the active plan as Superseded: no nodes are desired any more.
     ScaledToZero,
     /// End the active plan as Superseded and abandon its new set: the active set is what is desired.
-    Withdraw,
+    CancelToCurrent,
     /// End the active plan as RolledBack, abandon its new set, and reject its target. If the new set already receives
     /// traffic, the traffic is moved back first.
-    TakeBack,
+    CancelAfterFailure,
     /// End the active plan as Complete, since traffic was switched, and start another in the same write.
     CompleteAndStart(Start),
     /// Continue a promotion whose plan has failed, with another plan.

@@ -4,7 +4,7 @@ use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
-use super::status::{RefreshInput, is_stalled, is_stopped, note_asked, rollout_target_of, was_unwatched};
+use super::status::{RefreshInput, is_stalled, is_stopped, record_request, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
 use super::{clock, hooks, initial_fill, leave, progress};
 use crate::api::TaskType;
@@ -20,7 +20,7 @@ pub const WAITS_TO_BE_RESUMED: &str = "waiting for the fleet to be resumed: spec
 /// Updates everything in the status that is observed, not decided.
 pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &RefreshInput<'_>) {
     let now = input.now;
-    note_asked(status, facts);
+    record_request(status, facts);
     status.requested_rollout_hash = facts.requested.to_string();
     if status.restarted_at.is_empty() {
         field(facts.record.restarted_at.as_ref()).clone_into(&mut status.restarted_at);

@@ -67,7 +67,7 @@ pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDe
 
 /// Clears the records of requests that were carried out once and are no longer made. `retry`: the value of the retry
 /// annotation.
-pub fn forget_spent_wishes(status: &mut NodeDeploymentStatus, spec: &NodeDeploymentSpec, retry: &str) {
+pub fn clear_completed_requests(status: &mut NodeDeploymentStatus, spec: &NodeDeploymentSpec, retry: &str) {
     status.hook_retry = status.hook_retry.take().filter(|obeyed| obeyed.request == retry);
     if status.spent_force_promote != spec.force_promote {
         status.spent_force_promote.clear();

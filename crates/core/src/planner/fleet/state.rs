@@ -120,7 +120,7 @@ impl NodeState {
 
     /// True if it is at rest, its sidecar cannot be reached, and its pod is not Ready.
     #[must_use]
-    pub fn is_mute(self) -> bool {
+    pub fn is_unreachable_and_idle(self) -> bool {
         let mute = Health::Unreachable { ready: false };
         self == Self::AtRest(mute) || self == Self::Drifted(mute)
     }

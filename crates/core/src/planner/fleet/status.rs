@@ -29,7 +29,7 @@ pub fn rollout_target_of(status: &NodeDeploymentStatus) -> RolloutTarget {
 const ASKED_LIMIT: usize = 5;
 
 /// Records the user's last request. It is also recorded in the active rollout, if there is one.
-pub fn note_asked(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
+pub fn record_request(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     let Some(written) = &facts.requests.asked else { return };
     let seen = cut(written, MAX_ASKED_BYTES);
     if seen == status.last_request {
@@ -109,7 +109,7 @@ pub fn begin(
     {
         rejected.plan_id = plan.id.to_string();
     }
-    note_asked(status, facts);
+    record_request(status, facts);
 }
 
 /// Records the end of a plan in the history. The rollout stays in the status until the caller replaces or removes it.

@@ -36,10 +36,14 @@ pub(super) fn refresh_conditions(
         (READY, ready(status, facts, now)),
         (
             UP_TO_DATE,
-            with_what_is_gone(up_to_date(status, facts, rollout_target, input, (held, why)), status, facts),
+            append_lost_revision(
+                up_to_date(status, facts, rollout_target, input, (held, why)),
+                status,
+                facts,
+            ),
         ),
         (ROLLOUT_IN_PROGRESS, in_progress(status, facts, stalled || held.is_some(), rollout_target)),
-        (STALLED, standing_still(status, facts, (held, why))),
+        (STALLED, stalled_condition(status, facts, (held, why))),
     ];
     for (type_, (truth, reason, message)) in verdicts {
         conditions::set(&mut status.conditions, type_, truth, reason, &message, input.generation, input.now);
@@ -94,7 +98,7 @@ fn verdict(truth: Truth, reason: Reason, message: impl Into<String>) -> Verdict 
 }
 
 /// Adds that nodes cannot be recreated because the revision that last completed is lost.
-fn with_what_is_gone(
+fn append_lost_revision(
     (truth, reason, message): Verdict,
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
@@ -208,7 +212,7 @@ fn up_to_date(
         }
         // A repair does not roll out the desired target, which stays rejected.
         if let Some(rejected) = status.rejected.as_ref().filter(|_| rollout.own_revisions) {
-            return what_became_of(rejected, None);
+            return rejected_condition(rejected, None);
         }
         match rollout.stage {
             Stage::Promoting => return verdict(Truth::Unknown, Reason::Promoting, rollout.message.clone()),
@@ -225,7 +229,7 @@ fn up_to_date(
         return verdict(Truth::Unknown, Reason::Applying, rollout.message.clone());
     }
     if let Some(rejected) = &status.rejected {
-        return what_became_of(rejected, input.plan);
+        return rejected_condition(rejected, input.plan);
     }
     if input.superseded {
         return verdict(
@@ -249,7 +253,7 @@ fn up_to_date(
 }
 
 /// Why a target is rejected, and how to retry it. `plan`: the plan that may have failed with this target.
-fn what_became_of(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
+fn rejected_condition(rejected: &Rejected, plan: Option<&Plan>) -> Verdict {
     let (reason, what) = rejection(rejected);
     let why = because(rejected);
     let mut message = format!(
@@ -297,7 +301,7 @@ fn in_progress(
     verdict(Truth::False, reason, "")
 }
 
-fn standing_still(
+fn stalled_condition(
     status: &NodeDeploymentStatus,
     facts: &FleetFacts,
     (held, stalled): (Option<&str>, Option<&str>),

@@ -61,7 +61,7 @@ struct Used {
 impl Used {
     fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
         let moving = facts.moving(Some(rollout_target));
-        let mute = facts.children.iter().filter(|c| c.state().is_mute()).count() as i32;
+        let mute = facts.children.iter().filter(|c| c.state().is_unreachable_and_idle()).count() as i32;
         let stopped = facts.children.iter().filter(|c| is_stopped(facts, c, rollout_target)).count() as i32;
         Self { disrupted: facts.disrupted(), moving, stopped, mute }
     }
@@ -125,7 +125,7 @@ fn clause(
     }
     // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
     // other.
-    let alike = if child.state().is_mute() { used.mute - 1 } else { 0 };
+    let alike = if child.state().is_unreachable_and_idle() { used.mute - 1 } else { 0 };
     let others = used.disrupted - i32::from(child.counts_as_disrupted()) - alike;
     (others < facts.spec.max_unavailable).then_some(Clause::Serving)
 }
@@ -228,7 +228,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
             used.moving += i32::from(!child.is_moving(Some(&target.hash)));
             used.disrupted += i32::from(!child.counts_as_disrupted());
-            used.mute -= i32::from(child.state().is_mute());
+            used.mute -= i32::from(child.state().is_unreachable_and_idle());
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),

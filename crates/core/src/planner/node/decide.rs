@@ -57,7 +57,7 @@ pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) 
 /// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at `AfterNode`. What came before the
 /// pod's replacement waits for them, so the plan that follows runs them.
 #[must_use]
-pub fn owes_after_node(plan: &Plan) -> bool {
+pub fn after_node_hook_pending(plan: &Plan) -> bool {
     let is_replaced = || plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
     let removal = plan.tasks.iter().find(|task| TaskType::AwaitRemoval.is(task));
     removal.map_or_else(
@@ -148,8 +148,9 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     let Some(wish) = &facts.removal_id else {
         let leaves = leaves?;
         // An update that was interrupted when the node was asked to leave continues.
-        let unfinished =
-            facts.wants_roll() || (!facts.is_converged() && !facts.is_spent()) || owes_after_node(leaves);
+        let unfinished = facts.wants_roll()
+            || (!facts.is_converged() && !facts.is_spent())
+            || after_node_hook_pending(leaves);
         return Some(NodeDecision::Supersede {
             reason: "Kept",
             next: unfinished.then(|| roll_recipe(facts)),

@@ -84,7 +84,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
         return FleetDecision::Keep;
     }
     if rolls_back(facts, &rollout.rollout_target()) && facts.record.rejected.is_none() {
-        return FleetDecision::TakeBack;
+        return FleetDecision::CancelAfterFailure;
     }
     // A new target counts only if this promotion is stuck at a failed hook. Another strategy alone is no target.
     let is_stuck =
@@ -105,7 +105,7 @@ fn elsewhere(facts: &FleetFacts, rollout: &SetRollout) -> Option<FleetDecision> 
     let goal = facts.goal();
     let strategy = facts.strategy_for(goal);
     if strategy == Strategy::InPlace && facts.record.last_completed == *goal {
-        return Some(FleetDecision::Withdraw);
+        return Some(FleetDecision::CancelToCurrent);
     }
     let is_other = *goal != rollout.target || strategy != rollout.strategy;
     is_other.then(|| FleetDecision::Supersede(rollout_to(facts, goal, Cause::Superseded)))
@@ -123,7 +123,7 @@ fn before_promotion(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout, stall
     }
     let is_bad = || stalled && facts.spec.on_stall == OnStall::Rollback && blame::of_set(facts, rollout);
     if (is_bad() || rolls_back(facts, &rollout.rollout_target())) && facts.record.rejected.is_none() {
-        return FleetDecision::TakeBack;
+        return FleetDecision::CancelAfterFailure;
     }
     FleetDecision::Keep
 }

@@ -113,7 +113,7 @@ impl FleetFacts {
     /// The old nodes of a hard fork that have reported no height. A node whose height is not known cannot be asked to
     /// halt at one: past the point of no return, the rollout might wait for it forever.
     pub fn without_height(&self) -> impl Iterator<Item = &ChildFacts> {
-        self.children.iter().filter(|child| !child.terminating && !child.has_said_height())
+        self.children.iter().filter(|child| !child.terminating && !child.has_reported_height())
     }
 
     /// The desired ordinals of a hard fork's old nodes that cannot report a height: the node is gone or being deleted,

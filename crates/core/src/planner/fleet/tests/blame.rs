@@ -9,7 +9,10 @@ fn is_rejected(facts: FleetFacts) -> bool {
     let facts = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
     let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), true);
     assert!(
-        matches!(decided, FleetDecision::RollBack(_) | FleetDecision::TakeBack | FleetDecision::Keep),
+        matches!(
+            decided,
+            FleetDecision::RollBack(_) | FleetDecision::CancelAfterFailure | FleetDecision::Keep
+        ),
         "{decided:?}"
     );
     decided != FleetDecision::Keep

@@ -136,8 +136,8 @@ fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) ->
         (_, _, Asked::NoNodes) => FleetDecision::ScaledToZero,
         (_, _, Asked::Refused) => FleetDecision::Keep,
         (_, Becomes::New, _) => FleetDecision::Supersede(Start { cause: Cause::Superseded, ..next }),
-        (_, Becomes::Back, _) => FleetDecision::Withdraw,
-        (_, Becomes::Same, Asked::StallUnderRollback) => FleetDecision::TakeBack,
+        (_, Becomes::Back, _) => FleetDecision::CancelToCurrent,
+        (_, Becomes::Same, Asked::StallUnderRollback) => FleetDecision::CancelAfterFailure,
         (_, Becomes::Same, _) => FleetDecision::Keep,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::SetFacts;
 use super::super::status::{
-    complete, end, is_stalled, note_asked, reject, rollout_target_of, stall_deadline,
+    complete, end, is_stalled, record_request, reject, rollout_target_of, stall_deadline,
 };
 use super::*;
 use crate::api::conditions::{STALLED, find};
@@ -530,16 +530,16 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
         FleetFacts::default().with(|f| f.requests.asked = Some(asked).filter(|asked| !asked.is_empty()))
     };
     let mut status = NodeDeploymentStatus::default();
-    note_asked(&mut status, &facts(asked("pause", "alice")));
+    record_request(&mut status, &facts(asked("pause", "alice")));
     let plan = plan_to("v2");
     begin(&mut status, &facts(asked("pause", "alice")), &to_v2(), &plan, Some(&"r".into()), now());
     assert!(rollout(&status).requests.is_empty(), "it was asked before the rollout began");
     for (index, by) in ["bob", "bob", "carol", "dave", "erin", "frank", "grace"].into_iter().enumerate() {
-        note_asked(&mut status, &facts(asked("abort", by)));
+        record_request(&mut status, &facts(asked("abort", by)));
         assert!(rollout(&status).requests.len() <= index + 1);
     }
     assert_eq!(rollout(&status).requests.len(), 5, "no more than the last are kept");
-    note_asked(&mut status, &facts("not from the command line".to_owned()));
+    record_request(&mut status, &facts("not from the command line".to_owned()));
     end(&mut status, &plan, Ending::Aborted, "AbortRequested", now());
     let message = &status.history[0].message;
     assert!(message.starts_with("abort by carol: because; abort by dave"), "{message}");

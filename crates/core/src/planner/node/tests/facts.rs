@@ -247,14 +247,14 @@ fn a_node_has_converged_when_a_ready_pod_is_observed_at_the_grant() {
 
 #[test]
 fn a_pods_revision_counts_once_its_controller_has_seen_the_template() {
-    let nameless = LiveStatefulSet { update_revision: String::new(), ..set("v1") };
+    let naming_failure = LiveStatefulSet { update_revision: String::new(), ..set("v1") };
     let table = [
         ("it is", node(), true),
         ("template unseen", node().with_unseen_template("v1"), false),
         ("another revision", node().with_pod(pod("v0")), false),
         (
             "no update revision yet, and no label",
-            node().with_set(nameless).with_pod(PodFacts { revision: String::new(), ..pod("v1") }),
+            node().with_set(naming_failure).with_pod(PodFacts { revision: String::new(), ..pod("v1") }),
             false,
         ),
         ("no StatefulSet", node().without_set(), false),

@@ -2,7 +2,7 @@
 
 /// Removes the random suffix of generated names from a message. `prefix` is the `generateName`.
 #[must_use]
-pub fn without_made_up_names(message: &str, prefix: &str) -> String {
+pub fn strip_generated_suffixes(message: &str, prefix: &str) -> String {
     /// How many characters the API server appends.
     const SUFFIX: usize = 5;
     let Some(name) = prefix.strip_suffix('-').filter(|name| !name.is_empty()) else {
@@ -25,13 +25,13 @@ pub fn without_made_up_names(message: &str, prefix: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_made_up_names;
+    use super::strip_generated_suffixes;
 
     #[test]
     fn a_made_up_name_is_cut_back_to_what_it_was_made_from() {
         let said = "StatefulSet.apps \"db-0-x7k2p\" is invalid: db-0- stays, and db-0-abcdef loses five";
         let kept = "StatefulSet.apps \"db-0\" is invalid: db-0- stays, and db-0f loses five";
-        assert_eq!(without_made_up_names(said, "db-0-"), kept);
-        assert_eq!(without_made_up_names("nothing is named", ""), "nothing is named");
+        assert_eq!(strip_generated_suffixes(said, "db-0-"), kept);
+        assert_eq!(strip_generated_suffixes("nothing is named", ""), "nothing is named");
     }
 }
