@@ -214,9 +214,9 @@ impl<'a> Reader<'a> {
                 String::from_utf8_lossy(&output.stderr)
             );
             // `plan` returns 2 if a change would have an effect.
-            let foresees = line.starts_with("windlass plan") && output.status.code() == Some(2);
-            let foresees = foresees && !text.contains("windlass: ");
-            return if output.status.success() || foresees {
+            let forecasts = line.starts_with("windlass plan") && output.status.code() == Some(2);
+            let forecasts = forecasts && !text.contains("windlass: ");
+            return if output.status.success() || forecasts {
                 Ok(())
             } else {
                 Err(format!("{}: {text}", output.status))
