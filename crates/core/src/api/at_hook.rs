@@ -13,13 +13,13 @@ pub struct AtHook {
     pub task_id: String,
     /// The number of the attempt; 1 is the first.
     pub attempt: u32,
-    /// The point at which it runs; `None` for a task of a custom recipe.
+    /// The hook point; `None` for a task of a custom recipe.
     pub point: Option<HookPoint>,
-    /// True if it waits for a user's approval.
+    /// True if the hook waits for a user's approval.
     pub asks: bool,
-    /// True if it has failed.
+    /// True if the hook has failed.
     pub failed: bool,
-    /// What it waits for, or why it failed.
+    /// What the hook waits for, or why it failed.
     pub message: String,
 }
 

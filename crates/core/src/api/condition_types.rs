@@ -2,10 +2,10 @@
 
 use strum::{AsRefStr, Display};
 
-/// Condition type: every node (or this node) serves.
+/// Condition type: every node (or this node) is ready.
 pub const READY: &str = "Ready";
 
-/// Condition type of a fleet: the desired revision is the one that last completed.
+/// Condition type of a fleet: the last completed revision is the desired one.
 pub const UP_TO_DATE: &str = "UpToDate";
 
 /// Condition type of a fleet: a rollout is active.
@@ -20,19 +20,19 @@ pub const SIDECAR_READY: &str = "SidecarReady";
 /// Condition type of a StatefulSetRollout: only Windlass updates the pods of its StatefulSets.
 pub const HELD: &str = "Held";
 
-/// Condition type: kstatus reads `True` as failed.
+/// Condition type: kstatus interprets `True` as failed.
 pub const STALLED: &str = "Stalled";
 
-/// Condition type: kstatus reads `True` as in progress.
+/// Condition type: kstatus interprets `True` as in progress.
 pub const RECONCILING: &str = "Reconciling";
 
 /// A condition's status.
 #[derive(AsRefStr, Clone, Copy, Debug, Display, Eq, PartialEq)]
 pub enum Truth {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It is not known.
+    /// It is unknown whether the condition holds.
     Unknown,
 }

@@ -10,24 +10,24 @@ pub use super::condition_types::{
 };
 use crate::engine::sentence::cut;
 
-/// One condition of an object.
+/// One aspect of an object's observed state.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What the condition is about, for example `Ready`.
+    /// type is the type of the condition, for example `Ready`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// `True`, `False` or `Unknown`.
+    /// status is `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word from a closed set that says why.
+    /// reason is a one-word identifier for the cause of the condition's status.
     pub reason: String,
-    /// A sentence for people; may be empty.
+    /// message explains the reason in text. It may be empty.
     #[serde(default)]
     pub message: String,
-    /// When `status` last changed.
+    /// lastTransitionTime is the last time at which `status` changed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_transition_time: DateTime<Utc>,
-    /// The `metadata.generation` that the condition was computed for.
+    /// observedGeneration is the `metadata.generation` that the condition is based on.
     #[serde(default)]
     pub observed_generation: i64,
 }
@@ -47,8 +47,8 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 /// The maximum length of a condition's message, in bytes: the size of an object's status is limited.
 const MAX_MESSAGE_BYTES: usize = 1_024;
 
-/// Updates a condition in place, or appends it. The transition time changes only if the status does. A message that is
-/// too long is truncated.
+/// Updates a condition in place, or appends it. The transition time changes only if the status changes. A message that
+/// is too long is truncated.
 #[cfg_attr(test, allow(clippy::missing_panics_doc, reason = "only unit tests check the closed set"))]
 pub fn set(
     conditions: &mut Vec<Condition>,

@@ -34,8 +34,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-/// The fields of a fleet's status that a StatefulSetRollout never has: they are about revisions and sets of nodes that
-/// Windlass creates.
+/// The fields of a fleet's status that a StatefulSetRollout never has, since Windlass creates no revisions and no sets
+/// of nodes for it.
 const OF_FLEETS_ONLY: [&str; 12] = [
     "selector",
     "activeSet",
@@ -59,7 +59,7 @@ fn without_sets(mut definition: CustomResourceDefinition) -> CustomResourceDefin
     definition
 }
 
-/// A derived CRD as it is installed: with these rules. Each list of rules is attached below a path in the schema.
+/// A derived CRD in its installed form, with these rules. Each list of rules is attached below a path in the schema.
 #[must_use]
 pub fn finished(
     mut definition: CustomResourceDefinition,
@@ -173,7 +173,7 @@ fn descend<'a>(schema: &'a mut JSONSchemaProps, path: &str) -> Option<&'a mut JS
     })
 }
 
-/// Bad objects, and good ones beside them.
+/// Invalid objects, and valid ones to compare them with.
 #[cfg(any(test, feature = "test-fixtures"))]
 #[path = "crd/tests/cases/mod.rs"]
 pub mod cases;

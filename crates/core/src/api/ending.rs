@@ -9,7 +9,7 @@ use super::history::HistoryEntry;
 pub enum Ending {
     /// Every node was observed at the target.
     Complete,
-    /// Another plan replaced it, or what it was for no longer applies.
+    /// Another plan replaced it, or its purpose no longer applies.
     Superseded,
     /// A user aborted it.
     Aborted,

@@ -10,32 +10,33 @@ use crate::engine::sentence::cut;
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
-    /// The plan.
+    /// planID is the ID of the plan.
     #[serde(rename = "planID", default)]
     pub plan_id: String,
-    /// Its recipe.
+    /// recipe is the recipe of the plan.
     #[serde(default)]
     pub recipe: String,
-    /// What ran before; empty where nothing did.
+    /// fromHash is the hash that ran before the plan; empty if there was none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from_hash: String,
-    /// What was wanted.
+    /// targetHash is the hash of the plan's target.
     #[serde(default)]
     pub target_hash: String,
-    /// `Complete`, `Superseded`, `Aborted`, `RolledBack` or `Failed`.
+    /// outcome is `Complete`, `Superseded`, `Aborted`, `RolledBack` or `Failed`.
     #[serde(default)]
     pub outcome: String,
-    /// Why.
+    /// reason is the reason for the outcome.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Who asked for what while it ran, or for it: `abort by alice: disk full`.
+    /// message contains the user requests for the plan, for example `abort by alice: disk full`, after the cause of a
+    /// rollback.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// When it began.
+    /// startedAt is the time at which the plan began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// finishedAt is the time at which the plan ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub finished_at: Option<DateTime<Utc>>,
@@ -53,8 +54,8 @@ pub fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
     history.drain(..surplus);
 }
 
-/// The longest reason in the history, in bytes.
+/// The maximum length of a reason in the history, in bytes.
 const MAX_REASON_BYTES: usize = 200;
 
-/// The maximum length of the sentence about a user's requests, in bytes.
+/// The maximum length of the text about user requests, in bytes.
 pub const MAX_ASKED_BYTES: usize = 256;

@@ -11,67 +11,69 @@ use super::TaskType;
 /// The default of a hook's `timeoutSeconds`.
 pub const DEFAULT_HOOK_TIMEOUT_SECONDS: i64 = 600;
 
-/// A step of one's own: where it stands, what it does, and what its failure leads to.
+/// A user-defined step of a rollout: when it runs, what it does, and what happens if it fails.
 // The API server fills in no default: inside a list, it would show up as a difference from what was applied.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hook {
-    /// Its name: a DNS label, and no other hook's of this fleet.
+    /// name is the name of the hook: a DNS label that is unique among the hooks of the object.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Where it stands.
+    /// at is the point of the rollout at which the hook runs.
     pub at: HookPoint,
-    /// After how many seconds without success it has failed: 1 to 86400. Default: 600; of approval and wait: never.
+    /// timeoutSeconds is the number of seconds after which the hook fails if it has not succeeded: 1 to 86400. Defaults
+    /// to 600; approval and wait have no time-out by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i64>,
-    /// What its failure leads to. Default: Hold.
+    /// onFailure determines what happens when the hook fails. Hold stops the rollout until a person decides. Rollback
+    /// rolls it back. Continue ignores the failure. Defaults to Hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OnHookFailure")]
     pub on_failure: Option<OnHookFailure>,
-    /// Sends an HTTP request, again and again until the answer is a success. So it has to be idempotent.
+    /// http sends an HTTP request and repeats it until the answer is a success. The request must be idempotent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HttpHook")]
     pub http: Option<HttpHook>,
-    /// Runs a Job, and waits until it is Complete.
+    /// job runs a Job and waits until it is Complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "JobHook")]
     pub job: Option<JobHook>,
-    /// Asks the operator's Prometheus, again and again until the answer is a success.
+    /// query queries the operator's Prometheus repeatedly until the result is a success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "QueryHook")]
     pub query: Option<QueryHook>,
-    /// Waits for a person: `windlass approve`.
+    /// approval waits until a person approves with `windlass approve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ApprovalHook")]
     pub approval: Option<ApprovalHook>,
-    /// Waits for a time.
+    /// wait waits for a fixed time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WaitHook")]
     pub wait: Option<WaitHook>,
 }
 
-/// Where a hook stands.
+/// The point of a rollout at which a hook runs.
 #[derive(
     Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
 )]
 pub enum HookPoint {
-    /// Before anything of a rollout is done.
+    /// Before the rollout changes anything.
     #[default]
     BeforeRollout,
-    /// Before a node's pod is replaced.
+    /// Before Windlass replaces a node's pod.
     BeforeNode,
-    /// After a node is ready at what it was moved to.
+    /// After a node is ready at the revision that it moved to.
     AfterNode,
-    /// After the nodes of a step of `inPlace.steps` have converged.
+    /// After the nodes of a step in `inPlace.steps` have converged.
     AfterStep,
     /// Before a new set of nodes takes over.
     BeforePromotion,
-    /// After traffic moved to a new set, before the old one goes.
+    /// After traffic has moved to a new set, before Windlass removes the old set.
     AfterPromotion,
-    /// After everything of a rollout is done.
+    /// After all other tasks of a rollout are done.
     AfterRollout,
-    /// Before a node leaves.
+    /// Before Windlass removes a node.
     BeforeRemove,
 }
 
@@ -88,7 +90,7 @@ impl HookPoint {
         Self::BeforeRemove,
     ];
 
-    /// True if its hooks are tasks of a node's plans, and not of the fleet's.
+    /// True if the hooks at this point are tasks of a node's plans, not of the fleet's plan.
     #[must_use]
     pub fn is_of_node(self) -> bool {
         matches!(self, Self::BeforeNode | Self::AfterNode | Self::BeforeRemove)
@@ -110,15 +112,15 @@ impl HookPoint {
     }
 }
 
-/// What a hook's failure leads to.
+/// The reaction to a failed hook.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnHookFailure {
-    /// The rollout holds until a person decides.
+    /// The rollout stops until a person decides.
     #[default]
     Hold,
-    /// What the rollout did is taken back.
+    /// Windlass rolls the rollout back.
     Rollback,
-    /// The rollout goes on without it.
+    /// The rollout continues without the hook.
     Continue,
 }
 
@@ -126,64 +128,66 @@ pub enum OnHookFailure {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHook {
-    /// Where it goes to: a node of this fleet (`http://{{podIP}}:…`), or a host that the operator was started with.
+    /// url is the address of the request: the pod of the hook's node (`http://{{podIP}}:…`), or a host that the
+    /// operator's flag `--hook-host` allows.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
-    /// GET, HEAD, POST, PUT, PATCH or DELETE. Default: GET.
+    /// method is GET, HEAD, POST, PUT, PATCH or DELETE. Defaults to GET.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]))]
     pub method: String,
-    /// Headers; at most 32.
+    /// headers lists the headers of the request; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub headers: Vec<HttpHeader>,
-    /// The request's body, a text.
+    /// body is the body of the request, as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16_384))]
     pub body: String,
-    /// When an answer is a success, in CEL over `status`, `headers`, `text` and `body`.
-    /// Default: `status >= 200 && status < 300`.
+    /// success is a CEL expression that decides whether an answer is a success. Its variables are `status`, `headers`,
+    /// `text` and `body`. Defaults to `status >= 200 && status < 300`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub success: String,
-    /// When an answer is a failure, in CEL over the same. Default: never.
+    /// failure is a CEL expression that decides whether an answer is a failure, with the same variables as `success`.
+    /// Defaults to never.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub failure: String,
-    /// How many seconds after an answer it is sent again. Default: 5.
+    /// intervalSeconds is the number of seconds between an answer and the next request. Defaults to 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub interval_seconds: Option<i64>,
-    /// How many seconds an answer is waited for. Default: 5.
+    /// requestTimeoutSeconds is the number of seconds to wait for an answer. Defaults to 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 300))]
     pub request_timeout_seconds: Option<i64>,
 }
 
-/// A header of a request.
+/// A header of an HTTP request.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
-    /// Its name.
+    /// name is the name of the header.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Its value.
+    /// value is the value of the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 4096))]
     pub value: Option<String>,
-    /// The key of a Secret in the fleet's namespace that holds its value.
+    /// secretKeyRef selects the key of a Secret in the fleet's namespace that contains the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SecretKeyRef")]
     pub secret_key_ref: Option<SecretKeyRef>,
 }
 
-/// A key of a Secret.
+/// A reference to a key of a Secret.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct SecretKeyRef {
-    /// The Secret's name.
+    /// name is the name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in it.
+    /// key is the key in the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
@@ -191,52 +195,54 @@ pub struct SecretKeyRef {
 /// A Job.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct JobHook {
-    /// A `JobSpec`, with every field that the cluster's Kubernetes knows.
+    /// template is a `JobSpec`, with any field that the cluster's Kubernetes version supports.
     #[schemars(schema_with = "super::schema::raw_object")]
     pub template: Value,
 }
 
-/// A question to Prometheus.
+/// A Prometheus query.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryHook {
-    /// The query.
+    /// promql is the query.
     #[schemars(length(min = 1, max = 8192))]
     pub promql: String,
-    /// When an answer is a success, in CEL over `result` and `scalar`.
+    /// success is a CEL expression that decides whether a result is a success. Its variables are `result` and `scalar`.
     #[schemars(length(min = 1, max = 2048))]
     pub success: String,
-    /// When an answer is a failure, in CEL over the same. Default: never.
+    /// failure is a CEL expression that decides whether a result is a failure, with the same variables as `success`.
+    /// Defaults to never.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub failure: String,
-    /// How many seconds after an answer it is asked again. Default: 30.
+    /// intervalSeconds is the number of seconds between a result and the next query. Defaults to 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub interval_seconds: Option<i64>,
-    /// How many successes in a row are success. Default: 1.
+    /// count is the number of consecutive successes after which the hook is done. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub count: Option<i64>,
-    /// How many failures are not yet failure. Default: 0.
+    /// failureLimit is the number of failures that are tolerated. The hook fails if there are more in total. Defaults
+    /// to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 0, max = 1000))]
     pub failure_limit: Option<i64>,
 }
 
-/// A person's word.
+/// The approval of a person. It has no fields.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ApprovalHook {}
 
-/// A time.
+/// A fixed time.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct WaitHook {
-    /// How many seconds: 1 to 604800, a week.
+    /// seconds is the number of seconds to wait: 1 to 604800 (one week).
     #[schemars(range(min = 1, max = 604_800))]
     pub seconds: i64,
 }
 
-/// What a hook does.
+/// The action of a hook.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HookAction<'a> {
     /// Sends an HTTP request.
@@ -247,12 +253,12 @@ pub enum HookAction<'a> {
     Query(&'a QueryHook),
     /// Waits for a user's approval.
     Approval,
-    /// Waits for a time.
+    /// Waits for a fixed time.
     Wait(&'a WaitHook),
 }
 
 impl HookAction<'_> {
-    /// The type of the task that carries it out.
+    /// The type of the task that runs the action.
     #[must_use]
     pub fn task_type(self) -> &'static str {
         match self {
@@ -266,7 +272,7 @@ impl HookAction<'_> {
 }
 
 impl Hook {
-    /// What it does; `None` if it has no action or several, which the API server rejects.
+    /// The action of the hook; `None` if it has no action or several, which the API server rejects.
     #[must_use]
     pub fn action(&self) -> Option<HookAction<'_>> {
         let mut said = [
@@ -282,13 +288,13 @@ impl Hook {
         if said.next().is_some() { None } else { first }
     }
 
-    /// What its failure leads to, with the default filled in.
+    /// `onFailure`, or its default.
     #[must_use]
     pub fn on_failure(&self) -> OnHookFailure {
         self.on_failure.unwrap_or_default()
     }
 
-    /// The number of seconds without success after which it has failed; `None` for never.
+    /// The number of seconds without success after which the hook fails; `None` for never.
     #[must_use]
     pub fn timeout_seconds(&self) -> Option<i64> {
         let never = matches!(self.action(), Some(HookAction::Approval | HookAction::Wait(_)));
@@ -296,8 +302,8 @@ impl Hook {
     }
 }
 
-/// The number of nodes in a step of a rollout, at least 1: a number, or a percentage of `replicas` that is rounded
-/// down.
+/// The number of nodes in a step of a rollout, at least 1. A step is an absolute number or a percentage of `replicas`,
+/// which is rounded down.
 #[must_use]
 pub fn nodes_of_step(step: &IntOrString, replicas: i32) -> i32 {
     let count = match step {

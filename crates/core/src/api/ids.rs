@@ -49,8 +49,8 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The hash of a rendered pod template: of what should run on a node. A node's `grantedHash` is one, and so is the
-    /// hash that its pod was observed at.
+    /// The hash of a rendered pod template. A node's `grantedHash` is one, and so is the hash that its pod was observed
+    /// at.
     PodTemplateHash(Box<str>) = "";
 
     /// The hash of every input whose change starts a rollout of a fleet. It identifies the fleet's revisions, and the
@@ -118,9 +118,9 @@ impl GrantId {
         self.0.rsplit_once('-').and_then(|(_, generation)| generation.parse().ok())
     }
 
-    /// The grant that counts for a node of this generation whose spec has `granted`: an earlier grant than the last spent
-    /// one was spent as well, so that the spent one counts. Somebody has put an earlier spec back. A spent grant that no
-    /// grant of this node can be is one of an earlier node of this name, whose status was put back.
+    /// The grant that applies to a node of this generation whose spec has `granted`. If `granted` is older than the
+    /// last spent grant, an earlier spec was restored, and the spent grant applies. A spent grant with a generation
+    /// that this node has not reached is from an earlier node of this name, and is ignored.
     #[must_use]
     pub fn in_force(granted: Option<Self>, spent: Option<&Self>, generation: i64) -> Option<Self> {
         let at = |id: Option<&Self>| id.and_then(Self::generation);
@@ -144,7 +144,7 @@ impl GrantId {
 
 impl RemovalId {
     /// The ID of a request to remove a node of this generation. Another generation gives another ID, so a plan for a
-    /// request that was withdrawn does not match a later request.
+    /// cancelled request does not match a later request.
     #[must_use]
     pub fn at(generation: i64) -> Self {
         Self(format!("remove-{generation}").into())

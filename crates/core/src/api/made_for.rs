@@ -1,12 +1,12 @@
-//! What a pod was created for: the annotations that Windlass puts into every pod template that it writes.
+//! What a pod was created for: the annotations that Windlass sets in every pod template that it writes.
 
 use super::PodTemplateHash;
 use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPLATE_HASH};
 
-/// What a pod template was written for. The pod carries this information, so that it can be identified even if the
-/// StatefulSet's revision or the texts of the images have changed since. It is not part of any hash. A template that
-/// somebody else edits keeps these annotations, so they are trusted only on a pod at a revision that Windlass is known
-/// to have written.
+/// The values that identify what a pod template was written for. The pod carries them, so Windlass can identify it even
+/// if the StatefulSet's revision or the image names have changed. They are not part of any hash. An edit by another
+/// client keeps these annotations, so Windlass trusts them only on a pod at a revision that it is known to have
+/// written.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct MadeFor {
@@ -19,7 +19,7 @@ pub struct MadeFor {
 }
 
 impl MadeFor {
-    /// The annotations that record it.
+    /// The annotations that record these values.
     #[must_use]
     pub fn to_annotations(&self) -> [(&'static str, &str); 3] {
         let Self { hash, image, main_container } = self;
@@ -30,7 +30,7 @@ impl MadeFor {
         ]
     }
 
-    /// Reads it from annotations; `None` if some are missing, as in templates of earlier versions of Windlass.
+    /// Reads the values from annotations; `None` if some are missing, as in templates of earlier versions of Windlass.
     #[must_use]
     pub fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let text = |key| annotation(key).map(str::to_owned);

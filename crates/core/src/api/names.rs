@@ -15,13 +15,13 @@ pub const LABEL_NODE: &str = "windlass.dev/node";
 pub const LABEL_SET: &str = "windlass.dev/set";
 /// Label on pods: the node's ordinal in its set.
 pub const LABEL_ORDINAL: &str = "windlass.dev/ordinal";
-/// Label on pods: the revision that the pod was made for. The same on all nodes of a revision, and another on others.
+/// Label on pods: the revision that the pod was created for. All nodes of a revision have the same value.
 pub const LABEL_REVISION: &str = "windlass.dev/revision";
-/// Label: who manages an object. Never on pods, where it is the user's; its value is [`MANAGER`].
+/// Label: the manager of an object; its value is [`MANAGER`]. Windlass does not set it on pods, where users may.
 pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The value of [`LABEL_MANAGED_BY`], and the field manager of everything that the operator writes.
+/// The value of [`LABEL_MANAGED_BY`], and the field manager of all writes of the operator.
 pub const MANAGER: &str = "windlass";
-/// The field manager of everything that the command line writes.
+/// The field manager of all writes of the command line.
 pub const CLI_MANAGER: &str = "windlass-cli";
 /// The prefix of Windlass's own labels and annotations.
 pub const OWN_PREFIX: &str = "windlass.dev/";
@@ -30,13 +30,13 @@ pub const OWN_PREFIX: &str = "windlass.dev/";
 pub const ANNOTATION_BUILD_ID: &str = "windlass.dev/build-id";
 /// Annotation: the UID of the fleet that a node belongs to, under `deletionPolicy: Retain`.
 pub const ANNOTATION_OWNER_UID: &str = "windlass.dev/owner-uid";
-/// Annotation: the time of a requested restart of what this object runs (RFC 3339).
+/// Annotation: the time of a requested restart of the pods of this object (RFC 3339).
 pub const ANNOTATION_RESTARTED_AT: &str = "windlass.dev/restartedAt";
-/// The annotation that `kubectl rollout restart` writes into a pod template: the time.
+/// Annotation that `kubectl rollout restart` writes into a pod template: the time of the restart.
 pub const ANNOTATION_KUBECTL_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
 /// Annotation: abort the plan with this ID.
 pub const ANNOTATION_ABORT: &str = "windlass.dev/abort";
-/// Annotation on a StatefulSetRollout: roll back the plan with this ID, which is aborted.
+/// Annotation on a StatefulSetRollout, in addition to [`ANNOTATION_ABORT`]: also roll back the aborted plan.
 pub const ANNOTATION_ABORT_ROLLBACK: &str = "windlass.dev/abort-rollback";
 /// Annotation: retry the plan with this ID.
 pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
@@ -52,7 +52,8 @@ pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
 pub const ANNOTATION_TASK: &str = "windlass.dev/task";
 /// Annotation on a hook's Job: the attempt of the task that created it.
 pub const ANNOTATION_ATTEMPT: &str = "windlass.dev/attempt";
-/// Annotation: the last request that a user made with the command line, and why; an [`super::LastRequest`] as JSON.
+/// Annotation: the last request that a user sent with the command line, and its reason; an [`super::LastRequest`] as
+/// JSON.
 pub const ANNOTATION_LAST_REQUEST: &str = "windlass.dev/last-request";
 /// Annotation on a StatefulSet, and on its pod template: the pod template hash that the template was rendered from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
@@ -60,19 +61,20 @@ pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/pod-template-hash";
 pub const ANNOTATION_IMAGE: &str = "windlass.dev/image";
 /// Annotation on a StatefulSet's pod template: the main container's name.
 pub const ANNOTATION_MAIN_CONTAINER: &str = "windlass.dev/main-container";
-/// Annotation on a fleet's Service: the set that a promotion last switched it to. A person who edits the selector does
-/// not write this annotation, so the edit is not mistaken for the switch.
+/// Annotation on a fleet's Service: the set that Windlass last switched it to. An edit of the selector by a user does
+/// not change this annotation, so Windlass can tell them apart.
 pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
-/// Annotation on child objects: which labels and annotations came from `template.metadata`, so that a key that is
-/// removed there is removed from the child as well. JSON: `{"labels": [key…], "annotations": [key…]}`.
+/// Annotation on child objects: the keys of labels and annotations from `template.metadata`. If a key is removed there,
+/// Windlass removes it from the child. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
-/// Annotation on a StatefulSet that a StatefulSetRollout holds: its `updateStrategy` before that, as JSON.
+/// Annotation on a StatefulSet that a StatefulSetRollout holds: its previous `updateStrategy`, as JSON.
 pub const ANNOTATION_UPDATE_STRATEGY: &str = "windlass.dev/update-strategy";
-/// The finalizer of a StatefulSetRollout: the update strategies of its StatefulSets have to be restored.
+/// The finalizer of a StatefulSetRollout: Windlass restores the update strategies of its StatefulSets before the object
+/// is deleted.
 pub const FINALIZER_RELEASE: &str = "windlass.dev/release";
 /// Label that Kubernetes sets on each pod of a StatefulSet: the pod's name.
 pub const LABEL_POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
-/// The labels of a pod template that Windlass or Kubernetes sets on pods: a user's template may not have them.
+/// The pod labels that Windlass or Kubernetes sets. A user's pod template must not contain them.
 pub const RESERVED_LABELS: [&str; 9] = [
     LABEL_DEPLOYMENT,
     LABEL_NODE,
@@ -84,13 +86,14 @@ pub const RESERVED_LABELS: [&str; 9] = [
     "controller-revision-hash",
     "statefulset.kubernetes.io/pod-name",
 ];
-/// The annotations of a pod template that Windlass sets on pods: a user's template may not have them.
+/// The pod annotations that Windlass sets. A user's pod template must not contain them.
 pub const RESERVED_ANNOTATIONS: [&str; 3] =
     [ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPLATE_HASH];
 /// The annotation in which `kubectl apply` stores a copy of the whole object. Windlass neither reads nor writes it.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The name of the container that Windlass adds for a node's sidecar; no container of a pod template may have it.
+/// The name of the container that Windlass adds for a node's sidecar. No container of a pod template may have this
+/// name.
 pub const SIDECAR_CONTAINER: &str = "windlass-sidecar";
 
 /// The maximum length of a StatefulNode's name: a StatefulSet with a longer name cannot create its pod.
@@ -106,7 +109,7 @@ pub fn node_name(deployment: &str, set: &SetName, ordinal: i32) -> String {
     }
 }
 
-/// An object as an argument of `windlass` commands in messages, for example `nd/db -n shop`. `kind`: its short name.
+/// An object as an argument of `windlass` commands in messages, for example `nd/db -n shop`. `kind` is its short name.
 #[must_use]
 pub fn argument_of(kind: &str, name: &str, namespace: &str) -> String {
     format!("{kind}/{name} -n {namespace}")
@@ -145,7 +148,7 @@ impl NodeName {
         Self::composed(node_name(deployment, set, ordinal))
     }
 
-    /// The name of its only pod.
+    /// The name of the node's only pod.
     #[must_use]
     pub fn pod(&self) -> String {
         pod_name(self.as_str())

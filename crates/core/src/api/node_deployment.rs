@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::policies::DeletionPolicy;
 use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
-/// A fleet: `replicas` nodes from one template, and how a change of it rolls out.
+/// The desired state of a fleet: its nodes, and how a change to them rolls out.
 #[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
@@ -21,7 +21,7 @@ use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
     shortname = "nd",
     category = "windlass",
     namespaced,
-    doc = "A fleet of nodes from one template, and how a change of it rolls out.",
+    doc = "NodeDeployment is a fleet of stateful nodes from one template, with staged rollouts of changes.",
     status = "NodeDeploymentStatus",
     derive = "PartialEq",
     derive = "Default",
@@ -41,64 +41,71 @@ use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDeploymentSpec {
-    /// How many nodes; 0 to 10000. Default: 1.
+    /// replicas is the desired number of nodes: 0 to 10000. Defaults to 1.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// A node counts as available, and frees the wave, only after this many seconds Ready. Default: 0.
+    /// minReadySeconds is the number of seconds for which a node must be Ready before it counts as available. Until
+    /// then, it takes room in the wave. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_ready_seconds: i64,
-    /// What a node of this fleet is.
+    /// template describes the nodes of this fleet.
     pub template: NodeTemplate,
-    /// How a change of the template rolls out.
+    /// updateStrategy determines how a change to the template rolls out.
     pub update_strategy: UpdateStrategy,
-    /// A Service named as the fleet, in front of the set of nodes that serves.
+    /// service adds a Service with the name of the fleet, which sends traffic to the active set of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSpec>,
-    /// Names the identity of a set of nodes by hand: at most 63 of `[A-Za-z0-9._-]`, alphanumeric at both ends.
-    /// Not with InPlace.
+    /// unsafeCustomBuildID replaces the generated build ID, which identifies a set of nodes. Under the same ID, a
+    /// changed template updates the active set in place. The value has at most 63 characters of `[A-Za-z0-9._-]`,
+    /// alphanumeric at both ends, and is not allowed with InPlace.
     #[serde(default, rename = "unsafeCustomBuildID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: String,
-    /// The rollout hash to promote (see `status.requestedRolloutHash`) without waiting for anything but running nodes.
+    /// forcePromote is the rollout hash to promote, as in `status.requestedRolloutHash`. Windlass then promotes the new
+    /// nodes as soon as they run, without waiting until they have caught up.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub force_promote: String,
-    /// Stops before the next effect of a rollout, and goes on when it is false again. Default: false.
+    /// paused stops a rollout before its next step; updates that were already granted finish. The rollout continues
+    /// when paused is false again. Defaults to false.
     #[serde(default)]
     pub paused: bool,
-    /// What becomes of the nodes when the fleet is deleted. Default: Delete.
+    /// deletionPolicy determines what happens to the nodes when the fleet is deleted. Delete deletes them. Retain keeps
+    /// them and their volumes. Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// How many revisions that nothing refers to are kept. Default: 10.
+    /// revisionHistoryLimit is the number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: i32,
 }
 
-/// What a node of the fleet is.
+/// A description of the nodes of a fleet.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTemplate {
-    /// Labels and annotations of the child objects (node, StatefulSet, Service), never of pods.
+    /// metadata contains labels and annotations for the child objects (StatefulNode, StatefulSet, Service). They are
+    /// never set on pods.
     #[serde(default, skip_serializing_if = "TemplateMeta::is_empty")]
     pub metadata: TemplateMeta,
-    /// A StatefulNode's spec, without `grantedHash`, `grantID` and `suspend`.
+    /// spec is the spec of a StatefulNode. The fields `grantedHash`, `grantID`, `haltHeight`, `haltTaskID`,
+    /// `watchSidecar` and `suspend` are not allowed.
     pub spec: NodeTemplateSpec,
 }
 
-/// A StatefulNode's spec as a template.
+/// The spec of a StatefulNode as a template.
 pub type NodeTemplateSpec = StatefulNodeSpec;
 
-/// Labels and annotations of the child objects.
+/// Labels and annotations for the child objects.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct TemplateMeta {
-    /// Labels.
+    /// labels are set on the child objects.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// annotations are set on the child objects.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -109,34 +116,36 @@ impl TemplateMeta {
     }
 }
 
-/// How a change of the template rolls out.
+/// How a change to the template rolls out.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["type"]))]
 pub struct UpdateStrategy {
-    /// InPlace: nodes are updated where they are, in waves. BlueGreen: new nodes are made beside the old ones
-    /// and take over. HardFork: the old nodes halt at a height before the new ones take over.
+    /// type is the strategy. InPlace updates the existing nodes in waves. BlueGreen creates new nodes, which take over
+    /// from the old ones; HardFork also halts the old nodes at a height first.
     // A string, not an enum: an object stored with an empty type has to stay readable.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["InPlace", "BlueGreen", "HardFork"]))]
     pub type_: String,
-    /// Settings of InPlace.
+    /// inPlace contains the settings of the strategy InPlace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<InPlaceStrategy>,
-    /// Settings of BlueGreen.
+    /// blueGreen contains the settings of the strategy BlueGreen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blue_green: Option<BlueGreenStrategy>,
-    /// Settings of HardFork.
+    /// hardFork contains the settings of the strategy HardFork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_fork: Option<HardForkStrategy>,
-    /// No progress for this many seconds is a stall. Default: 600.
+    /// progressDeadlineSeconds is the number of seconds without progress after which a rollout is stalled. Defaults
+    /// to 600.
     #[serde(default = "super::stateful_node::default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: i64,
-    /// What a stall leads to. Default: Hold.
+    /// onStall determines what happens when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
+    /// returns to the last completed revision. Defaults to Hold.
     #[serde(default)]
     pub on_stall: OnStall,
-    /// Steps of one's own in a rollout; at most 16. A change of them applies at once.
+    /// hooks lists user-defined steps of a rollout; at most 16. A change takes effect at once and starts no rollout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub hooks: Vec<Hook>,
@@ -156,90 +165,94 @@ impl UpdateStrategy {
     }
 }
 
-/// The three strategies.
+/// The update strategies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum StrategyType {
-    /// Nodes are updated in place, in waves.
+    /// Windlass updates the existing nodes in waves.
     InPlace,
-    /// New nodes are created next to the old ones and take over.
+    /// Windlass creates new nodes, which take over from the old ones.
     BlueGreen,
-    /// The old nodes are halted at a height before the new ones take over.
+    /// Windlass halts the old nodes at a height before the new ones take over.
     HardFork,
 }
 
 /// When new nodes take over from old ones.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Promotion {
-    /// As soon as they are ready.
+    /// As soon as the new nodes are ready.
     #[default]
     WhenReady,
-    /// When a user promotes them.
+    /// When a user promotes the new nodes.
     Manual,
-    /// At once: the old nodes are removed first.
+    /// At once: Windlass removes the old nodes first.
     Immediately,
 }
 
 /// The default of `blueGreen.retireDelaySeconds`.
 pub const DEFAULT_RETIRE_DELAY_SECONDS: i64 = 30;
 
-/// Settings of InPlace.
+/// The settings of the strategy InPlace.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceStrategy {
-    /// How many nodes may be disrupted at once: a number, or a percentage (rounded down, at least 1). Default: 1.
+    /// maxUnavailable is the maximum number of nodes that may be unavailable during a rollout. Value can be an absolute
+    /// number or a percentage of `replicas`, which is rounded down to at least 1. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::max_unavailable")]
     pub max_unavailable: Option<IntOrString>,
-    /// Ordinals below it keep the current revision. Default: 0.
+    /// partition is the lowest ordinal that is updated. Nodes with lower ordinals keep the current revision. Defaults
+    /// to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub partition: i32,
-    /// Numbers of nodes, or percentages, ascending; at most 10. The rollout stops after each until the hooks at `AfterStep`
-    /// are done, unless that is all nodes.
+    /// steps lists absolute numbers or percentages of nodes, in ascending order; at most 10. After each step, the
+    /// rollout waits until the hooks at AfterStep are done. It does not wait after a step that covers all nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
     pub steps: Vec<IntOrString>,
 }
 
-/// Settings of BlueGreen.
+/// The settings of the strategy BlueGreen.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlueGreenStrategy {
-    /// WhenReady: as soon as the new nodes are ready. Manual: when `forcePromote` says so. Immediately: the old
-    /// nodes go first, which is downtime. Default: WhenReady.
+    /// promotion determines when the new nodes take over. WhenReady: as soon as they are ready. Manual: when
+    /// `forcePromote` requests it. Immediately: Windlass removes the old nodes first, which causes downtime. Defaults
+    /// to WhenReady.
     #[serde(default = "when_ready")]
     #[schemars(extend("enum" = ["WhenReady", "Manual", "Immediately"]))]
     pub promotion: String,
-    /// Incumbents live this many seconds after promotion. Default: 30.
+    /// retireDelaySeconds is the number of seconds for which Windlass keeps the old nodes after a promotion. Defaults
+    /// to 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 0, max = 2_147_483_647), extend("default" = 30))]
     pub retire_delay_seconds: Option<i64>,
 }
 
-/// Settings of HardFork.
+/// The settings of the strategy HardFork.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HardForkStrategy {
-    /// The height at which the old nodes halt; above 0.
+    /// haltHeight is the height at which the old nodes halt. It must be greater than 0.
     #[serde(default, skip_serializing_if = "super::fields::is_zero")]
     pub halt_height: i64,
 }
 
-/// What a stall leads to.
+/// The reaction to a stalled rollout.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnStall {
-    /// Hold, say so, and go on trying.
+    /// Windlass reports the stall and keeps trying.
     #[default]
     Hold,
-    /// Roll back to the last completed revision.
+    /// Windlass returns to the last completed revision.
     Rollback,
 }
 
-/// The Service in front of the set of nodes that serves.
+/// The Service of a fleet, which sends traffic to the active set of nodes.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[schemars(extend("required" = ["ports"]))]
 pub struct ServiceSpec {
-    /// The Service's ports; at least one.
+    /// ports lists the ports of the Service; at least one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
@@ -252,7 +265,8 @@ impl NodeDeploymentSpec {
         BuildId::recorded(self.unsafe_custom_build_id.as_str())
     }
 
-    /// How many nodes may be disrupted at once: at least 1, percentages of `replicas` rounded down.
+    /// The maximum number of nodes that may be disrupted at once: at least 1. A percentage of `replicas` is rounded
+    /// down.
     #[must_use]
     pub fn max_unavailable(&self) -> i32 {
         let wanted = match self.update_strategy.in_place.as_ref().and_then(|s| s.max_unavailable.as_ref()) {
@@ -266,7 +280,7 @@ impl NodeDeploymentSpec {
         wanted.max(1)
     }
 
-    /// How long the old nodes are kept after a promotion, in seconds.
+    /// The number of seconds for which the old nodes are kept after a promotion.
     #[must_use]
     pub fn retire_delay_seconds(&self) -> i64 {
         let asked = self.update_strategy.blue_green.as_ref().and_then(|s| s.retire_delay_seconds);
@@ -283,13 +297,13 @@ impl NodeDeploymentSpec {
         }
     }
 
-    /// The height at which old nodes halt; 0 if none is given.
+    /// The height at which the old nodes halt; 0 if it is not set.
     #[must_use]
     pub fn halt_height(&self) -> i64 {
         self.update_strategy.hard_fork.as_ref().map_or(0, |s| s.halt_height.max(0))
     }
 
-    /// Ordinals below this keep the current revision.
+    /// The lowest ordinal that is updated.
     #[must_use]
     pub fn partition(&self) -> i32 {
         self.update_strategy.in_place.as_ref().map_or(0, |s| s.partition.max(0))

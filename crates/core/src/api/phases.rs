@@ -5,17 +5,17 @@ use strum::{AsRefStr, Display, EnumString};
 /// `status.phase` of a fleet.
 #[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, PartialEq)]
 pub enum FleetPhase {
-    /// It is being deleted.
+    /// The fleet is being deleted.
     Terminating,
     /// `spec.paused` is true.
     Paused,
-    /// No node can run what it was granted.
+    /// No node can run the pod template it was granted.
     Failed,
     /// A rollout is active.
     Upgrading,
-    /// Some nodes cannot run what they were granted.
+    /// Some nodes cannot run the pod template they were granted.
     Degraded,
-    /// Its nodes are being created for the first time.
+    /// The nodes are being created for the first time.
     Initializing,
     /// Every node is Ready.
     Ready,
@@ -26,18 +26,18 @@ pub enum FleetPhase {
 /// `status.phase` of a node.
 #[derive(AsRefStr, Clone, Copy, Debug, Display, Eq, PartialEq)]
 pub enum NodePhase {
-    /// It is being deleted.
+    /// The node is being deleted.
     Terminating,
     /// `spec.suspend` is true.
     Suspended,
-    /// It cannot run what it was granted.
+    /// The node cannot run the pod template it was granted.
     Failed,
-    /// A plan that replaces its pod is active.
+    /// A plan that replaces the pod is active.
     Updating,
-    /// Its pod is Ready.
+    /// The pod is Ready.
     Running,
-    /// Its pod has not been Ready yet.
+    /// The pod has not been Ready yet.
     Initializing,
-    /// Its pod is missing or not Ready.
+    /// The pod is missing or not Ready.
     Pending,
 }

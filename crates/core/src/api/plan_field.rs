@@ -24,18 +24,18 @@ impl RawPlan {
         Self(plan.to_value().into())
     }
 
-    /// Parses the plan. The error is a sentence that says why it cannot be read.
+    /// Parses the plan. The error explains why the plan cannot be read.
     pub fn parse(&self) -> Result<Plan, String> {
         Plan::from_value(&self.0.value())
     }
 
-    /// True if its text contains these words: cheaper than parsing it.
+    /// True if the stored text contains these words: cheaper than parsing it.
     #[must_use]
     pub fn mentions(&self, words: &str) -> bool {
         self.0.mentions(words)
     }
 
-    /// The plan's ID, even if the rest cannot be read.
+    /// The ID of the plan, even if the rest cannot be read.
     #[must_use]
     pub fn id(&self) -> Option<PlanId> {
         self.text("id").map(PlanId::from)
@@ -47,7 +47,7 @@ impl RawPlan {
         self.text("recipe")
     }
 
-    /// True if it may be active: cheaper than parsing it. No task state has that name.
+    /// True if the plan may be active: cheaper than parsing it. No task state has that name.
     #[must_use]
     pub fn may_be_active(&self) -> bool {
         self.0.mentions("\"Active\"")
@@ -59,15 +59,15 @@ impl RawPlan {
 }
 
 impl RawPlan {
-    /// True if the stored state says that the plan has ended.
+    /// True if the stored state is one of a plan that has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.text("state").as_deref(), Some("Complete" | "Failed" | "Superseded" | "Aborted"))
     }
 
-    /// True if it cannot be read only because some of the plan's own fields are missing: somebody removed them. False
-    /// if a field has an invalid value, as in a plan that another version wrote or a person edited, or if a task is
-    /// incomplete, since nobody knows what that task had done.
+    /// True if the plan cannot be read only because some of its own fields are missing. False if a field has an invalid
+    /// value, as in a plan that another version wrote or a person edited. False too if a task is incomplete, since its
+    /// effects are unknown.
     #[must_use]
     pub fn has_lost_fields(&self) -> bool {
         let mut value = self.0.value();
@@ -80,7 +80,7 @@ impl RawPlan {
         Plan::from_value(&value).is_ok()
     }
 
-    /// The plan that replaces one of this object's that cannot be read: Failed, with the fields that are known.
+    /// The plan that replaces an unreadable one of this object: Failed, with the fields that are known.
     #[must_use]
     pub fn failed(&self, uid: &str, sentence: &str, now: DateTime<Utc>) -> Plan {
         let text = |field: &str| self.text(field).unwrap_or_default();
@@ -120,34 +120,34 @@ impl JsonSchema for RawPlan {
         let time = |description: &str| serde_json::json!({"type": "string", "format": "date-time", "description": description});
         json_schema!({
             "type": "object",
-            "description": "What is being done, or was last done, to this object: an ordered list of tasks.",
+            "description": "plan is the current plan of this object, or the last one: an ordered list of tasks.",
             "x-kubernetes-preserve-unknown-fields": true,
             "properties": {
-                "id": {"type": "string", "description": "10 hex digits, never the same twice for one object."},
-                "recipe": {"type": "string", "description": "The recipe that the plan was made from."},
-                "targetHash": {"type": "string", "description": "The hash that the plan goes to."},
-                "state": {"type": "string", "description": "Active, Complete, Failed, Superseded or Aborted."},
-                "startedAt": time("When it was made."),
-                "finishedAt": time("When it ended."),
-                "attempt": {"type": "integer", "format": "int32", "description": "How many plans to this target failed before this one."},
-                "retryAt": time("When it is tried again, if it failed and is."),
-                "failure": {"type": "string", "description": "Why the plan failed, in a sentence."},
+                "id": {"type": "string", "description": "id is the ID of the plan: 10 hex digits, unique for the object."},
+                "recipe": {"type": "string", "description": "recipe is the recipe that the plan was created from."},
+                "targetHash": {"type": "string", "description": "targetHash is the hash of the plan's target."},
+                "state": {"type": "string", "description": "state is Active, Complete, Failed, Superseded or Aborted."},
+                "startedAt": time("startedAt is the time at which the plan was created."),
+                "finishedAt": time("finishedAt is the time at which the plan ended."),
+                "attempt": {"type": "integer", "format": "int32", "description": "attempt is the number of plans to this target that failed before this one."},
+                "retryAt": time("retryAt is the time of the next retry: of the current task, or of the plan if it failed."),
+                "failure": {"type": "string", "description": "failure is the reason why the plan failed."},
                 "tasks": {
                     "type": "array",
-                    "description": "The plan's steps, in order.",
+                    "description": "tasks lists the tasks of the plan, in order.",
                     "items": {
                         "type": "object",
                         "x-kubernetes-preserve-unknown-fields": true,
                         "properties": {
-                            "id": {"type": "string", "description": "The plan's ID, a dash, and the task's index."},
-                            "type": {"type": "string", "description": "The task's type, in kebab case."},
-                            "params": {"type": "object", "description": "What the task is to do it with.", "x-kubernetes-preserve-unknown-fields": true},
-                            "state": {"type": "string", "description": "Pending, Running, Complete, Failed or Skipped."},
-                            "attempts": {"type": "integer", "format": "int32", "description": "How often it failed in passing."},
-                            "startedAt": time("When it first ran."),
-                            "finishedAt": time("When it was over."),
-                            "deadline": time("After this it counts as stalled."),
-                            "message": {"type": "string", "description": "What it waits for, in a sentence."}
+                            "id": {"type": "string", "description": "id is the plan's ID, a dash, and the task's index."},
+                            "type": {"type": "string", "description": "type is the task's type, in kebab case."},
+                            "params": {"type": "object", "description": "params contains the parameters of the task.", "x-kubernetes-preserve-unknown-fields": true},
+                            "state": {"type": "string", "description": "state is Pending, Running, Complete, Failed or Skipped."},
+                            "attempts": {"type": "integer", "format": "int32", "description": "attempts is the number of consecutive transient errors."},
+                            "startedAt": time("startedAt is the time at which the task first ran."),
+                            "finishedAt": time("finishedAt is the time at which the task ended."),
+                            "deadline": time("deadline is the time after which the task is stalled. A stalled task continues."),
+                            "message": {"type": "string", "description": "message describes what the task waits for, or why it failed."}
                         }
                     }
                 }

@@ -3,23 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the nodes when the fleet is deleted.
+/// What happens to the nodes when their fleet is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum DeletionPolicy {
-    /// They go with it.
+    /// The nodes are deleted with the fleet.
     #[default]
     Delete,
-    /// They live on.
+    /// The nodes stay.
     Retain,
 }
 
-/// What becomes of volume claims when the node itself is deleted.
+/// What happens to volume claims when their node is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum ClaimRetention {
-    /// They stay.
+    /// The volume claims stay.
     #[default]
     Retain,
-    /// They go with the node.
+    /// The volume claims are deleted with the node.
     Delete,
 }
 

@@ -1,29 +1,30 @@
-//! Why a node does not serve.
+//! The reason why a node is not ready.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a node does not serve.
+/// The reason why a node is not ready.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Problem {
-    /// The kubelet's or scheduler's reason; of those that a kubelet alternates between, one that stays.
+    /// reason is the reason of the kubelet, the scheduler or Windlass. If the kubelet alternates between reasons, it is
+    /// a constant one.
     pub reason: String,
-    /// Their sentence.
+    /// message explains the reason.
     #[serde(default)]
     pub message: String,
-    /// Since when the node does not serve, whatever the reason was at first.
+    /// since is the time since which the node has been unready, even if the reason has changed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
-    /// Until when Kubernetes gives it time: the end of its pod's grace period, or of what the startup probe or
-    /// `initialDelaySeconds` of a container gives it. No deadline counts the time before.
+    /// allowedUntil is the end of the pod's grace period, or of the time that a container's startup probe or
+    /// `initialDelaySeconds` allows. Deadlines do not count the time before it.
     #[serde(default, rename = "allowedUntil", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub allowed_until: Option<DateTime<Utc>>,
-    /// The container that it is about, where it is about one.
+    /// container is the container that has the problem, if it is a container's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container: String,
-    /// The UID of the pod that it is about, where it is about one pod or one of its containers.
+    /// podUID is the UID of the pod that has the problem, if it is a pod's or a container's.
     #[serde(default, rename = "podUID", skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
 }

@@ -8,8 +8,8 @@ use super::condition_types::{
     UP_TO_DATE,
 };
 
-/// Why a condition has its value, why an event was recorded, why a node has not converged. `docs/reference/conditions.md`
-/// explains each.
+/// The reason for a condition's status, for an event, or for a node that has not converged.
+/// `docs/reference/conditions.md` explains each.
 #[allow(missing_docs, reason = "docs/reference/conditions.md explains each")]
 #[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, IntoStaticStr, PartialEq)]
 pub enum Reason {
@@ -83,7 +83,7 @@ pub enum Reason {
     StatefulSetMissing,
 }
 
-/// The type of a condition, its status, and the reasons that it may then have.
+/// A condition type, a status, and the reasons that a condition may have with this status.
 pub type Reasons = (&'static str, Truth, &'static [Reason]);
 
 /// The conditions of a fleet.
@@ -161,7 +161,7 @@ pub const OF_FLEETS: &[Reasons] = &[
     (RECONCILING, Truth::False, &[Reason::Settled]),
 ];
 
-/// The condition that only a StatefulSetRollout has. Its others are those of a fleet.
+/// The conditions that only a StatefulSetRollout has. Its other conditions are those of a fleet.
 pub const OF_ROLLOUTS: &[Reasons] = &[
     (HELD, Truth::True, &[Reason::Held]),
     (HELD, Truth::False, &[Reason::StrategyOverwritten, Reason::StatefulSetMissing, Reason::InvalidSpec]),
@@ -221,7 +221,7 @@ pub const EVENTS_OF_FLEETS: &[Reason] = &[
     Reason::ApprovalRequested,
 ];
 
-/// The reasons of the operator's events that are only about StatefulSetRollouts. Those about fleets are about them, too.
+/// The reasons of the operator's events that only StatefulSetRollouts have. They also have those of fleets.
 pub const EVENTS_OF_ROLLOUTS: &[Reason] = &[Reason::StrategyOverwritten];
 
 /// The reasons of the operator's events about nodes.
@@ -248,7 +248,7 @@ pub const EVENTS_OF_VERBS: &[Reason] = &[
     Reason::RollbackRequested,
 ];
 
-/// The reasons in `unconverged` that are not the kubelet's.
+/// The reasons in `unconverged` that do not come from the kubelet.
 pub const UNCONVERGED: &[Reason] = &[
     Reason::NotReady,
     Reason::Missing,
@@ -276,7 +276,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/reference/conditions.md");
 
-    /// The rows of the table under a heading, each as its cells. An empty first cell stands for the one above.
+    /// The rows of the table under a heading, each as its cells. An empty first cell repeats the one above.
     fn table(heading: &str) -> Vec<Vec<String>> {
         let section = PAGE.split("\n## ").find(|s| s.lines().next() == Some(heading)).unwrap();
         let lines = section.lines().filter(|line| line.starts_with('|')).skip(2);

@@ -12,91 +12,96 @@ use super::ids::{BuildId, RolloutHash, SetName};
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// InPlace, BlueGreen or HardFork.
+    /// strategy is InPlace, BlueGreen or HardFork.
     #[serde(default)]
     pub strategy: String,
-    /// The recipe of its plans.
+    /// recipe is the recipe of the rollout's plans.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub recipe: String,
-    /// The rollout hash that it goes to.
+    /// targetHash is the rollout hash of the target.
     #[serde(default)]
     pub target_hash: String,
-    /// The ControllerRevision that it goes to.
+    /// targetRevision is the name of the target's ControllerRevision.
     #[serde(default)]
     pub target_revision: String,
-    /// Why it was started: a reason of the condition `RolloutInProgress`.
+    /// cause is the reason for the rollout: one of the reasons of the condition `RolloutInProgress`.
     #[serde(default)]
     pub cause: String,
-    /// Whether each node is rolled at the revision that it holds, because it drifted.
+    /// ownRevisions is true if the rollout repairs drift and updates each node to its own revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_revisions: bool,
-    /// When it began; begins again with a new target.
+    /// startedAt is the time at which the rollout to this target began.
     #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
-    /// When a node was last updated or became ready.
+    /// lastProgressAt is the last time at which a node was updated or became ready.
     #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
-    /// Who asked for it, and for what since it began; the last 5.
+    /// requests lists the last 5 user requests for this rollout, oldest first, for example `abort by alice: disk full`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// The most nodes updated, and available at the target, that were seen at once; progress is more than this.
+    /// maxUpdated is the highest sum so far of updated nodes and updated nodes that are available. A higher sum is
+    /// progress.
     #[serde(default)]
     pub max_updated: i32,
-    /// The most nodes ready at the target, available or not, that were seen at once; progress is more than this.
+    /// maxReady is the highest number so far of updated nodes that are Ready, available or not. A higher number is
+    /// progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ready: Option<i32>,
-    /// Whether its clock stands, since it waits for a person or for nodes to be wanted.
+    /// progressPaused is true while the progress deadline is suspended, for example during a pause or a hook, or while
+    /// the rollout waits for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress_paused: bool,
-    /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
+    /// notCountedSince is the time since which the progress deadline does not count, because a node is within a period
+    /// that Kubernetes or `minReadySeconds` allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
-    /// Where it is.
+    /// stage is the current stage of the rollout.
     #[serde(default)]
     pub stage: Stage,
-    /// The set that serves (BlueGreen, HardFork).
+    /// incumbentSet is the set of old nodes, which receives traffic until the promotion (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incumbent_set: String,
-    /// The set that is to serve (BlueGreen, HardFork).
+    /// entrantSet is the set of new nodes, which receives traffic after the promotion (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entrant_set: String,
-    /// When the set that is to serve last left service, where it did: one that lived on and is wanted again.
+    /// entrantLeftServiceAt is the time at which the entrant set last stopped receiving traffic; absent if it never
+    /// received traffic.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entrant_left_service_at: Option<DateTime<Utc>>,
-    /// The `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
+    /// buildID is the `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
     #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// The rollout hash that had last completed when it began.
+    /// fromHash is the last completed rollout hash when the rollout began.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from_hash: String,
-    /// Whether a person forced the promotion; set with the stage Promoting (BlueGreen).
+    /// forced is true if a user forced the promotion; set with the stage Promoting (BlueGreen).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
-    /// The height at which the incumbents halt; set with the stage Promoting (HardFork).
+    /// haltHeight is the height at which the old nodes halt; set with the stage Promoting (HardFork).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,
-    /// The lowest height that an incumbent was seen at (HardFork).
+    /// height is the lowest height that the old nodes reported (HardFork).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub height: i64,
-    /// How many nodes are where.
+    /// nodes contains the numbers of nodes by state.
     #[serde(default)]
     pub nodes: NodeCounts,
-    /// The nodes that have not converged, the worst first; at most 20.
+    /// unconverged lists the nodes that have not converged, worst first; at most 20.
     #[serde(default, deserialize_with = "readable_items", skip_serializing_if = "Vec::is_empty")]
     pub unconverged: Vec<Unconverged>,
-    /// A few words for a table, for example `Updating 2/5`.
+    /// summary is a short text for tables, for example `Updating 2/5`.
     #[serde(default)]
     pub summary: String,
-    /// What it waits for, in a sentence.
+    /// message describes what the rollout waits for.
     #[serde(default)]
     pub message: String,
 }
 
-/// Reads a list without the items that cannot be read: an item that lacks a field must not make the whole rollout
+/// Reads a list and drops the items that cannot be read: an item that lacks a field must not make the whole rollout
 /// unreadable.
 fn readable_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(list: D) -> Result<Vec<T>, D::Error> {
     let items = Vec::<serde_json::Value>::deserialize(list)?;
@@ -110,7 +115,8 @@ impl Rollout {
         RolloutHash::recorded_or_lost(self.target_hash.as_str())
     }
 
-    /// The set that was active when it began, if it creates a set and that was recorded.
+    /// The set that was active when the rollout began; `None` if the rollout creates no set or the set was not
+    /// recorded.
     #[must_use]
     pub fn incumbent(&self) -> Option<SetName> {
         SetName::recorded(self.incumbent_set.as_str())
@@ -122,7 +128,7 @@ impl Rollout {
         BuildId::recorded(self.build_id.as_str())
     }
 
-    /// The set that it creates, if any.
+    /// The set that the rollout creates, if any.
     #[must_use]
     pub fn entrant(&self) -> Option<SetName> {
         SetName::recorded(self.entrant_set.as_str())
@@ -162,51 +168,52 @@ impl Rollout {
     }
 }
 
-/// Where a rollout is.
+/// The stage of a rollout.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Stage {
-    /// Nodes are updated in place.
+    /// Windlass updates nodes in place.
     #[default]
     Updating,
-    /// New nodes are being created.
+    /// Windlass creates the new nodes.
     CreatingEntrants,
-    /// New nodes are waited for.
+    /// The rollout waits for the new nodes.
     AwaitingEntrants,
-    /// A person is waited for.
+    /// The rollout waits for a user to promote the new nodes.
     AwaitingPromotion,
-    /// Traffic is being moved.
+    /// Windlass moves traffic to the new nodes.
     Promoting,
-    /// Old nodes are being removed.
+    /// Windlass removes the old nodes.
     Retiring,
 }
 
-/// How many nodes are where. Never capped.
+/// The numbers of nodes by state. All nodes are counted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NodeCounts {
-    /// Wanted.
+    /// total is the desired number of nodes.
     pub total: i32,
-    /// Observed at the target.
+    /// updated is the number of nodes observed at the target.
     pub updated: i32,
-    /// Ready, at whatever they run.
+    /// ready is the number of nodes that are Ready, at any revision.
     pub ready: i32,
-    /// In flight, missing, terminating or not available.
+    /// disrupted is the number of nodes that are being updated, missing, terminating or not available.
     pub disrupted: i32,
-    /// That cannot run what they were granted.
+    /// failed is the number of nodes that cannot run the pod template they were granted.
     pub failed: i32,
 }
 
 /// A node that has not converged.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Unconverged {
-    /// The node.
+    /// name is the name of the node.
     pub name: String,
-    /// The kubelet's waiting reason, or one of Windlass's own.
+    /// reason is the kubelet's waiting reason, or one of Windlass's own.
     pub reason: String,
-    /// A sentence.
+    /// message explains the reason.
     #[serde(default)]
     pub message: String,
-    /// Since when it does not serve; of one that serves, since when it waits for its turn.
+    /// since is the time since which the node has been unavailable. For an available node, it is the time since which
+    /// the node waits for the wave.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
 }

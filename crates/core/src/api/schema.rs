@@ -28,13 +28,13 @@ fn raw_objects(description: &str, most: u32) -> Schema {
             "description": description,
             "x-kubernetes-preserve-unknown-fields": true,
             "required": ["name"],
-            "properties": {"name": {"type": "string", "description": "Its name."}}
+            "properties": {"name": {"type": "string", "description": "name is the name of the entry."}}
         }
     })
 }
 
-/// A PodTemplateSpec. Its `metadata` is not declared like that of an embedded resource, which would drop everything but
-/// names and labels.
+/// A PodTemplateSpec. Its `metadata` is not declared as that of an embedded resource, because the API server would drop
+/// everything but names and labels.
 #[must_use]
 pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
     let containers = |description: &str| {
@@ -48,11 +48,11 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["name"],
                 "properties": {
-                    "name": {"type": "string", "description": "The container's name.", "minLength": 1, "maxLength": 63},
-                    "image": {"type": "string", "description": "The container's image."},
+                    "name": {"type": "string", "description": "name is the name of the container.", "minLength": 1, "maxLength": 63},
+                    "image": {"type": "string", "description": "image is the image of the container."},
                     "ports": {
                         "type": "array",
-                        "description": "The container's ports.",
+                        "description": "ports lists the ports of the container.",
                         "maxItems": 256,
                         "items": {
                             "type": "object",
@@ -60,9 +60,9 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                             "x-kubernetes-preserve-unknown-fields": true,
                             "properties": {
                                 "containerPort": {
-                                    "type": "integer", "description": "The port's number.", "minimum": 1, "maximum": 65535
+                                    "type": "integer", "description": "containerPort is the number of the port.", "minimum": 1, "maximum": 65535
                                 },
-                                "protocol": {"type": "string", "description": "UDP, TCP or SCTP.", "maxLength": 63}
+                                "protocol": {"type": "string", "description": "protocol is UDP, TCP or SCTP.", "maxLength": 63}
                             }
                         }
                     }
@@ -77,21 +77,21 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "metadata": {
                 "type": "object",
-                "description": "Labels and annotations of the pod. A change of them restarts it.",
+                "description": "metadata contains labels and annotations of the pod. A change restarts the pod.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {
-                    "labels": texts("The pod's labels."),
-                    "annotations": texts("The pod's annotations.")
+                    "labels": texts("labels are the labels of the pod."),
+                    "annotations": texts("annotations are the annotations of the pod.")
                 }
             },
             "spec": {
                 "type": "object",
-                "description": "A pod's spec, with every field that the cluster's Kubernetes knows.",
+                "description": "spec is a pod spec, with any field that the cluster's Kubernetes version supports.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["containers"],
                 "properties": {
-                    "containers": containers("The pod's containers; at least one."),
-                    "initContainers": containers("The pod's init containers.")
+                    "containers": containers("containers lists the containers of the pod; at least one."),
+                    "initContainers": containers("initContainers lists the init containers of the pod.")
                 }
             }
         }
@@ -121,41 +121,41 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
             "properties": {
                 "metadata": {
                     "type": "object",
-                    "description": "The claim's name, labels and annotations.",
+                    "description": "metadata contains the name, labels and annotations of the claim.",
                     "x-kubernetes-preserve-unknown-fields": true,
                     "required": ["name"],
                     "properties": {
                         "name": {
                             "type": "string",
-                            "description": "The name that the containers' volumeMounts use.",
+                            "description": "name is the name of the claim, which the containers' volumeMounts refer to.",
                             "maxLength": 63
                         },
-                        "labels": texts("The claim's labels."),
-                        "annotations": texts("The claim's annotations.")
+                        "labels": texts("labels are the labels of the claim."),
+                        "annotations": texts("annotations are the annotations of the claim.")
                     }
                 },
                 "spec": {
                     "type": "object",
-                    "description": "The claim's spec, as in a StatefulSet.",
+                    "description": "spec is the spec of the claim, as in a StatefulSet.",
                     "x-kubernetes-preserve-unknown-fields": true,
                     "properties": {
                         "accessModes": {
                             "type": "array",
-                            "description": "How the volume is mounted.",
+                            "description": "accessModes lists the access modes of the volume.",
                             "maxItems": 16,
-                            "items": {"type": "string", "description": "A mode.", "maxLength": 63}
+                            "items": {"type": "string", "description": "An access mode.", "maxLength": 63}
                         },
                         "resources": {
                             "type": "object",
-                            "description": "What the volume has at least.",
+                            "description": "resources contains the minimum resources of the volume.",
                             "x-kubernetes-preserve-unknown-fields": true,
                             "properties": {
                                 "requests": {
                                     "type": "object",
-                                    "description": "What is requested.",
+                                    "description": "requests contains the requested resources.",
                                     "x-kubernetes-preserve-unknown-fields": true,
                                     "properties": {"storage": {
-                                        "description": "The volume's size.",
+                                        "description": "storage is the size of the volume.",
                                         "x-kubernetes-int-or-string": true,
                                         "maxLength": 63
                                     }}
@@ -163,13 +163,13 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                             }
                         },
                         "storageClassName": {
-                            "type": "string", "description": "The class of the volume.", "maxLength": 253
+                            "type": "string", "description": "storageClassName is the name of the StorageClass.", "maxLength": 253
                         },
                         "volumeMode": {
-                            "type": "string", "description": "Filesystem or Block.", "maxLength": 63
+                            "type": "string", "description": "volumeMode is Filesystem or Block.", "maxLength": 63
                         },
                         "volumeName": {
-                            "type": "string", "description": "The volume's name.", "maxLength": 253
+                            "type": "string", "description": "volumeName is the name of the PersistentVolume.", "maxLength": 253
                         }
                     }
                 }
@@ -215,28 +215,28 @@ pub(super) fn label_selector(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "matchLabels": {
                 "type": "object",
-                "description": "Labels that an object must have.",
+                "description": "matchLabels contains labels that an object must have.",
                 "maxProperties": 64,
                 "additionalProperties": {"type": "string", "maxLength": 63}
             },
             "matchExpressions": {
                 "type": "array",
-                "description": "Requirements on labels, all of which must hold.",
+                "description": "matchExpressions lists requirements on labels. An object must meet all of them.",
                 "maxItems": 64,
                 "items": {
                     "type": "object",
                     "description": "A requirement on a label.",
                     "required": ["key", "operator"],
                     "properties": {
-                        "key": {"type": "string", "description": "The label's key.", "minLength": 1, "maxLength": 317},
+                        "key": {"type": "string", "description": "key is the key of the label.", "minLength": 1, "maxLength": 317},
                         "operator": {
                             "type": "string",
-                            "description": "How the label's value is compared.",
+                            "description": "operator is In, NotIn, Exists or DoesNotExist.",
                             "enum": ["In", "NotIn", "Exists", "DoesNotExist"]
                         },
                         "values": {
                             "type": "array",
-                            "description": "The values of In and NotIn.",
+                            "description": "values lists the values for In and NotIn.",
                             "maxItems": 64,
                             "items": {"type": "string", "maxLength": 63}
                         }

@@ -15,7 +15,8 @@ use super::policies::ClaimRetention;
 use super::problem::Problem;
 use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime, Shared};
 
-/// One node: a one-replica StatefulSet (`OnDelete`), its headless Service and its volume claims.
+/// The desired state of a node: a StatefulSet with one replica (`OnDelete`), its headless Service and its volume
+/// claims.
 #[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
@@ -26,7 +27,7 @@ use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime
     shortname = "sn",
     category = "windlass",
     namespaced,
-    doc = "One node of a fleet, or one that stands alone.",
+    doc = "StatefulNode is a node of a fleet, or a standalone node.",
     status = "StatefulNodeStatus",
     derive = "PartialEq",
     derive = "Default",
@@ -44,63 +45,69 @@ use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulNodeSpec {
-    /// The main container's image; wins over the one in `podTemplate`.
+    /// image is the image of the main container. It overrides the image in `podTemplate`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The name of the main container: one of `podTemplate.spec.containers`. Default: the first of them.
+    /// mainContainer is the name of the main container in `podTemplate.spec.containers`. Defaults to the first
+    /// container.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub main_container: String,
-    /// A whole PodTemplateSpec, passed through untouched.
+    /// podTemplate is a PodTemplateSpec. Windlass passes all its fields through unchanged, including fields that it
+    /// does not know.
     #[schemars(schema_with = "super::schema::pod_template")]
     pub pod_template: Shared<Value>,
-    /// The node's volume claims, as in a StatefulSet; at most 16.
+    /// volumeClaimTemplates lists the volume claims of the node, as in a StatefulSet; at most 16.
     #[serde(default, skip_serializing_if = "no_claims")]
     #[schemars(schema_with = "super::schema::volume_claim_templates")]
     pub volume_claim_templates: Shared<Vec<Value>>,
-    /// What becomes of the claims when the node itself is deleted. Default: Retain.
+    /// volumeClaimRetention determines what happens to the volume claims when the node is deleted. Retain keeps them.
+    /// Delete deletes them with the node. Defaults to Retain.
     #[serde(default, skip_serializing_if = "ClaimRetention::is_default")]
     #[schemars(extend("default" = "Retain"))]
     pub volume_claim_retention: ClaimRetention,
-    /// Ports of the headless Service.
+    /// ports lists the ports of the headless Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
-    /// Annotations of the headless Service.
+    /// serviceAnnotations are set on the headless Service.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_annotations: BTreeMap<String, String>,
-    /// The process next to the main container that keeps the pod out of service until it is marked ready.
+    /// sidecar configures the process next to the main container that keeps the pod out of service until Windlass marks
+    /// the node as ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<Sidecar>,
-    /// No progress for this many seconds is a stall. Default: 600.
+    /// progressDeadlineSeconds is the number of seconds without progress after which the node's plan is stalled.
+    /// Defaults to 600.
     #[serde(default = "default_deadline", skip_serializing_if = "is_default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647), extend("default" = 600))]
     pub progress_deadline_seconds: i64,
-    /// Scales the StatefulSet to 0, and back when it is false again. Default: false.
+    /// suspend scales the StatefulSet to 0 while it is true. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
     pub suspend: bool,
-    /// Written by the owning NodeDeployment: the pod template hash that this node may move to.
+    /// grantedHash is the pod template hash that this node may move to. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub granted_hash: String,
-    /// Written by the owning NodeDeployment: changes with every grant.
+    /// grantID identifies the grant and changes with each grant. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "grantID")]
     #[schemars(length(max = 128))]
     pub grant_id: String,
-    /// Written by the owning NodeDeployment: the height at which the sidecar is asked to halt the node; 0 for none.
+    /// haltHeight is the height at which the sidecar must halt the node; 0 for none. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub halt_height: i64,
-    /// Written by the owning NodeDeployment: the ID under which the sidecar is asked to halt the node.
+    /// haltTaskID is the task ID of the request to halt, which Windlass sends to the sidecar. The owning NodeDeployment
+    /// sets it.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "haltTaskID")]
     #[schemars(length(max = 128))]
     pub halt_task_id: String,
-    /// Written by the owning NodeDeployment: whether `status.sidecar` is kept up to date.
+    /// watchSidecar makes Windlass poll the sidecar and update `status.sidecar`. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch_sidecar: bool,
-    /// Written by the owning NodeDeployment: the node is asked to leave, by a plan `RemoveNode`. Another value is another
-    /// wish; empty, the node stays.
+    /// removalID requests the removal of the node, with a plan RemoveNode. Each value is a separate request; if it is
+    /// empty, the node stays. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "removalID")]
     #[schemars(length(max = 128))]
     pub removal_id: String,
@@ -119,13 +126,13 @@ impl StatefulNodeSpec {
         GrantId::recorded(self.grant_id.as_str())
     }
 
-    /// `removalID`; `None` if the node is not asked to leave.
+    /// `removalID`; `None` if no removal is requested.
     #[must_use]
     pub fn removal_id(&self) -> Option<RemovalId> {
         RemovalId::recorded(self.removal_id.as_str())
     }
 
-    /// True if the sidecar is polled, because something waits for its answers.
+    /// True if Windlass polls the sidecar, because a rollout waits for its answers.
     #[must_use]
     pub fn asks_sidecar(&self) -> bool {
         self.sidecar.is_some() && (self.watch_sidecar || self.halt_height > 0)
@@ -138,56 +145,59 @@ impl StatefulNodeSpec {
     }
 }
 
-/// The process that marks a node ready. With an image it is injected next to the main container, as a native sidecar;
-/// with a URL alone nothing is injected, and whoever answers there is the node's sidecar.
+/// The process that marks a node as ready. With an image, Windlass injects it next to the main container as a native
+/// sidecar. With only a URL, Windlass injects nothing and uses the server at that URL.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sidecar {
-    /// The sidecar's image; there is no default. Without one nothing is injected, and `url` says whom to ask.
+    /// image is the image of the sidecar and has no default. Without an image, Windlass injects no container and sends
+    /// its requests to `url`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The port that it listens on. Default: 7777.
+    /// port is the port that the sidecar listens on. Defaults to 7777.
     #[serde(default = "default_sidecar_port")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
-    /// The container's resources, as in a pod.
+    /// resources are the container's resources, as in a pod.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "super::schema::raw_object")]
     pub resources: Value,
-    /// Arguments after Windlass's own (`sidecar --bind 0.0.0.0:{port}`): `--height-url`, `--caught-up-url` and
-    /// `--token-file` are those of `windlass sidecar`.
+    /// args are appended to the arguments `sidecar --bind 0.0.0.0:{port}`. `windlass sidecar` also accepts
+    /// `--height-url`, `--caught-up-url` and `--token-file`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub args: Vec<String>,
-    /// The container's environment variables, as in a pod.
+    /// env lists the container's environment variables, as in a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::env")]
     pub env: Vec<Value>,
-    /// The container's volume mounts, as in a pod: of volumes in `podTemplate`, or of claims.
+    /// volumeMounts lists the container's volume mounts, as in a pod. They refer to volumes in `podTemplate` or to
+    /// volume claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::volume_mounts")]
     pub volume_mounts: Vec<Value>,
-    /// The container's security context, as in a pod: a field that is set here replaces Windlass's own. That is what the Pod
-    /// Security level "restricted" asks for, and a read-only root: `allowPrivilegeEscalation: false`, `capabilities: {drop:
-    /// [ALL]}`, `readOnlyRootFilesystem: true`, `runAsNonRoot: true` (unless the pod runs as user 0) and `seccompProfile:
-    /// {type: RuntimeDefault}`.
+    /// securityContext is the container's security context, as in a pod. Fields that are set here replace Windlass's
+    /// own, which meet the Pod Security level "restricted": `allowPrivilegeEscalation: false`, `capabilities: {drop:
+    /// [ALL]}`, `readOnlyRootFilesystem: true`, `runAsNonRoot: true` (unless the pod runs as user 0) and
+    /// `seccompProfile: {type: RuntimeDefault}`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "super::schema::raw_object")]
     pub security_context: Value,
-    /// Where it is reached: a template with `{name}`, `{namespace}`, `{port}`, `{podIP}`.
-    /// Default: `http://{podIP}:{port}`.
+    /// url is the address of the sidecar: a template with the placeholders `{name}`, `{namespace}`, `{port}` and
+    /// `{podIP}`. Defaults to `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub url: String,
-    /// The name of the Secret, in the node's namespace, whose key `token` is the bearer token for the operator's
-    /// POSTs to the sidecar. Default: none is sent.
+    /// tokenSecret is the name of a Secret in the node's namespace. Its key `token` contains the bearer token for the
+    /// operator's POST requests to the sidecar. Defaults to no token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub token_secret: String,
 }
 
 impl Sidecar {
-    /// True if it is a container of the pod. Otherwise it is reached by its URL and is not part of a revision.
+    /// True if the sidecar is a container of the pod. Otherwise Windlass reaches it by its URL, and it is not part of a
+    /// revision.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         !self.image.is_empty()
@@ -198,87 +208,91 @@ impl Sidecar {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// The port's name; needed where there are several.
+    /// name is the name of the port; required if the Service has several ports.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub name: String,
-    /// The port that the Service exposes: 1 to 65535.
+    /// port is the port that the Service exposes: 1 to 65535.
     #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
-    /// The container's port, by number or name. Default: `port`.
+    /// targetPort is the number or name of the container's port. Defaults to `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::int_or_string")]
     pub target_port: Option<IntOrString>,
-    /// `TCP`, `UDP` or `SCTP`. Default: TCP.
+    /// protocol is `TCP`, `UDP` or `SCTP`. Defaults to TCP.
     // The API server fills in no default: inside a list, it would show up as a difference from what was applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["TCP", "UDP", "SCTP"]))]
     pub protocol: String,
 }
 
-/// What was observed of a node.
+/// The observed state of a node.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulNodeStatus {
-    /// The generation of the spec that this status was computed for.
+    /// observedGeneration is the generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// One word for people: Terminating, Suspended, Failed, Updating, Running, Initializing or Pending.
+    /// phase is a one-word summary: Terminating, Suspended, Failed, Updating, Running, Initializing or Pending.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// The image of the running pod's main container, as its spec says it.
+    /// currentImage is the image of the running pod's main container, as specified in the template that the pod was
+    /// created from. It is empty while it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_image: String,
-    /// The pod template hash that the running pod was observed at.
+    /// podTemplateHash is the observed hash of the template that the running pod was created from. It is empty while it
+    /// is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pod_template_hash: String,
-    /// The pod that `currentImage` and `podTemplateHash` were observed on.
+    /// podUID is the UID of the pod on which `currentImage` and `podTemplateHash` were observed.
     #[serde(skip_serializing_if = "String::is_empty", rename = "podUID")]
     pub pod_uid: String,
-    /// Whether the main container of the pod runs although the pod is not Ready. Absent where it does not run, and while
-    /// the node is Ready, where it always does.
+    /// podRuns is true if the pod's main container runs but the pod is not Ready. It is absent while the container does
+    /// not run or the node is Ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pod_runs: bool,
-    /// The grant that this node has converged to.
+    /// spentGrantID is the ID of the last grant that this node converged to.
     #[serde(skip_serializing_if = "String::is_empty", rename = "spentGrantID")]
     pub spent_grant_id: String,
-    /// The node's StatefulSet.
+    /// statefulSet identifies the node's StatefulSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stateful_set: Option<StatefulSetRef>,
-    /// The latest restart (`windlass.dev/restartedAt`) that this node obeyed.
+    /// restartedAt is the latest value of the annotation `windlass.dev/restartedAt` that Windlass accepted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
-    /// When the node's pod was first seen Ready; absent until then.
+    /// firstReadyAt is the time at which the node's pod was first observed as Ready; absent before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub first_ready_at: Option<DateTime<Utc>>,
-    /// When a plan last began because somebody else had changed the StatefulSet's pod template under the node's running pod.
+    /// editFoundAt is the last time at which a plan began because another client had changed the StatefulSet's pod
+    /// template while the node was Ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub edit_found_at: Option<DateTime<Utc>>,
-    /// Whether it is not known yet, or could not be carried out, on every claim of the node what `volumeClaimRetention` says
-    /// by the observed generation.
+    /// claimsPending is true while it is unknown, or not yet the case, that the observed generation's
+    /// `volumeClaimRetention` is applied to all volume claims of the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub claims_pending: bool,
-    /// Why the node does not serve, in the kubelet's or scheduler's words; absent while it does.
+    /// problem is the reason why the node is not ready, as reported by the kubelet, the scheduler or Windlass; absent
+    /// while the node is ready or suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// What the node's sidecar last said, while the fleet's rollout waits for it.
+    /// sidecar is the last answer of the node's sidecar. It is present while the fleet's rollout waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<SidecarStatus>,
-    /// What is being done, or was last done, to this node.
+    /// plan is the current plan of this node, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
-    /// The last 10 plans that ended, oldest first.
+    /// history lists the last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The conditions `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
+    /// conditions are `Ready`, `NodeUpdateInProgress`, `SidecarReady`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
 impl StatefulNodeStatus {
-    /// `podTemplateHash`: what the node was observed to run; `None` if that is not known.
+    /// `podTemplateHash`: the hash that the node was observed to run; `None` if it is unknown.
     #[must_use]
     pub fn running(&self) -> Option<PodTemplateHash> {
         PodTemplateHash::recorded(self.pod_template_hash.as_str())
@@ -297,49 +311,51 @@ impl StatefulNodeStatus {
     }
 }
 
-/// What a node's sidecar last said.
+/// The last answer of a node's sidecar.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SidecarStatus {
-    /// The pod that said it.
+    /// podUID is the UID of the pod whose sidecar answered.
     #[serde(rename = "podUID")]
     pub pod_uid: String,
-    /// Whether the application has caught up with its peers.
+    /// caughtUp is true if the application has caught up with its peers.
     pub caught_up: bool,
-    /// The application's height; absent where it is not known. The first that was said, until it is asked to halt.
+    /// height is the application's height; absent while it is unknown. Until Windlass requests a halt, this is the
+    /// first height that the sidecar reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<i64>,
-    /// Whether the application has halted at the height it was asked to.
+    /// halted is true if the application has halted at the requested height.
     pub halted: bool,
-    /// The task under which it was asked to.
+    /// haltTaskID is the task ID of the request to halt.
     #[serde(rename = "haltTaskID", skip_serializing_if = "String::is_empty")]
     pub halt_task_id: String,
-    /// Why it cannot halt, in the sidecar's words.
+    /// message is the reason why the application cannot halt, as reported by the sidecar.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// The StatefulSet of a node.
+/// A reference to the StatefulSet of a node.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetRef {
-    /// Its name.
+    /// name is the name of the StatefulSet.
     pub name: String,
-    /// Its UID.
+    /// uid is the UID of the StatefulSet.
     pub uid: String,
-    /// Its `metadata.generation` after Windlass's last write to its spec.
+    /// generation is the StatefulSet's `metadata.generation` after Windlass last wrote its spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// What tells its pod template, as the API server made it of Windlass's last write to it, from every other.
+    /// templateDigest is a digest of the StatefulSet's pod template, as the API server stored it after Windlass last
+    /// wrote it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub template_digest: String,
-    /// The last revisions that it was seen to give to pods of templates that Windlass wrote, the newest last; at most 5. A
-    /// pod at one of them was made for what its annotations say.
+    /// revisions lists the last StatefulSet revisions of pod templates that Windlass wrote, newest last; at most 5.
+    /// Windlass trusts the annotations of a pod at one of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<String>,
 }
 
-/// The maximum number of revisions of its StatefulSet that a node's status keeps.
+/// The maximum number of StatefulSet revisions in a node's status.
 pub const KNOWN_REVISIONS: usize = 5;
 
 /// The default of every `progressDeadlineSeconds`, in seconds.

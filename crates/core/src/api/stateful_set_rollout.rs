@@ -1,5 +1,5 @@
-//! StatefulSetRollout: safe rollouts for StatefulSets that already run. Windlass decides when each pod moves; everything
-//! else about the StatefulSets stays with their owner.
+//! StatefulSetRollout: safe rollouts for StatefulSets that already run. Windlass decides when each pod is updated; all
+//! other fields of the StatefulSets remain with their owner.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -11,12 +11,12 @@ use super::node_deployment::{InPlaceStrategy, NodeDeploymentSpec, UpdateStrategy
 use super::stateful_node::default_deadline;
 use super::{Hook, NodeDeploymentStatus, OnStall, RawPlan};
 
-/// The most StatefulSets that one object may select.
+/// The maximum number of StatefulSets that one object may select.
 pub const MAX_STATEFUL_SETS: usize = 50;
-/// The most pods that are updated at once: each has a plan in the status.
+/// The maximum number of pods that are updated at the same time. Each has a plan in the status.
 pub const MAX_POD_UPDATES: usize = 20;
 
-/// Which StatefulSets roll out under the control of Windlass, and how.
+/// The StatefulSets that Windlass rolls out changes to, and how.
 #[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
@@ -27,7 +27,7 @@ pub const MAX_POD_UPDATES: usize = 20;
     shortname = "ssr",
     category = "windlass",
     namespaced,
-    doc = "Safe rollouts for StatefulSets that already run.",
+    doc = "StatefulSetRollout rolls out changes to existing StatefulSets, in waves and with hooks.",
     status = "StatefulSetRolloutStatus",
     derive = "PartialEq",
     derive = "Default",
@@ -46,58 +46,63 @@ pub const MAX_POD_UPDATES: usize = 20;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetRolloutSpec {
-    /// The StatefulSets, by name or by label. They are in the namespace of this object.
+    /// statefulSets selects StatefulSets in the namespace of this object, by name or by label.
     pub stateful_sets: StatefulSetSelection,
-    /// How the pods of these StatefulSets are updated.
+    /// strategy determines how Windlass updates the pods of the selected StatefulSets.
     #[serde(default)]
     pub strategy: StatefulSetStrategy,
-    /// Stops the rollout before the next pod is updated. The rollout continues when this is false again. Default: false.
+    /// paused stops the rollout before the next pod is updated. The rollout continues when paused is false again.
+    /// Defaults to false.
     #[serde(default)]
     pub paused: bool,
 }
 
-/// Which StatefulSets are selected: exactly one of the two fields.
+/// A selection of StatefulSets. Exactly one of its fields must be set.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetSelection {
-    /// The names of StatefulSets; at most 50. A StatefulSet that does not exist yet is waited for.
+    /// names lists the names of StatefulSets; at most 50. Windlass waits for StatefulSets that do not exist yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), schema_with = "super::schema::stateful_set_names")]
     pub names: Vec<String>,
-    /// A label selector for StatefulSets; it must not be empty.
+    /// selector is a label selector for StatefulSets. It must not be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::label_selector")]
     pub selector: Option<LabelSelector>,
 }
 
-/// How the pods of StatefulSets are updated.
+/// How Windlass updates the pods of StatefulSets.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetStrategy {
-    /// How many pods of all selected StatefulSets may be unavailable at once: a number, or a percentage (rounded down, at
-    /// least 1). Default: 1.
+    /// maxUnavailable is the maximum number of pods that may be unavailable during a rollout, over all selected
+    /// StatefulSets. Value can be an absolute number or a percentage of all pods, which is rounded down to at least 1.
+    /// Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::max_unavailable")]
     pub max_unavailable: Option<IntOrString>,
-    /// Together: the pods of all StatefulSets share one wave. OneAtATime: one StatefulSet is finished before the next one
-    /// starts, in the order of `names`, or of their names. Default: Together.
+    /// groups determines the order of several StatefulSets. Together: the pods of all StatefulSets share one wave.
+    /// OneAtATime: Windlass finishes one StatefulSet before it starts the next, in the order of `names`, or
+    /// alphabetically with a selector. Defaults to Together.
     #[serde(default)]
     pub groups: Groups,
-    /// Numbers of pods, or percentages, ascending; at most 10. The rollout stops after each until the hooks at `AfterStep`
-    /// are done, unless that is all pods.
+    /// steps lists absolute numbers or percentages of pods, in ascending order; at most 10. After each step, the
+    /// rollout waits until the hooks at AfterStep are done. It does not wait after a step that covers all pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
     pub steps: Vec<IntOrString>,
-    /// Hooks at BeforeRollout, BeforeNode, AfterNode, AfterStep and AfterRollout; at most 16. A change of them applies at
-    /// once.
+    /// hooks lists user-defined steps at BeforeRollout, BeforeNode, AfterNode, AfterStep and AfterRollout; at most 16.
+    /// A change takes effect at once and starts no rollout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub hooks: Vec<Hook>,
-    /// A rollout without progress for this many seconds is stalled. Default: 600.
+    /// progressDeadlineSeconds is the number of seconds without progress after which a rollout is stalled. Defaults
+    /// to 600.
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: i64,
-    /// What a stall leads to. Default: Hold.
+    /// onStall determines what happens when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
+    /// returns to the last completed revision. Defaults to Hold.
     #[serde(default)]
     pub on_stall: OnStall,
 }
@@ -118,10 +123,10 @@ impl Default for StatefulSetStrategy {
 /// Whether several StatefulSets are updated together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Groups {
-    /// Their pods share one wave.
+    /// The pods of all StatefulSets share one wave.
     #[default]
     Together,
-    /// One StatefulSet is finished before the next one starts.
+    /// Windlass finishes one StatefulSet before it starts the next.
     OneAtATime,
 }
 
@@ -129,13 +134,13 @@ pub enum Groups {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetRolloutStatus {
-    /// The same as of a NodeDeployment.
+    /// The fields that a NodeDeployment's status has as well.
     #[serde(flatten)]
     pub rollout: NodeDeploymentStatus,
-    /// The selected StatefulSets, in the order in which they are updated.
+    /// statefulSets lists the selected StatefulSets, in the order in which Windlass updates them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stateful_sets: Vec<StatefulSetStatus>,
-    /// The pods that are being updated; at most 20.
+    /// nodes lists the pods that are being updated; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<PodUpdate>,
 }
@@ -144,24 +149,25 @@ pub struct StatefulSetRolloutStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetStatus {
-    /// Its name.
+    /// name is the name of the StatefulSet.
     pub name: String,
-    /// Its UID; absent while it does not exist.
+    /// uid is the UID of the StatefulSet; absent while it does not exist.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Its `status.currentRevision`.
+    /// currentRevision is the `status.currentRevision` of the StatefulSet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_revision: String,
-    /// Its `status.updateRevision`.
+    /// updateRevision is the `status.updateRevision` of the StatefulSet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
-    /// Its `spec.replicas`.
+    /// replicas is the `spec.replicas` of the StatefulSet.
     pub replicas: i32,
-    /// How many of its pods are Ready.
+    /// ready is the number of its pods that are Ready.
     pub ready: i32,
-    /// How many of its pods are at its update revision.
+    /// updated is the number of its pods that are at the update revision.
     pub updated: i32,
-    /// Whether its update strategy is the one that Windlass wrote, so that nothing but Windlass updates its pods.
+    /// held is true if the StatefulSet has the update strategy that Windlass wrote, so that only Windlass updates its
+    /// pods.
     pub held: bool,
 }
 
@@ -169,18 +175,18 @@ pub struct StatefulSetStatus {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodUpdate {
-    /// The pod's name.
+    /// name is the name of the pod.
     pub name: String,
-    /// The UID of the pod that is replaced; empty if there was none when the update began.
+    /// podUID is the UID of the pod that is replaced; empty if there was no pod when the update began.
     #[serde(rename = "podUID", skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
-    /// The pod's plan.
+    /// plan is the plan of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
 }
 
 impl StatefulSetRolloutSpec {
-    /// The spec of a fleet of this many nodes that rolls out in the same way.
+    /// The spec of a fleet with this number of nodes that rolls out in the same way.
     #[must_use]
     pub fn as_fleet(&self, replicas: i32) -> NodeDeploymentSpec {
         let StatefulSetStrategy {

@@ -17,97 +17,105 @@ pub use super::history::{HISTORY_LIMIT, HistoryEntry, MAX_ASKED_BYTES, remember}
 pub use super::problem::{MAX_PROBLEM_BYTES, Problem};
 pub use super::rollout::{NodeCounts, Rollout, Stage, UNCONVERGED_LIMIT, Unconverged};
 
-/// What was observed of a fleet.
+/// The observed state of a fleet.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeDeploymentStatus {
-    /// The generation of the spec that this status was computed for.
+    /// observedGeneration is the generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// One word for people: Terminating, Paused, Failed, Upgrading, Degraded, Initializing, Ready or Pending.
+    /// phase is a one-word summary: Terminating, Paused, Failed, Upgrading, Degraded, Initializing, Ready or Pending.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// How many nodes exist.
+    /// replicas is the number of nodes that exist.
     pub replicas: i32,
-    /// How many nodes are Ready.
+    /// readyReplicas is the number of nodes that are Ready.
     pub ready_replicas: i32,
-    /// How many nodes were observed at what is wanted.
+    /// updatedReplicas is the number of nodes observed at the desired revision.
     pub updated_replicas: i32,
-    /// How many nodes have been Ready for `minReadySeconds`.
+    /// availableReplicas is the number of nodes that have been Ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// The label selector of the active set's pods, for `/scale`.
+    /// selector is the label selector for the pods of the active set, for the scale subresource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
-    /// Which set of nodes serves: the value of the label `windlass.dev/set`.
+    /// activeSet is the set of nodes that receives traffic: the value of the label `windlass.dev/set`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub active_set: String,
-    /// The ControllerRevision of what last completed.
+    /// currentRevision is the name of the last completed ControllerRevision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_revision: String,
-    /// The ControllerRevision of what is wanted.
+    /// updateRevision is the name of the desired ControllerRevision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
-    /// The build ID of what is wanted.
+    /// buildID is the build ID of the desired revision.
     #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// The rollout hash of what is wanted; always set.
+    /// requestedRolloutHash is the rollout hash of the desired revision; always set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub requested_rollout_hash: String,
-    /// Where the template is written otherwise than a recorded one, and the API server stores the same for both.
+    /// sameContent is present if the template differs in form from a recorded one, but the API server stores the same
+    /// content for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_content: Option<SameContent>,
-    /// The rollout hash of what last completed; absent before the first.
+    /// lastCompletedRolloutHash is the rollout hash of the last completed revision; absent before the first one
+    /// completes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_completed_rollout_hash: String,
-    /// A target that was aborted, rolled back or failed: not tried again until it changes or a retry names the plan.
+    /// rejected is a target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
+    /// target changes or a retry names the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
-    /// The `forcePromote` that was already used.
+    /// spentForcePromote is the value of `forcePromote` that was already used.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub spent_force_promote: String,
-    /// The latest restart obeyed (RFC 3339).
+    /// restartedAt is the time of the latest restart that Windlass accepted (RFC 3339).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
-    /// The last `windlass.dev/last-request` that was taken in, cut to its first 256 bytes.
+    /// lastRequest is the last value of the annotation `windlass.dev/last-request` that Windlass recorded, truncated to
+    /// 256 bytes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_request: String,
-    /// Set while a fleet that was scaled to 0 fills again: its nodes are created at what is wanted.
+    /// scaledToZero is true after the fleet was scaled to 0, until its nodes exist again. Windlass creates them at the
+    /// desired revision.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
-    /// While a fleet is filled, for the first time or again from nothing: how far it is. That is no rollout, and stalls as one.
+    /// initialFill is the progress while Windlass creates the nodes of a fleet for the first time, or after it was
+    /// scaled to 0. This is not a rollout, but it can stall like one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_fill: Option<InitialFill>,
-    /// The `deletionPolicy` that has been carried out on every node and on the fleet's Service; absent while that is under
-    /// way. A fleet whose spec says Retain is safe to delete once this does.
+    /// deletionPolicy is the policy that Windlass has applied to every node and to the fleet's Service; absent until it
+    /// has done so. If the spec requires Retain, do not delete the fleet before this field is Retain.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// The `volumeClaimRetention` that has been carried out on every volume claim; absent while that is under way.
+    /// volumeClaimRetention is the policy that Windlass has applied to every volume claim; absent until it has done so.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub volume_claim_retention: Option<ClaimRetention>,
-    /// The `unsafeCustomBuildID` under which the active set was made; absent where it was generated.
+    /// activeBuildID is the `unsafeCustomBuildID` of the active set; absent if its build ID was generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
     pub active_build_id: String,
-    /// Sets of nodes that neither serve nor enter, and since when; at most 20.
+    /// retiring lists the sets of nodes that are neither active nor part of a rollout, and that Windlass will remove;
+    /// at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retiring: Vec<RetiringSet>,
-    /// The active rollout; absent when there is none.
+    /// rollout is the active rollout; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// What is being done, or was last done, to this fleet.
+    /// plan is the current plan of this fleet, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
-    /// The hooks that failed, and those that wait for a person, of the fleet's plan and of its nodes'; at most 20.
+    /// hooks lists the hooks that failed or wait for approval, in the plans of the fleet and of its nodes; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
-    /// The last retry of hooks that failed, as long as it is asked for: what of them is tried again.
+    /// hookRetry is the last retry of failed hooks. It is present as long as the annotation `windlass.dev/retry`
+    /// requests it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook_retry: Option<HookRetry>,
-    /// The last 10 plans that ended, oldest first.
+    /// history lists the last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The conditions `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
+    /// conditions are `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -131,39 +139,39 @@ impl NodeDeploymentStatus {
         RestartTime::recorded(self.restarted_at.as_str())
     }
 
-    /// `activeSet`: the set that serves; `None` if it was never written.
+    /// `activeSet`; `None` if it was never written.
     #[must_use]
     pub fn active_set(&self) -> Option<SetName> {
         SetName::recorded(self.active_set.as_str())
     }
 }
 
-/// A template that is written otherwise than the one of a revision, for example with the API server's defaults, and of which
-/// the API server stores the same: it is no other target.
+/// A template that differs in form from that of a revision, for example by written-out defaults. The API server stores
+/// the same content for both, so it is not a new target.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SameContent {
-    /// The rollout hash of the template as it is written.
+    /// writtenHash is the rollout hash of the template as written in the spec.
     pub written_hash: String,
-    /// The rollout hash of the revision, which stands for it everywhere else.
+    /// recordedHash is the rollout hash of the recorded revision. All other fields use this hash.
     pub recorded_hash: String,
 }
 
-/// A hook that somebody has to look at.
+/// A hook that failed or waits for approval.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookStatus {
-    /// Its name.
+    /// hook is the name of the hook.
     pub hook: String,
-    /// The node whose plan it stands in; absent where it is the fleet's.
+    /// node is the node whose plan contains the hook; absent if it is in the fleet's plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// The task that carries it out.
+    /// taskID is the ID of the task that runs the hook.
     #[serde(rename = "taskID")]
     pub task_id: String,
-    /// `Failed` or `AwaitingApproval`.
+    /// state is `Failed` or `AwaitingApproval`.
     pub state: String,
-    /// Why it failed, in a sentence.
+    /// message is the reason why the hook failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -180,37 +188,43 @@ pub enum HookState {
 /// The maximum number of hooks in a status.
 pub const HOOKS_LIMIT: usize = 20;
 
-/// A retry of hooks that failed.
+/// A retry of failed hooks.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookRetry {
-    /// The value of the annotation `windlass.dev/retry` that asked for it; it is obeyed once.
+    /// request is the value of the annotation `windlass.dev/retry` that requested the retry. Windlass acts on each
+    /// value once.
     pub request: String,
-    /// The tasks that had failed then, each with its attempt: `TASK/ATTEMPT`.
+    /// tasks lists the tasks that had failed at that time and run again, each with its attempt: `TASK/ATTEMPT`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<String>,
 }
 
-/// How far a fleet is that is filled without a rollout.
+/// The progress of a fleet whose nodes are created without a rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitialFill {
-    /// When a node last was updated or became ready, or the first was to be made.
+    /// lastProgressAt is the last time at which a node was updated or became ready, or the time at which the fill
+    /// began.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
-    /// The most nodes updated, and available at what is wanted, that were seen at once; progress is more than this.
+    /// maxUpdated is the highest sum so far of updated nodes and updated nodes that are available. A higher sum is
+    /// progress.
     #[serde(default)]
     pub max_updated: i32,
-    /// The most nodes ready at what is wanted, available or not, that were seen at once; progress is more than this.
+    /// maxReady is the highest number so far of updated nodes that are Ready, available or not. A higher number is
+    /// progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ready: Option<i32>,
-    /// How many nodes were wanted then.
+    /// total is the desired number of nodes for which `maxUpdated` and `maxReady` were recorded.
     #[serde(default)]
     pub total: i32,
-    /// Whether its clock stands, since the fleet is paused or a hook lasts.
+    /// progressPaused is true while the progress deadline is suspended, because the fleet is paused or a hook runs or
+    /// has failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress_paused: bool,
-    /// Since when time is not counted, while a node is in a time that Kubernetes or `minReadySeconds` gives it.
+    /// notCountedSince is the time since which the progress deadline does not count, because a node is within a period
+    /// that Kubernetes or `minReadySeconds` allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
@@ -221,7 +235,7 @@ pub struct InitialFill {
 pub struct LastRequest {
     /// The verb: pause, resume, restart, abort, retry, skip, approve, promote or rollback.
     pub verb: String,
-    /// The user, as the API server knows them.
+    /// The user name that the API server reports.
     pub by: String,
     /// The user's reason; empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -233,16 +247,16 @@ pub struct LastRequest {
     pub rollback: Option<RequestedRollback>,
 }
 
-/// A rollback of a template to a revision with the command line.
+/// A rollback of the template to an earlier revision, requested with the command line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RequestedRollback {
     /// The revision's name.
     pub to: String,
-    /// The user, as the API server knows them.
+    /// The user name that the API server reports.
     pub by: String,
     /// The time of the request.
     pub at: DateTime<Utc>,
-    /// The plan that the fleet had then; empty if it had none.
+    /// The ID of the fleet's plan at that time; empty if there was none.
     #[serde(default, rename = "planID")]
     pub plan_id: String,
 }
@@ -256,21 +270,21 @@ impl LastRequest {
     }
 }
 
-/// A target that is not tried again by itself.
+/// A target that Windlass does not try again without a request.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rejected {
-    /// The rollout hash.
+    /// hash is the rollout hash of the target.
     pub hash: String,
-    /// The build ID.
+    /// buildID is the build ID of the target.
     #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// The plan that ended so; a retry names it.
+    /// planID is the ID of the plan that ended with this outcome. A retry names it.
     #[serde(rename = "planID")]
     pub plan_id: String,
-    /// `Aborted`, `RolledBack` or `Failed`.
+    /// outcome is `Aborted`, `RolledBack` or `Failed`.
     pub outcome: String,
-    /// What stood in the way when it was rolled back: its nodes may be gone by now.
+    /// message is the cause of the rollback, since the nodes that caused it may no longer exist.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -289,30 +303,31 @@ impl Rejected {
     }
 }
 
-/// A set of nodes that neither serves nor enters.
+/// A set of nodes that is neither active nor part of a rollout.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetiringSet {
-    /// The set: the value of the label `windlass.dev/set`.
+    /// set is the name of the set: the value of the label `windlass.dev/set`.
     pub set: String,
-    /// The rollout hash that it last completed, or was made for.
+    /// hash is the rollout hash that the set last completed, or was created for.
     #[serde(default)]
     pub hash: String,
-    /// The `unsafeCustomBuildID` under which it was made; absent where it was generated.
+    /// buildID is the `unsafeCustomBuildID` of the set; absent if its build ID was generated.
     #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// Since when; its nodes are removed after `retireDelaySeconds`, or at once where it never served.
+    /// since is the time since which the set has been retiring. Windlass removes its nodes `retireDelaySeconds` later,
+    /// or at once if the set never received traffic.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
-    /// Whether it was given up before its promotion: its nodes are removed at once, unless it served before, and its volume
-    /// claims stay whatever `volumeClaimRetention` says.
+    /// unpromoted is true if the rollout of this set was cancelled before its promotion. Windlass removes its nodes at
+    /// once, unless `served` is true. Its volume claims stay under any `volumeClaimRetention`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpromoted: bool,
-    /// Whether it served all the same, before it was wanted again and that was given up: it has its delay, counted from
-    /// when it left service.
+    /// served is true if an unpromoted set received traffic earlier. Its removal delay counts from the time at which it
+    /// stopped receiving traffic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
-    /// The height that its nodes halted at (HardFork); they do not serve again.
+    /// haltHeight is the height at which the nodes of this set halted (HardFork). They do not receive traffic again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,
 }
@@ -336,12 +351,12 @@ impl RetiringSet {
         self.hash.is_empty() && !self.unpromoted
     }
 
-    /// True if its volume claims stay whatever the policy says: it was abandoned before its promotion, or nobody knows
-    /// what it was for.
+    /// True if its volume claims stay under any policy: its rollout was cancelled before its promotion, or its purpose
+    /// is unknown.
     #[must_use]
     pub fn keeps_claims(&self) -> bool {
         self.unpromoted || self.hash.is_empty()
     }
 }
-/// The maximum number of sets that wait for their removal; beyond it, the oldest ones are removed at once.
+/// The maximum number of sets that wait for their removal. Beyond it, the oldest ones are removed at once.
 pub const RETIRING_LIMIT: usize = 20;

@@ -23,7 +23,8 @@ pub enum TaskType {
     AwaitApproval,
     /// Creates a set of nodes.
     CreateEntrants,
-    /// Has the sidecar mark the node as ready, and waits until the node (in a fleet's plan: every node) serves.
+    /// Sends the sidecar a request to mark the node as ready, and waits until the node is ready (in a fleet's plan:
+    /// until every node is available).
     MarkReady,
     /// Deletes the pod if it is not at the granted hash.
     ReplacePod,
@@ -31,7 +32,7 @@ pub enum TaskType {
     RetireIncumbents,
     /// Runs a Job.
     RunJob,
-    /// Asks the old nodes to halt at a height.
+    /// Sends the old nodes a request to halt at a height.
     SubmitHalt,
     /// Moves the Service to another set.
     SwitchTraffic,

@@ -1,27 +1,27 @@
-//! Where Temporal is, and with what credentials the operator goes there.
+//! The address of Temporal, and the operator's credentials.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A frontend of Temporal, a namespace there, and the operator's credentials.
+/// A Temporal frontend, a namespace in it, and the operator's credentials.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// Host and port of the frontend, as in `temporal-frontend.temporal.svc:7233`.
+    /// address is the host and port of the frontend, for example `temporal-frontend.temporal.svc:7233`.
     #[schemars(length(min = 1, max = 253))]
     pub address: String,
-    /// The namespace in Temporal. Default: default.
+    /// namespace is the Temporal namespace; it cannot be changed. Defaults to `default`.
     #[serde(default = "default_namespace")]
     #[schemars(length(min = 1, max = 255))]
     pub namespace: String,
-    /// Speak TLS. Absent: plain text, unless there is an API key, which is never sent in plain text.
+    /// tls enables TLS. If it is absent, the connection uses plain text, or TLS if there is an API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
-    /// The key of a Secret that holds the operator's API key.
+    /// apiKeySecret selects the key of a Secret that contains the operator's API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_secret: Option<ApiKeySecret>,
-    /// A Secret whose entries become environment variables of the workers. Theirs may be other credentials than the
-    /// operator's.
+    /// workerSecret is the name of a Secret whose entries become environment variables of the workers. Workers can have
+    /// other credentials than the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub worker_secret: Option<String>,
@@ -31,32 +31,33 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
-/// How TLS is spoken. All Secrets are of the WorkerDeployment's own namespace.
+/// The TLS settings. All Secrets are in the namespace of the WorkerDeployment.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// A Secret with `ca.crt`: who may sign the server's certificate. Absent: the machine's own roots.
+    /// caSecret is the name of a Secret with the key `ca.crt`: the certificate authorities for the server's
+    /// certificate. Defaults to the system's root certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret: Option<String>,
-    /// A Secret with `tls.crt` and `tls.key`: the certificate that the operator shows.
+    /// certSecret is the name of a Secret with the keys `tls.crt` and `tls.key`: the operator's client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cert_secret: Option<String>,
-    /// The name that the server's certificate has to be for, where it is not the address's.
+    /// serverName is the name that the server's certificate must have. Defaults to the host in `address`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
 }
 
-/// A key of a Secret.
+/// A reference to a key of a Secret.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiKeySecret {
-    /// The Secret's name.
+    /// name is the name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key in it. Default: api-key.
+    /// key is the key in the Secret. Defaults to `api-key`.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,

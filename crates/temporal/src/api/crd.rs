@@ -1,4 +1,4 @@
-//! The definition as it is installed.
+//! The CustomResourceDefinition in its installed form.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -6,13 +6,13 @@ use windlass_core::api::crd::{finished, yaml};
 
 use super::{WorkerDeployment, rules};
 
-/// The definition of WorkerDeployment.
+/// The CustomResourceDefinition of WorkerDeployment.
 #[must_use]
 pub fn crd() -> CustomResourceDefinition {
     finished(WorkerDeployment::crd(), &[("", rules::WORKER_DEPLOYMENT)])
 }
 
-/// The definition as a YAML document, begun by `---`.
+/// The CustomResourceDefinition as a YAML document that starts with `---`.
 #[must_use]
 pub fn crd_yaml() -> String {
     yaml(&crd())

@@ -6,16 +6,16 @@
 pub use windlass_core::api::names::LABEL_WORKERS;
 /// Label on a version's Deployment and pods: its build ID.
 pub const LABEL_BUILD_ID: &str = "windlass.dev/build-id";
-/// Annotation on a version's Deployment: the hash of the template that it was made from.
+/// Annotation on a version's Deployment: the hash of the template that it was created from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/template-hash";
 /// Annotation on a version's Deployment: the ControllerRevision with that template.
 pub const ANNOTATION_REVISION: &str = "windlass.dev/revision";
 /// Annotation on a version's Deployment: the hash of the template and strategy last written, to detect that a new
 /// rendering differs.
 pub const ANNOTATION_RENDERED: &str = "windlass.dev/rendered";
-/// Annotation on a version's Deployment: Windlass scaled it to zero because no workflow ran on it any more.
+/// Annotation on a version's Deployment: Windlass scaled it to zero because no workflow runs on it.
 pub const ANNOTATION_SUNSET: &str = "windlass.dev/sunset";
 /// Annotation on a WorkerDeployment that is being deleted: with `now`, the deletion waits for no workflow.
 pub const ANNOTATION_DELETE: &str = "windlass.dev/delete";
-/// The finalizer that keeps a WorkerDeployment until its versions are gone.
+/// The finalizer that keeps a WorkerDeployment until its versions are deleted.
 pub const FINALIZER: &str = "windlass.dev/workers";

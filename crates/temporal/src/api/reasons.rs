@@ -1,10 +1,10 @@
-//! The reasons of a WorkerDeployment's conditions and events: a closed set. A test checks that `docs/reference/temporal.md`
-//! explains every one.
+//! The reasons of a WorkerDeployment's conditions and events: a closed set. A test checks that
+//! `docs/reference/temporal.md` explains every one.
 
 use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-/// Why a condition has its value, or what a task waits for.
+/// The reason for a condition's status, or for a task's wait.
 #[allow(missing_docs, reason = "docs/reference/temporal.md explains each")]
 #[derive(
     AsRefStr,
@@ -77,7 +77,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True if the reason does not pass by itself: a person has to act.
+    /// True if the reason persists until a person acts.
     #[must_use]
     pub fn needs_somebody(self) -> bool {
         matches!(

@@ -9,19 +9,22 @@ use windlass_core::api::schema::raw_object;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutSpec {
-    /// Progressive: in steps. AllAtOnce: with one switch. Manual: when `spec.forcePromote` says so. Default: Progressive where
-    /// there are steps, else AllAtOnce.
+    /// strategy determines how tasks move to a new version. Progressive: in steps. AllAtOnce: all at the same time.
+    /// Manual: when `spec.forcePromote` requests it. Defaults to Progressive if there are steps, otherwise to
+    /// AllAtOnce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// The steps of Progressive, ascending; 100 is the end and no step.
+    /// steps lists the steps of Progressive, in ascending order; at most 20. Full traffic (100) is the end of the
+    /// rollout, not a step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub steps: Vec<RampStep>,
-    /// A workflow that has to succeed on the new version first.
+    /// gate is a workflow that must succeed on the new version before the version receives tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
-    /// What a failed gate leads to. Hold: nothing more is done until a person decides. Rollback: all tasks go to the version
-    /// before, and this one is not tried again until it changes. Default: Hold.
+    /// onFailure determines what happens when the gate fails. Hold stops the rollout until a person decides. Rollback
+    /// returns all tasks to the previous version and rejects the new one until it changes or is retried. Defaults to
+    /// Hold.
     #[serde(default)]
     pub on_failure: OnFailure,
 }
@@ -38,11 +41,11 @@ impl RolloutSpec {
 /// How a new version takes over.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Strategy {
-    /// When a person says so.
+    /// A user promotes the new version.
     Manual,
-    /// With one switch.
+    /// All tasks move at the same time.
     AllAtOnce,
-    /// In steps.
+    /// Tasks move in steps.
     Progressive,
 }
 
@@ -50,41 +53,44 @@ pub enum Strategy {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RampStep {
-    /// So much of what is not pinned goes to the new version.
+    /// percent is the percentage of unpinned tasks that the new version receives.
     #[schemars(range(min = 1, max = 99))]
     pub percent: u8,
-    /// For at least so long. Default: 0.
+    /// pauseSeconds is the minimum duration of the step, in seconds. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 604_800))]
     pub pause_seconds: u32,
-    /// Whether the gate is run once more before this step. Before the first it is run in any case. Default: false.
+    /// gate makes Windlass run the gate again before this step. The gate always runs before the first step. Defaults to
+    /// false.
     #[serde(default)]
     pub gate: bool,
-    /// Whether the rollout stops after this step until the hooks at AfterStep are done. Default: false.
+    /// hooks makes the rollout wait after this step until the hooks at AfterStep are done. Defaults to false.
     #[serde(default)]
     pub hooks: bool,
 }
 
-/// A workflow that has to succeed on the new version.
+/// A workflow that must succeed on the new version.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
-    /// The workflow's type.
+    /// workflowType is the type of the workflow.
     #[schemars(length(min = 1, max = 1000))]
     pub workflow_type: String,
-    /// The task queues that it is run on, once on each. Default: all of the version's that hold workflow tasks.
+    /// taskQueues lists the task queues on which Windlass runs the workflow, once on each. Defaults to all task queues
+    /// of the version that have workflow tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub task_queues: Vec<String>,
-    /// Its one argument: an object. Default: none.
+    /// input is the only argument of the workflow: an object. Defaults to no argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "raw_object")]
     pub input: Option<Value>,
-    /// After so long it has failed. Default: 600.
+    /// timeoutSeconds is the number of seconds after which the gate fails if the workflow has not succeeded. Defaults
+    /// to 600.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: u32,
-    /// Whether it is run for a version, too, that was current before. Default: false.
+    /// onRollback makes Windlass also run the gate for a version that was current before. Defaults to false.
     #[serde(default)]
     pub on_rollback: bool,
 }
@@ -93,12 +99,12 @@ fn ten_minutes() -> u32 {
     600
 }
 
-/// What a failed gate leads to.
+/// The reaction to a failed gate.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum OnFailure {
-    /// Nothing more is done until a person decides.
+    /// The rollout stops until a person decides.
     #[default]
     Hold,
-    /// All tasks go to the version before.
+    /// All tasks return to the previous version.
     Rollback,
 }

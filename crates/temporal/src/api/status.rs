@@ -1,4 +1,4 @@
-//! What was observed of a WorkerDeployment.
+//! The observed state of a WorkerDeployment.
 
 use chrono::{DateTime, Utc};
 use schemars::JsonSchema;
@@ -7,128 +7,132 @@ use windlass_core::api::{Condition, HistoryEntry, HookStatus, RawPlan, Rejected}
 
 use crate::port::BuildId;
 
-/// What was observed of a WorkerDeployment.
+/// The observed state of a WorkerDeployment.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerDeploymentStatus {
-    /// The generation of the spec that this status was computed for.
+    /// observedGeneration is the generation of the spec that this status is based on.
     pub observed_generation: i64,
-    /// The build ID of what is wanted.
+    /// targetBuildID is the build ID of the desired version.
     #[serde(rename = "targetBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target_build_id: Option<BuildId>,
-    /// The current version in Temporal.
+    /// currentBuildID is the build ID of the current version in Temporal.
     #[serde(rename = "currentBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub current_build_id: Option<BuildId>,
-    /// The ramping version in Temporal.
+    /// rampingBuildID is the build ID of the ramping version in Temporal.
     #[serde(rename = "rampingBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub ramping_build_id: Option<BuildId>,
-    /// How much goes to the ramping version, in percent.
+    /// rampPercent is the percentage of tasks that the ramping version receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_percent: Option<i32>,
-    /// The rollout hash of what is wanted.
+    /// requestedRolloutHash is the rollout hash of the desired version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_rollout_hash: Option<String>,
-    /// The rollout hash of what last completed; absent before the first.
+    /// lastCompletedRolloutHash is the rollout hash of the last completed rollout; absent before the first one
+    /// completes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_completed_rollout_hash: Option<String>,
-    /// The ControllerRevision of what last completed.
+    /// currentRevision is the name of the last completed ControllerRevision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_revision: Option<String>,
-    /// The ControllerRevision of what is wanted.
+    /// updateRevision is the name of the desired ControllerRevision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_revision: Option<String>,
-    /// A target that was aborted, rolled back or failed: not tried again until it changes or a retry names the plan.
+    /// rejected is a target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
+    /// target changes or a retry names the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
-    /// The `forcePromote` that was already used.
+    /// spentForcePromote is the value of `forcePromote` that was already used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent_force_promote: Option<String>,
-    /// The retry that was already obeyed.
+    /// spentRetry is the last retry that Windlass accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent_retry: Option<String>,
-    /// The latest restart obeyed (RFC 3339).
+    /// restartedAt is the time of the latest restart that Windlass accepted (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted_at: Option<String>,
-    /// Why the rollout that is active began.
+    /// cause is the reason for the active rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Since when Temporal has not answered as it should; absent while it does.
+    /// temporalLostAt is the time since which Temporal gives no usable answers; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub temporal_lost_at: Option<DateTime<Utc>>,
-    /// Its versions, the oldest first.
+    /// versions lists the versions, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionRecord>,
-    /// The rollout that is active, or the last one.
+    /// plan is the plan of the active rollout, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
-    /// The hooks that somebody has to look at: they have failed, or wait for a person.
+    /// hooks lists the hooks that failed or wait for approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
-    /// The last 10 plans that ended, oldest first.
+    /// history lists the last 10 plans that ended, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// Ready, UpToDate, RolloutInProgress, Stalled and Reconciling.
+    /// conditions are `Ready`, `UpToDate`, `RolloutInProgress`, `Stalled` and `Reconciling`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// One version.
+/// The observed state of a version.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionRecord {
-    /// Its build ID.
+    /// buildID is the build ID of the version.
     #[serde(rename = "buildID")]
     #[schemars(with = "String")]
     pub build_id: BuildId,
-    /// The ControllerRevision that its workers are made from, where one is kept.
+    /// revision is the name of the ControllerRevision that the version's workers are created from; absent if it is not
+    /// kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Its Deployment, where there is one.
+    /// deployment is the name of the version's Deployment; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
-    /// How it stands.
+    /// state is the state of the version: NotRegistered, Inactive, Ramping, Current, Draining or Drained.
     #[serde(default)]
     pub state: VersionState,
-    /// How many workers it should have.
+    /// replicas is the desired number of workers.
     #[serde(default)]
     pub replicas: i32,
-    /// How many are ready.
+    /// ready is the number of workers that are ready.
     #[serde(default)]
     pub ready: i32,
-    /// Since when it is in that state.
+    /// since is the time since which the version has been in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<DateTime<Utc>>,
-    /// Since when no workflow runs on it, where none does.
+    /// drainedSince is the time since which no workflow runs on the version; absent while workflows run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub drained_since: Option<DateTime<Utc>>,
-    /// How many workflows are pinned to it and run, when that was last counted: of versions that drain, or never took any.
+    /// runningWorkflows is the number of running workflows that are pinned to the version, when last counted. Windlass
+    /// counts them for versions that drain or never received tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_workflows: Option<i64>,
-    /// How many pollers of it Temporal has seen in the last minutes, when that was last asked.
+    /// pollers is the number of the version's pollers that Temporal had seen in the last minutes, when last counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pollers: Option<i32>,
 }
 
-/// How a version stands.
+/// The state of a version.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum VersionState {
-    /// Temporal does not list it.
+    /// Temporal does not list the version.
     #[default]
     NotRegistered,
-    /// Temporal lists it, and it never took tasks that are not pinned.
+    /// Temporal lists the version. It has never received unpinned tasks.
     Inactive,
-    /// It takes a part of them.
+    /// The version receives a share of the unpinned tasks.
     Ramping,
-    /// It takes them.
+    /// The version receives the unpinned tasks.
     Current,
-    /// It takes none any more, and workflows may run on it.
+    /// The version receives no unpinned tasks. Workflows may still run on it.
     Draining,
-    /// It takes none any more, and none runs on it.
+    /// The version receives no unpinned tasks, and no workflow runs on it.
     Drained,
 }

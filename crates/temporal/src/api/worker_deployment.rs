@@ -1,4 +1,4 @@
-//! WorkerDeployment: a fleet of stateless workers of Temporal, in versions.
+//! WorkerDeployment: versioned, stateless Temporal workers.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
@@ -11,7 +11,7 @@ use windlass_core::api::schema::{int_or_string, pod_template};
 use super::{Connection, RolloutSpec, WorkerDeploymentStatus};
 use crate::port::DeploymentName;
 
-/// Workers of Temporal from one template, and how a new version of them takes over.
+/// The desired state of Temporal workers from one template, and how a new version of them takes over.
 #[allow(clippy::duplicated_attributes, reason = "columns have fields of one name")]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
@@ -22,7 +22,7 @@ use crate::port::DeploymentName;
     shortname = "wwd",
     category = "windlass",
     namespaced,
-    doc = "Workers of Temporal from one template, in versions that live side by side, and how a new one takes over.",
+    doc = "WorkerDeployment runs versioned Temporal workers and shifts tasks to new versions.",
     status = "WorkerDeploymentStatus",
     derive = "PartialEq",
     printcolumn(name = "Current", type_ = "string", json_path = ".status.currentBuildID"),
@@ -48,22 +48,25 @@ use crate::port::DeploymentName;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerDeploymentSpec {
-    /// How many workers each version has; 0 to 10000. Absent: left to an autoscaler, and never written.
+    /// replicas is the desired number of workers of each version: 0 to 10000. If it is absent, an autoscaler sets it,
+    /// and Windlass only writes the 0 that retires a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: Option<i32>,
-    /// Where Temporal is.
+    /// connection identifies the Temporal frontend and the operator's credentials.
     pub connection: Connection,
-    /// The name of the deployment in Temporal. Default: `<namespace>/<name>`. It does not change.
+    /// deploymentName is the name of the deployment in Temporal; it cannot be changed. Defaults to
+    /// `<namespace>/<name>`.
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub deployment_name: Option<String>,
-    /// What a worker is: a pod template. `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_DEPLOYMENT_NAME` and
-    /// `TEMPORAL_WORKER_BUILD_ID` are added to the environment of its containers.
+    /// template is the pod template of the workers. Windlass adds `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
+    /// `TEMPORAL_DEPLOYMENT_NAME` and `TEMPORAL_WORKER_BUILD_ID` to the environment of its containers.
     #[schemars(schema_with = "pod_template")]
     pub template: Value,
-    /// Names the version by hand: at most 63 of `[A-Za-z0-9._-]`, alphanumeric at both ends. Under the same ID another
-    /// template updates that version's workers where they are, which running workflows may not survive.
+    /// unsafeCustomBuildID replaces the generated build ID of the version: at most 63 characters of `[A-Za-z0-9._-]`,
+    /// alphanumeric at both ends. Under the same ID, a changed template updates the version's workers in place. Running
+    /// workflows may not survive that.
     #[serde(
         default,
         rename = "unsafeCustomBuildID",
@@ -72,60 +75,67 @@ pub struct WorkerDeploymentSpec {
     )]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: Option<String>,
-    /// How many more workers a version may have while it is updated where it is: a number or a percentage. Default: 25%.
+    /// maxSurge is the maximum number of additional workers while Windlass updates a version's workers in place. Value
+    /// can be an absolute number or a percentage. Defaults to 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_string")]
     pub max_surge: Option<IntOrString>,
-    /// How many fewer: a number or a percentage. Default: 25%.
+    /// maxUnavailable is the maximum number of workers that may be unavailable while Windlass updates a version's
+    /// workers in place. Value can be an absolute number or a percentage. Defaults to 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable: Option<IntOrString>,
-    /// How a new version takes over.
+    /// rollout determines how a new version takes over.
     #[serde(default)]
     pub rollout: RolloutSpec,
-    /// Steps of one's own in a rollout, at BeforeRollout, AfterStep, BeforePromotion or AfterRollout. A change of them rolls
-    /// nothing out, and counts at once.
+    /// hooks lists user-defined steps at BeforeRollout, AfterStep, BeforePromotion or AfterRollout; at most 16. A
+    /// change takes effect at once and starts no rollout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub hooks: Vec<Hook>,
-    /// What becomes of a version on which no workflow runs any more.
+    /// sunset determines when Windlass removes a version that no workflow runs on.
     #[serde(default)]
     pub sunset: Sunset,
-    /// No new version is made where there are so many. Default: 20.
+    /// maxVersions is the number of versions at which Windlass creates no new ones. Defaults to 20.
     #[serde(default = "twenty")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_versions: u32,
-    /// Stops before the next effect of a rollout, and goes on when it is false again. Default: false.
+    /// paused stops a rollout before its next step. The rollout continues when paused is false again. Defaults to
+    /// false.
     #[serde(default)]
     pub paused: bool,
-    /// The rollout hash to promote (see `status.requestedRolloutHash`): without steps, and under Manual at all.
+    /// forcePromote is the rollout hash to promote, as in `status.requestedRolloutHash`. Under Progressive, Windlass
+    /// then skips the remaining steps. Manual promotes nothing without it.
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub force_promote: Option<String>,
-    /// A step that gets no further for so long is stalled. Default: 600.
+    /// progressDeadlineSeconds is the number of seconds without progress after which a task of the rollout is stalled.
+    /// Defaults to 600.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: u32,
-    /// How many revisions that nothing refers to are kept. Default: 10.
+    /// revisionHistoryLimit is the number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0, max = 1000))]
     pub revision_history_limit: u32,
-    /// What becomes of routing and workers when the object is deleted. Delete: tasks go to workers without a version, and
-    /// each version goes when no workflow runs on it. Retain: all goes on as it is. Default: Delete.
+    /// deletionPolicy determines what happens to routing and workers when the object is deleted. Delete returns tasks
+    /// to unversioned workers and deletes each version once no workflow runs on it. Retain keeps routing and workers.
+    /// Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
 
-/// What becomes of a version on which no workflow runs any more.
+/// When Windlass removes a version that no workflow runs on.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sunset {
-    /// It has no more pods so long after it was drained. Default: 3600.
+    /// scaleDownDelaySeconds is the number of seconds after a version has drained at which Windlass scales it to 0.
+    /// Defaults to 3600.
     #[serde(default = "hour")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub scale_down_delay_seconds: u32,
-    /// Its Deployment and its record in Temporal are deleted so long after it was drained, and not before it has no more
-    /// pods. Default: 86400.
+    /// deleteDelaySeconds is the number of seconds after a version has drained at which Windlass deletes its Deployment
+    /// and its record in Temporal. Windlass does not delete them before the version has no pods. Defaults to 86400.
     #[serde(default = "day")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub delete_delay_seconds: u32,
@@ -137,18 +147,18 @@ impl Default for Sunset {
     }
 }
 
-/// What becomes of routing and workers when the object is deleted.
+/// What happens to routing and workers when the object is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum DeletionPolicy {
-    /// Tasks go to workers without a version, and versions go when they are drained.
+    /// Tasks return to unversioned workers. Windlass deletes each version once it is drained.
     #[default]
     Delete,
-    /// All goes on as it is.
+    /// Routing and workers stay.
     Retain,
 }
 
 impl WorkerDeploymentSpec {
-    /// The deployment's name in Temporal, for an object with this namespace and name.
+    /// The name of the deployment in Temporal, for an object with this namespace and name.
     #[must_use]
     pub fn deployment(&self, namespace: &str, name: &str) -> DeploymentName {
         let default = || format!("{namespace}/{name}");
