@@ -14,20 +14,20 @@ use crate::engine::sentence::cut;
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// type is the type of the condition, for example `Ready`.
+    /// The type of the condition, for example `Ready`.
     #[serde(rename = "type")]
     pub type_: String,
     /// status is `True`, `False` or `Unknown`.
     pub status: String,
-    /// reason is a one-word identifier for the cause of the condition's status.
+    /// A one-word identifier for the cause of the condition's status.
     pub reason: String,
     /// message explains the reason in text. It may be empty.
     #[serde(default)]
     pub message: String,
-    /// lastTransitionTime is the last time at which `status` changed.
+    /// The last time at which `status` changed.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_transition_time: DateTime<Utc>,
-    /// observedGeneration is the `metadata.generation` that the condition is based on.
+    /// The `metadata.generation` that the condition is based on.
     #[serde(default)]
     pub observed_generation: i64,
 }

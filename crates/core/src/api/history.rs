@@ -10,33 +10,33 @@ use crate::engine::sentence::cut;
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
-    /// planID is the ID of the plan.
+    /// The ID of the plan.
     #[serde(rename = "planID", default)]
     pub plan_id: String,
-    /// recipe is the recipe of the plan.
+    /// The recipe of the plan.
     #[serde(default)]
     pub recipe: String,
-    /// fromHash is the hash that ran before the plan; empty if there was none.
+    /// The hash that ran before the plan; empty if there was none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from_hash: String,
-    /// targetHash is the hash of the plan's target.
+    /// The hash of the plan's target.
     #[serde(default)]
     pub target_hash: String,
     /// outcome is `Complete`, `Superseded`, `Aborted`, `RolledBack` or `Failed`.
     #[serde(default)]
     pub outcome: String,
-    /// reason is the reason for the outcome.
+    /// The reason for the outcome.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// message contains the user requests for the plan, for example `abort by alice: disk full`, after the cause of a
     /// rollback.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// startedAt is the time at which the plan began.
+    /// The time at which the plan began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub started_at: Option<DateTime<Utc>>,
-    /// finishedAt is the time at which the plan ended.
+    /// The time at which the plan ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub finished_at: Option<DateTime<Utc>>,

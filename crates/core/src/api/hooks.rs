@@ -16,12 +16,12 @@ pub const DEFAULT_HOOK_TIMEOUT_SECONDS: i64 = 600;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hook {
-    /// name is the name of the hook: a DNS label that is unique among the hooks of the object.
+    /// The name of the hook: a DNS label that is unique among the hooks of the object.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// at is the point of the rollout at which the hook runs.
+    /// The point of the rollout at which the hook runs.
     pub at: HookPoint,
-    /// timeoutSeconds is the number of seconds after which the hook fails if it has not succeeded: 1 to 86400. Defaults
+    /// The number of seconds after which the hook fails if it has not succeeded: 1 to 86400. Defaults
     /// to 600; approval and wait have no time-out by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
@@ -128,7 +128,7 @@ pub enum OnHookFailure {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHook {
-    /// url is the address of the request: the pod of the hook's node (`http://{{podIP}}:…`), or a host that the
+    /// The address of the request: the pod of the hook's node (`http://{{podIP}}:…`), or a host that the
     /// operator's flag `--hook-host` allows.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
@@ -140,25 +140,25 @@ pub struct HttpHook {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub headers: Vec<HttpHeader>,
-    /// body is the body of the request, as text.
+    /// The body of the request, as text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16_384))]
     pub body: String,
-    /// success is a CEL expression that decides whether an answer is a success. Its variables are `status`, `headers`,
+    /// A CEL expression that decides whether an answer is a success. Its variables are `status`, `headers`,
     /// `text` and `body`. Defaults to `status >= 200 && status < 300`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub success: String,
-    /// failure is a CEL expression that decides whether an answer is a failure, with the same variables as `success`.
+    /// A CEL expression that decides whether an answer is a failure, with the same variables as `success`.
     /// Defaults to never.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub failure: String,
-    /// intervalSeconds is the number of seconds between an answer and the next request. Defaults to 5.
+    /// The number of seconds between an answer and the next request. Defaults to 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub interval_seconds: Option<i64>,
-    /// requestTimeoutSeconds is the number of seconds to wait for an answer. Defaults to 5.
+    /// The number of seconds to wait for an answer. Defaults to 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 300))]
     pub request_timeout_seconds: Option<i64>,
@@ -168,10 +168,10 @@ pub struct HttpHook {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpHeader {
-    /// name is the name of the header.
+    /// The name of the header.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// value is the value of the header.
+    /// The value of the header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 4096))]
     pub value: Option<String>,
@@ -184,10 +184,10 @@ pub struct HttpHeader {
 /// A reference to a key of a Secret.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct SecretKeyRef {
-    /// name is the name of the Secret.
+    /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// key is the key in the Secret.
+    /// The key in the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
@@ -195,7 +195,7 @@ pub struct SecretKeyRef {
 /// A Job.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct JobHook {
-    /// template is a `JobSpec`, with any field that the cluster's Kubernetes version supports.
+    /// A `JobSpec`, with any field that the cluster's Kubernetes version supports.
     #[schemars(schema_with = "super::schema::raw_object")]
     pub template: Value,
 }
@@ -204,26 +204,26 @@ pub struct JobHook {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryHook {
-    /// promql is the query.
+    /// The query.
     #[schemars(length(min = 1, max = 8192))]
     pub promql: String,
-    /// success is a CEL expression that decides whether a result is a success. Its variables are `result` and `scalar`.
+    /// A CEL expression that decides whether a result is a success. Its variables are `result` and `scalar`.
     #[schemars(length(min = 1, max = 2048))]
     pub success: String,
-    /// failure is a CEL expression that decides whether a result is a failure, with the same variables as `success`.
+    /// A CEL expression that decides whether a result is a failure, with the same variables as `success`.
     /// Defaults to never.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub failure: String,
-    /// intervalSeconds is the number of seconds between a result and the next query. Defaults to 30.
+    /// The number of seconds between a result and the next query. Defaults to 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub interval_seconds: Option<i64>,
-    /// count is the number of consecutive successes after which the hook is done. Defaults to 1.
+    /// The number of consecutive successes after which the hook is done. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub count: Option<i64>,
-    /// failureLimit is the number of failures that are tolerated. The hook fails if there are more in total. Defaults
+    /// The number of failures that are tolerated. The hook fails if there are more in total. Defaults
     /// to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 0, max = 1000))]
@@ -237,7 +237,7 @@ pub struct ApprovalHook {}
 /// A fixed time.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct WaitHook {
-    /// seconds is the number of seconds to wait: 1 to 604800 (one week).
+    /// The number of seconds to wait: 1 to 604800 (one week).
     #[schemars(range(min = 1, max = 604_800))]
     pub seconds: i64,
 }

@@ -41,11 +41,11 @@ use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDeploymentSpec {
-    /// replicas is the desired number of nodes: 0 to 10000. Defaults to 1.
+    /// The desired number of nodes: 0 to 10000. Defaults to 1.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
-    /// minReadySeconds is the number of seconds for which a node must be Ready before it counts as available. Until
+    /// The number of seconds for which a node must be Ready before it counts as available. Until
     /// then, it takes room in the wave. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 2_147_483_647))]
@@ -63,7 +63,7 @@ pub struct NodeDeploymentSpec {
     #[serde(default, rename = "unsafeCustomBuildID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: String,
-    /// forcePromote is the rollout hash to promote, as in `status.requestedRolloutHash`. Windlass then promotes the new
+    /// The rollout hash to promote, as in `status.requestedRolloutHash`. Windlass then promotes the new
     /// nodes as soon as they run, without waiting until they have caught up.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
@@ -76,7 +76,7 @@ pub struct NodeDeploymentSpec {
     /// them and their volumes. Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
-    /// revisionHistoryLimit is the number of unreferenced revisions to keep. Defaults to 10.
+    /// The number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: i32,
@@ -90,7 +90,7 @@ pub struct NodeTemplate {
     /// never set on pods.
     #[serde(default, skip_serializing_if = "TemplateMeta::is_empty")]
     pub metadata: TemplateMeta,
-    /// spec is the spec of a StatefulNode. The fields `grantedHash`, `grantID`, `haltHeight`, `haltTaskID`,
+    /// The spec of a StatefulNode. The fields `grantedHash`, `grantID`, `haltHeight`, `haltTaskID`,
     /// `watchSidecar` and `suspend` are not allowed.
     pub spec: NodeTemplateSpec,
 }
@@ -121,7 +121,7 @@ impl TemplateMeta {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["type"]))]
 pub struct UpdateStrategy {
-    /// type is the strategy. InPlace updates the existing nodes in waves. BlueGreen creates new nodes, which take over
+    /// The strategy. InPlace updates the existing nodes in waves. BlueGreen creates new nodes, which take over
     /// from the old ones; HardFork also halts the old nodes at a height first.
     // A string, not an enum: an object stored with an empty type has to stay readable.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
@@ -136,7 +136,7 @@ pub struct UpdateStrategy {
     /// hardFork contains the settings of the strategy HardFork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hard_fork: Option<HardForkStrategy>,
-    /// progressDeadlineSeconds is the number of seconds without progress after which a rollout is stalled. Defaults
+    /// The number of seconds without progress after which a rollout is stalled. Defaults
     /// to 600.
     #[serde(default = "super::stateful_node::default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
@@ -195,12 +195,12 @@ pub const DEFAULT_RETIRE_DELAY_SECONDS: i64 = 30;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceStrategy {
-    /// maxUnavailable is the maximum number of nodes that may be unavailable during a rollout. Value can be an absolute
+    /// The maximum number of nodes that may be unavailable during a rollout. Value can be an absolute
     /// number or a percentage of `replicas`, which is rounded down to at least 1. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::max_unavailable")]
     pub max_unavailable: Option<IntOrString>,
-    /// partition is the lowest ordinal that is updated. Nodes with lower ordinals keep the current revision. Defaults
+    /// The lowest ordinal that is updated. Nodes with lower ordinals keep the current revision. Defaults
     /// to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
@@ -222,7 +222,7 @@ pub struct BlueGreenStrategy {
     #[serde(default = "when_ready")]
     #[schemars(extend("enum" = ["WhenReady", "Manual", "Immediately"]))]
     pub promotion: String,
-    /// retireDelaySeconds is the number of seconds for which Windlass keeps the old nodes after a promotion. Defaults
+    /// The number of seconds for which Windlass keeps the old nodes after a promotion. Defaults
     /// to 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 0, max = 2_147_483_647), extend("default" = 30))]
@@ -233,7 +233,7 @@ pub struct BlueGreenStrategy {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HardForkStrategy {
-    /// haltHeight is the height at which the old nodes halt. It must be greater than 0.
+    /// The height at which the old nodes halt. It must be greater than 0.
     #[serde(default, skip_serializing_if = "super::fields::is_zero")]
     pub halt_height: i64,
 }

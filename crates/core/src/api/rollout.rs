@@ -15,76 +15,76 @@ pub struct Rollout {
     /// strategy is InPlace, BlueGreen or HardFork.
     #[serde(default)]
     pub strategy: String,
-    /// recipe is the recipe of the rollout's plans.
+    /// The recipe of the rollout's plans.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub recipe: String,
-    /// targetHash is the rollout hash of the target.
+    /// The rollout hash of the target.
     #[serde(default)]
     pub target_hash: String,
-    /// targetRevision is the name of the target's ControllerRevision.
+    /// The name of the target's ControllerRevision.
     #[serde(default)]
     pub target_revision: String,
-    /// cause is the reason for the rollout: one of the reasons of the condition `RolloutInProgress`.
+    /// The reason for the rollout: one of the reasons of the condition `RolloutInProgress`.
     #[serde(default)]
     pub cause: String,
-    /// ownRevisions is true if the rollout repairs drift and updates each node to its own revision.
+    /// True if the rollout repairs drift and updates each node to its own revision.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_revisions: bool,
-    /// startedAt is the time at which the rollout to this target began.
+    /// The time at which the rollout to this target began.
     #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: DateTime<Utc>,
-    /// lastProgressAt is the last time at which a node was updated or became ready.
+    /// The last time at which a node was updated or became ready.
     #[serde(default)]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
     /// requests lists the last 5 user requests for this rollout, oldest first, for example `abort by alice: disk full`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// maxUpdated is the highest sum so far of updated nodes and updated nodes that are available. A higher sum is
+    /// The highest sum so far of updated nodes and updated nodes that are available. A higher sum is
     /// progress.
     #[serde(default)]
     pub max_updated: i32,
-    /// maxReady is the highest number so far of updated nodes that are Ready, available or not. A higher number is
+    /// The highest number so far of updated nodes that are Ready, available or not. A higher number is
     /// progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ready: Option<i32>,
-    /// progressPaused is true while the progress deadline is suspended, for example during a pause or a hook, or while
+    /// True while the progress deadline is suspended, for example during a pause or a hook, or while
     /// the rollout waits for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress_paused: bool,
-    /// notCountedSince is the time since which the progress deadline does not count, because a node is within a period
+    /// The time since which the progress deadline does not count, because a node is within a period
     /// that Kubernetes or `minReadySeconds` allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
-    /// stage is the current stage of the rollout.
+    /// The current stage of the rollout.
     #[serde(default)]
     pub stage: Stage,
-    /// incumbentSet is the set of old nodes, which receives traffic until the promotion (BlueGreen, HardFork).
+    /// The set of old nodes, which receives traffic until the promotion (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub incumbent_set: String,
-    /// entrantSet is the set of new nodes, which receives traffic after the promotion (BlueGreen, HardFork).
+    /// The set of new nodes, which receives traffic after the promotion (BlueGreen, HardFork).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub entrant_set: String,
-    /// entrantLeftServiceAt is the time at which the entrant set last stopped receiving traffic; absent if it never
+    /// The time at which the entrant set last stopped receiving traffic; absent if it never
     /// received traffic.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entrant_left_service_at: Option<DateTime<Utc>>,
-    /// buildID is the `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
+    /// The `unsafeCustomBuildID` of the target (BlueGreen, HardFork).
     #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// fromHash is the last completed rollout hash when the rollout began.
+    /// The last completed rollout hash when the rollout began.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from_hash: String,
-    /// forced is true if a user forced the promotion; set with the stage Promoting (BlueGreen).
+    /// True if a user forced the promotion; set with the stage Promoting (BlueGreen).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
-    /// haltHeight is the height at which the old nodes halt; set with the stage Promoting (HardFork).
+    /// The height at which the old nodes halt; set with the stage Promoting (HardFork).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,
-    /// height is the lowest height that the old nodes reported (HardFork).
+    /// The lowest height that the old nodes reported (HardFork).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub height: i64,
     /// nodes contains the numbers of nodes by state.
@@ -93,7 +93,7 @@ pub struct Rollout {
     /// unconverged lists the nodes that have not converged, worst first; at most 20.
     #[serde(default, deserialize_with = "readable_items", skip_serializing_if = "Vec::is_empty")]
     pub unconverged: Vec<Unconverged>,
-    /// summary is a short text for tables, for example `Updating 2/5`.
+    /// A short text for tables, for example `Updating 2/5`.
     #[serde(default)]
     pub summary: String,
     /// message describes what the rollout waits for.
@@ -190,29 +190,29 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct NodeCounts {
-    /// total is the desired number of nodes.
+    /// The desired number of nodes.
     pub total: i32,
-    /// updated is the number of nodes observed at the target.
+    /// The number of nodes observed at the target.
     pub updated: i32,
-    /// ready is the number of nodes that are Ready, at any revision.
+    /// The number of nodes that are Ready, at any revision.
     pub ready: i32,
-    /// disrupted is the number of nodes that are being updated, missing, terminating or not available.
+    /// The number of nodes that are being updated, missing, terminating or not available.
     pub disrupted: i32,
-    /// failed is the number of nodes that cannot run the pod template they were granted.
+    /// The number of nodes that cannot run the pod template they were granted.
     pub failed: i32,
 }
 
 /// A node that has not converged.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct Unconverged {
-    /// name is the name of the node.
+    /// The name of the node.
     pub name: String,
-    /// reason is the kubelet's waiting reason, or one of Windlass's own.
+    /// The kubelet's waiting reason, or one of Windlass's own.
     pub reason: String,
     /// message explains the reason.
     #[serde(default)]
     pub message: String,
-    /// since is the time since which the node has been unavailable. For an available node, it is the time since which
+    /// The time since which the node has been unavailable. For an available node, it is the time since which
     /// the node waits for the wave.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,

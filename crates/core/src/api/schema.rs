@@ -28,7 +28,7 @@ fn raw_objects(description: &str, most: u32) -> Schema {
             "description": description,
             "x-kubernetes-preserve-unknown-fields": true,
             "required": ["name"],
-            "properties": {"name": {"type": "string", "description": "name is the name of the entry."}}
+            "properties": {"name": {"type": "string", "description": "The name of the entry."}}
         }
     })
 }
@@ -48,8 +48,8 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["name"],
                 "properties": {
-                    "name": {"type": "string", "description": "name is the name of the container.", "minLength": 1, "maxLength": 63},
-                    "image": {"type": "string", "description": "image is the image of the container."},
+                    "name": {"type": "string", "description": "The name of the container.", "minLength": 1, "maxLength": 63},
+                    "image": {"type": "string", "description": "The image of the container."},
                     "ports": {
                         "type": "array",
                         "description": "ports lists the ports of the container.",
@@ -60,7 +60,7 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
                             "x-kubernetes-preserve-unknown-fields": true,
                             "properties": {
                                 "containerPort": {
-                                    "type": "integer", "description": "containerPort is the number of the port.", "minimum": 1, "maximum": 65535
+                                    "type": "integer", "description": "The number of the port.", "minimum": 1, "maximum": 65535
                                 },
                                 "protocol": {"type": "string", "description": "protocol is UDP, TCP or SCTP.", "maxLength": 63}
                             }
@@ -86,7 +86,7 @@ pub fn pod_template(_: &mut SchemaGenerator) -> Schema {
             },
             "spec": {
                 "type": "object",
-                "description": "spec is a pod spec, with any field that the cluster's Kubernetes version supports.",
+                "description": "A pod spec, with any field that the cluster's Kubernetes version supports.",
                 "x-kubernetes-preserve-unknown-fields": true,
                 "required": ["containers"],
                 "properties": {
@@ -127,7 +127,7 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                     "properties": {
                         "name": {
                             "type": "string",
-                            "description": "name is the name of the claim, which the containers' volumeMounts refer to.",
+                            "description": "The name of the claim, which the containers' volumeMounts refer to.",
                             "maxLength": 63
                         },
                         "labels": texts("labels are the labels of the claim."),
@@ -136,7 +136,7 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                 },
                 "spec": {
                     "type": "object",
-                    "description": "spec is the spec of the claim, as in a StatefulSet.",
+                    "description": "The spec of the claim, as in a StatefulSet.",
                     "x-kubernetes-preserve-unknown-fields": true,
                     "properties": {
                         "accessModes": {
@@ -155,7 +155,7 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                                     "description": "requests contains the requested resources.",
                                     "x-kubernetes-preserve-unknown-fields": true,
                                     "properties": {"storage": {
-                                        "description": "storage is the size of the volume.",
+                                        "description": "The size of the volume.",
                                         "x-kubernetes-int-or-string": true,
                                         "maxLength": 63
                                     }}
@@ -163,13 +163,13 @@ pub(super) fn volume_claim_templates(_: &mut SchemaGenerator) -> Schema {
                             }
                         },
                         "storageClassName": {
-                            "type": "string", "description": "storageClassName is the name of the StorageClass.", "maxLength": 253
+                            "type": "string", "description": "The name of the StorageClass.", "maxLength": 253
                         },
                         "volumeMode": {
                             "type": "string", "description": "volumeMode is Filesystem or Block.", "maxLength": 63
                         },
                         "volumeName": {
-                            "type": "string", "description": "volumeName is the name of the PersistentVolume.", "maxLength": 253
+                            "type": "string", "description": "The name of the PersistentVolume.", "maxLength": 253
                         }
                     }
                 }
@@ -228,7 +228,7 @@ pub(super) fn label_selector(_: &mut SchemaGenerator) -> Schema {
                     "description": "A requirement on a label.",
                     "required": ["key", "operator"],
                     "properties": {
-                        "key": {"type": "string", "description": "key is the key of the label.", "minLength": 1, "maxLength": 317},
+                        "key": {"type": "string", "description": "The key of the label.", "minLength": 1, "maxLength": 317},
                         "operator": {
                             "type": "string",
                             "description": "operator is In, NotIn, Exists or DoesNotExist.",

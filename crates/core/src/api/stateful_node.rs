@@ -45,15 +45,15 @@ use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulNodeSpec {
-    /// image is the image of the main container. It overrides the image in `podTemplate`.
+    /// The image of the main container. It overrides the image in `podTemplate`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// mainContainer is the name of the main container in `podTemplate.spec.containers`. Defaults to the first
+    /// The name of the main container in `podTemplate.spec.containers`. Defaults to the first
     /// container.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub main_container: String,
-    /// podTemplate is a PodTemplateSpec. Windlass passes all its fields through unchanged, including fields that it
+    /// A PodTemplateSpec. Windlass passes all its fields through unchanged, including fields that it
     /// does not know.
     #[schemars(schema_with = "super::schema::pod_template")]
     pub pod_template: Shared<Value>,
@@ -77,7 +77,7 @@ pub struct StatefulNodeSpec {
     /// the node as ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<Sidecar>,
-    /// progressDeadlineSeconds is the number of seconds without progress after which the node's plan is stalled.
+    /// The number of seconds without progress after which the node's plan is stalled.
     /// Defaults to 600.
     #[serde(default = "default_deadline", skip_serializing_if = "is_default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647), extend("default" = 600))]
@@ -86,7 +86,7 @@ pub struct StatefulNodeSpec {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
     pub suspend: bool,
-    /// grantedHash is the pod template hash that this node may move to. The owning NodeDeployment sets it.
+    /// The pod template hash that this node may move to. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub granted_hash: String,
@@ -94,11 +94,11 @@ pub struct StatefulNodeSpec {
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "grantID")]
     #[schemars(length(max = 128))]
     pub grant_id: String,
-    /// haltHeight is the height at which the sidecar must halt the node; 0 for none. The owning NodeDeployment sets it.
+    /// The height at which the sidecar must halt the node; 0 for none. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub halt_height: i64,
-    /// haltTaskID is the task ID of the request to halt, which Windlass sends to the sidecar. The owning NodeDeployment
+    /// The task ID of the request to halt, which Windlass sends to the sidecar. The owning NodeDeployment
     /// sets it.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "haltTaskID")]
     #[schemars(length(max = 128))]
@@ -150,15 +150,15 @@ impl StatefulNodeSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sidecar {
-    /// image is the image of the sidecar and has no default. Without an image, Windlass injects no container and sends
+    /// The image of the sidecar and has no default. Without an image, Windlass injects no container and sends
     /// its requests to `url`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// port is the port that the sidecar listens on. Defaults to 7777.
+    /// The port that the sidecar listens on. Defaults to 7777.
     #[serde(default = "default_sidecar_port")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
-    /// resources are the container's resources, as in a pod.
+    /// The container's resources, as in a pod.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "super::schema::raw_object")]
     pub resources: Value,
@@ -176,19 +176,19 @@ pub struct Sidecar {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::volume_mounts")]
     pub volume_mounts: Vec<Value>,
-    /// securityContext is the container's security context, as in a pod. Fields that are set here replace Windlass's
+    /// The container's security context, as in a pod. Fields that are set here replace Windlass's
     /// own, which meet the Pod Security level "restricted": `allowPrivilegeEscalation: false`, `capabilities: {drop:
     /// [ALL]}`, `readOnlyRootFilesystem: true`, `runAsNonRoot: true` (unless the pod runs as user 0) and
     /// `seccompProfile: {type: RuntimeDefault}`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "super::schema::raw_object")]
     pub security_context: Value,
-    /// url is the address of the sidecar: a template with the placeholders `{name}`, `{namespace}`, `{port}` and
+    /// The address of the sidecar: a template with the placeholders `{name}`, `{namespace}`, `{port}` and
     /// `{podIP}`. Defaults to `http://{podIP}:{port}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     pub url: String,
-    /// tokenSecret is the name of a Secret in the node's namespace. Its key `token` contains the bearer token for the
+    /// The name of a Secret in the node's namespace. Its key `token` contains the bearer token for the
     /// operator's POST requests to the sidecar. Defaults to no token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
@@ -208,14 +208,14 @@ impl Sidecar {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Port {
-    /// name is the name of the port; required if the Service has several ports.
+    /// The name of the port; required if the Service has several ports.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 63))]
     pub name: String,
-    /// port is the port that the Service exposes: 1 to 65535.
+    /// The port that the Service exposes: 1 to 65535.
     #[schemars(range(min = 1, max = 65_535))]
     pub port: i32,
-    /// targetPort is the number or name of the container's port. Defaults to `port`.
+    /// The number or name of the container's port. Defaults to `port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::int_or_string")]
     pub target_port: Option<IntOrString>,
@@ -230,57 +230,57 @@ pub struct Port {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulNodeStatus {
-    /// observedGeneration is the generation of the spec that this status is based on.
+    /// The generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// phase is a one-word summary: Terminating, Suspended, Failed, Updating, Running, Initializing or Pending.
+    /// A one-word summary: Terminating, Suspended, Failed, Updating, Running, Initializing or Pending.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// currentImage is the image of the running pod's main container, as specified in the template that the pod was
+    /// The image of the running pod's main container, as specified in the template that the pod was
     /// created from. It is empty while it is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_image: String,
-    /// podTemplateHash is the observed hash of the template that the running pod was created from. It is empty while it
+    /// The observed hash of the template that the running pod was created from. It is empty while it
     /// is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pod_template_hash: String,
-    /// podUID is the UID of the pod on which `currentImage` and `podTemplateHash` were observed.
+    /// The UID of the pod on which `currentImage` and `podTemplateHash` were observed.
     #[serde(skip_serializing_if = "String::is_empty", rename = "podUID")]
     pub pod_uid: String,
-    /// podRuns is true if the pod's main container runs but the pod is not Ready. It is absent while the container does
+    /// True if the pod's main container runs but the pod is not Ready. It is absent while the container does
     /// not run or the node is Ready.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pod_runs: bool,
-    /// spentGrantID is the ID of the last grant that this node converged to.
+    /// The ID of the last grant that this node converged to.
     #[serde(skip_serializing_if = "String::is_empty", rename = "spentGrantID")]
     pub spent_grant_id: String,
     /// statefulSet identifies the node's StatefulSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stateful_set: Option<StatefulSetRef>,
-    /// restartedAt is the latest value of the annotation `windlass.dev/restartedAt` that Windlass accepted.
+    /// The latest value of the annotation `windlass.dev/restartedAt` that Windlass accepted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
-    /// firstReadyAt is the time at which the node's pod was first observed as Ready; absent before that.
+    /// The time at which the node's pod was first observed as Ready; absent before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub first_ready_at: Option<DateTime<Utc>>,
-    /// editFoundAt is the last time at which a plan began because another client had changed the StatefulSet's pod
+    /// The last time at which a plan began because another client had changed the StatefulSet's pod
     /// template while the node was Ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub edit_found_at: Option<DateTime<Utc>>,
-    /// claimsPending is true while it is unknown, or not yet the case, that the observed generation's
+    /// True while it is unknown, or not yet the case, that the observed generation's
     /// `volumeClaimRetention` is applied to all volume claims of the node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub claims_pending: bool,
-    /// problem is the reason why the node is not ready, as reported by the kubelet, the scheduler or Windlass; absent
+    /// The reason why the node is not ready, as reported by the kubelet, the scheduler or Windlass; absent
     /// while the node is ready or suspended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// sidecar is the last answer of the node's sidecar. It is present while the fleet's rollout waits for it.
+    /// The last answer of the node's sidecar. It is present while the fleet's rollout waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<SidecarStatus>,
-    /// plan is the current plan of this node, or the last one.
+    /// The current plan of this node, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
     /// history lists the last 10 plans that ended, oldest first.
@@ -315,21 +315,21 @@ impl StatefulNodeStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SidecarStatus {
-    /// podUID is the UID of the pod whose sidecar answered.
+    /// The UID of the pod whose sidecar answered.
     #[serde(rename = "podUID")]
     pub pod_uid: String,
-    /// caughtUp is true if the application has caught up with its peers.
+    /// True if the application has caught up with its peers.
     pub caught_up: bool,
-    /// height is the application's height; absent while it is unknown. Until Windlass requests a halt, this is the
+    /// The application's height; absent while it is unknown. Until Windlass requests a halt, this is the
     /// first height that the sidecar reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<i64>,
-    /// halted is true if the application has halted at the requested height.
+    /// True if the application has halted at the requested height.
     pub halted: bool,
-    /// haltTaskID is the task ID of the request to halt.
+    /// The task ID of the request to halt.
     #[serde(rename = "haltTaskID", skip_serializing_if = "String::is_empty")]
     pub halt_task_id: String,
-    /// message is the reason why the application cannot halt, as reported by the sidecar.
+    /// The reason why the application cannot halt, as reported by the sidecar.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -338,14 +338,14 @@ pub struct SidecarStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetRef {
-    /// name is the name of the StatefulSet.
+    /// The name of the StatefulSet.
     pub name: String,
-    /// uid is the UID of the StatefulSet.
+    /// The UID of the StatefulSet.
     pub uid: String,
-    /// generation is the StatefulSet's `metadata.generation` after Windlass last wrote its spec.
+    /// The StatefulSet's `metadata.generation` after Windlass last wrote its spec.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// templateDigest is a digest of the StatefulSet's pod template, as the API server stored it after Windlass last
+    /// A digest of the StatefulSet's pod template, as the API server stored it after Windlass last
     /// wrote it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub template_digest: String,

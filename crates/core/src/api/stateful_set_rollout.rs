@@ -65,7 +65,7 @@ pub struct StatefulSetSelection {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50), schema_with = "super::schema::stateful_set_names")]
     pub names: Vec<String>,
-    /// selector is a label selector for StatefulSets. It must not be empty.
+    /// A label selector for StatefulSets. It must not be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::label_selector")]
     pub selector: Option<LabelSelector>,
@@ -75,7 +75,7 @@ pub struct StatefulSetSelection {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetStrategy {
-    /// maxUnavailable is the maximum number of pods that may be unavailable during a rollout, over all selected
+    /// The maximum number of pods that may be unavailable during a rollout, over all selected
     /// StatefulSets. Value can be an absolute number or a percentage of all pods, which is rounded down to at least 1.
     /// Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct StatefulSetStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub hooks: Vec<Hook>,
-    /// progressDeadlineSeconds is the number of seconds without progress after which a rollout is stalled. Defaults
+    /// The number of seconds without progress after which a rollout is stalled. Defaults
     /// to 600.
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
@@ -149,24 +149,24 @@ pub struct StatefulSetRolloutStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetStatus {
-    /// name is the name of the StatefulSet.
+    /// The name of the StatefulSet.
     pub name: String,
-    /// uid is the UID of the StatefulSet; absent while it does not exist.
+    /// The UID of the StatefulSet; absent while it does not exist.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// currentRevision is the `status.currentRevision` of the StatefulSet.
+    /// The `status.currentRevision` of the StatefulSet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_revision: String,
-    /// updateRevision is the `status.updateRevision` of the StatefulSet.
+    /// The `status.updateRevision` of the StatefulSet.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
-    /// replicas is the `spec.replicas` of the StatefulSet.
+    /// The `spec.replicas` of the StatefulSet.
     pub replicas: i32,
-    /// ready is the number of its pods that are Ready.
+    /// The number of its pods that are Ready.
     pub ready: i32,
-    /// updated is the number of its pods that are at the update revision.
+    /// The number of its pods that are at the update revision.
     pub updated: i32,
-    /// held is true if the StatefulSet has the update strategy that Windlass wrote, so that only Windlass updates its
+    /// True if the StatefulSet has the update strategy that Windlass wrote, so that only Windlass updates its
     /// pods.
     pub held: bool,
 }
@@ -175,12 +175,12 @@ pub struct StatefulSetStatus {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default)]
 pub struct PodUpdate {
-    /// name is the name of the pod.
+    /// The name of the pod.
     pub name: String,
-    /// podUID is the UID of the pod that is replaced; empty if there was no pod when the update began.
+    /// The UID of the pod that is replaced; empty if there was no pod when the update began.
     #[serde(rename = "podUID", skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
-    /// plan is the plan of the pod.
+    /// The plan of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
 }

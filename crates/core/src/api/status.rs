@@ -21,94 +21,94 @@ pub use super::rollout::{NodeCounts, Rollout, Stage, UNCONVERGED_LIMIT, Unconver
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeDeploymentStatus {
-    /// observedGeneration is the generation of the spec that this status is based on.
+    /// The generation of the spec that this status is based on.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// phase is a one-word summary: Terminating, Paused, Failed, Upgrading, Degraded, Initializing, Ready or Pending.
+    /// A one-word summary: Terminating, Paused, Failed, Upgrading, Degraded, Initializing, Ready or Pending.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// replicas is the number of nodes that exist.
+    /// The number of nodes that exist.
     pub replicas: i32,
-    /// readyReplicas is the number of nodes that are Ready.
+    /// The number of nodes that are Ready.
     pub ready_replicas: i32,
-    /// updatedReplicas is the number of nodes observed at the desired revision.
+    /// The number of nodes observed at the desired revision.
     pub updated_replicas: i32,
-    /// availableReplicas is the number of nodes that have been Ready for `minReadySeconds`.
+    /// The number of nodes that have been Ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// selector is the label selector for the pods of the active set, for the scale subresource.
+    /// The label selector for the pods of the active set, for the scale subresource.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
-    /// activeSet is the set of nodes that receives traffic: the value of the label `windlass.dev/set`.
+    /// The set of nodes that receives traffic: the value of the label `windlass.dev/set`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub active_set: String,
-    /// currentRevision is the name of the last completed ControllerRevision.
+    /// The name of the last completed ControllerRevision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub current_revision: String,
-    /// updateRevision is the name of the desired ControllerRevision.
+    /// The name of the desired ControllerRevision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub update_revision: String,
-    /// buildID is the build ID of the desired revision.
+    /// The build ID of the desired revision.
     #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// requestedRolloutHash is the rollout hash of the desired revision; always set.
+    /// The rollout hash of the desired revision; always set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub requested_rollout_hash: String,
     /// sameContent is present if the template differs in form from a recorded one, but the API server stores the same
     /// content for both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_content: Option<SameContent>,
-    /// lastCompletedRolloutHash is the rollout hash of the last completed revision; absent before the first one
+    /// The rollout hash of the last completed revision; absent before the first one
     /// completes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_completed_rollout_hash: String,
-    /// rejected is a target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
+    /// A target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
     /// target changes or a retry names the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
-    /// spentForcePromote is the value of `forcePromote` that was already used.
+    /// The value of `forcePromote` that was already used.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub spent_force_promote: String,
-    /// restartedAt is the time of the latest restart that Windlass accepted (RFC 3339).
+    /// The time of the latest restart that Windlass accepted (RFC 3339).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
-    /// lastRequest is the last value of the annotation `windlass.dev/last-request` that Windlass recorded, truncated to
+    /// The last value of the annotation `windlass.dev/last-request` that Windlass recorded, truncated to
     /// 256 bytes.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub last_request: String,
-    /// scaledToZero is true after the fleet was scaled to 0, until its nodes exist again. Windlass creates them at the
+    /// True after the fleet was scaled to 0, until its nodes exist again. Windlass creates them at the
     /// desired revision.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_to_zero: bool,
-    /// initialFill is the progress while Windlass creates the nodes of a fleet for the first time, or after it was
+    /// The progress while Windlass creates the nodes of a fleet for the first time, or after it was
     /// scaled to 0. This is not a rollout, but it can stall like one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_fill: Option<InitialFill>,
-    /// deletionPolicy is the policy that Windlass has applied to every node and to the fleet's Service; absent until it
+    /// The policy that Windlass has applied to every node and to the fleet's Service; absent until it
     /// has done so. If the spec requires Retain, do not delete the fleet before this field is Retain.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub deletion_policy: Option<DeletionPolicy>,
-    /// volumeClaimRetention is the policy that Windlass has applied to every volume claim; absent until it has done so.
+    /// The policy that Windlass has applied to every volume claim; absent until it has done so.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub volume_claim_retention: Option<ClaimRetention>,
-    /// activeBuildID is the `unsafeCustomBuildID` of the active set; absent if its build ID was generated.
+    /// The `unsafeCustomBuildID` of the active set; absent if its build ID was generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
     pub active_build_id: String,
     /// retiring lists the sets of nodes that are neither active nor part of a rollout, and that Windlass will remove;
     /// at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retiring: Vec<RetiringSet>,
-    /// rollout is the active rollout; absent if there is none.
+    /// The active rollout; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// plan is the current plan of this fleet, or the last one.
+    /// The current plan of this fleet, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
     /// hooks lists the hooks that failed or wait for approval, in the plans of the fleet and of its nodes; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
-    /// hookRetry is the last retry of failed hooks. It is present as long as the annotation `windlass.dev/retry`
+    /// The last retry of failed hooks. It is present as long as the annotation `windlass.dev/retry`
     /// requests it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook_retry: Option<HookRetry>,
@@ -151,9 +151,9 @@ impl NodeDeploymentStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SameContent {
-    /// writtenHash is the rollout hash of the template as written in the spec.
+    /// The rollout hash of the template as written in the spec.
     pub written_hash: String,
-    /// recordedHash is the rollout hash of the recorded revision. All other fields use this hash.
+    /// The rollout hash of the recorded revision. All other fields use this hash.
     pub recorded_hash: String,
 }
 
@@ -161,17 +161,17 @@ pub struct SameContent {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookStatus {
-    /// hook is the name of the hook.
+    /// The name of the hook.
     pub hook: String,
-    /// node is the node whose plan contains the hook; absent if it is in the fleet's plan.
+    /// The node whose plan contains the hook; absent if it is in the fleet's plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// taskID is the ID of the task that runs the hook.
+    /// The ID of the task that runs the hook.
     #[serde(rename = "taskID")]
     pub task_id: String,
     /// state is `Failed` or `AwaitingApproval`.
     pub state: String,
-    /// message is the reason why the hook failed.
+    /// The reason why the hook failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -192,7 +192,7 @@ pub const HOOKS_LIMIT: usize = 20;
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HookRetry {
-    /// request is the value of the annotation `windlass.dev/retry` that requested the retry. Windlass acts on each
+    /// The value of the annotation `windlass.dev/retry` that requested the retry. Windlass acts on each
     /// value once.
     pub request: String,
     /// tasks lists the tasks that had failed at that time and run again, each with its attempt: `TASK/ATTEMPT`.
@@ -204,26 +204,26 @@ pub struct HookRetry {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitialFill {
-    /// lastProgressAt is the last time at which a node was updated or became ready, or the time at which the fill
+    /// The last time at which a node was updated or became ready, or the time at which the fill
     /// began.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_progress_at: DateTime<Utc>,
-    /// maxUpdated is the highest sum so far of updated nodes and updated nodes that are available. A higher sum is
+    /// The highest sum so far of updated nodes and updated nodes that are available. A higher sum is
     /// progress.
     #[serde(default)]
     pub max_updated: i32,
-    /// maxReady is the highest number so far of updated nodes that are Ready, available or not. A higher number is
+    /// The highest number so far of updated nodes that are Ready, available or not. A higher number is
     /// progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ready: Option<i32>,
-    /// total is the desired number of nodes for which `maxUpdated` and `maxReady` were recorded.
+    /// The desired number of nodes for which `maxUpdated` and `maxReady` were recorded.
     #[serde(default)]
     pub total: i32,
-    /// progressPaused is true while the progress deadline is suspended, because the fleet is paused or a hook runs or
+    /// True while the progress deadline is suspended, because the fleet is paused or a hook runs or
     /// has failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress_paused: bool,
-    /// notCountedSince is the time since which the progress deadline does not count, because a node is within a period
+    /// The time since which the progress deadline does not count, because a node is within a period
     /// that Kubernetes or `minReadySeconds` allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -274,17 +274,17 @@ impl LastRequest {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rejected {
-    /// hash is the rollout hash of the target.
+    /// The rollout hash of the target.
     pub hash: String,
-    /// buildID is the build ID of the target.
+    /// The build ID of the target.
     #[serde(rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// planID is the ID of the plan that ended with this outcome. A retry names it.
+    /// The ID of the plan that ended with this outcome. A retry names it.
     #[serde(rename = "planID")]
     pub plan_id: String,
     /// outcome is `Aborted`, `RolledBack` or `Failed`.
     pub outcome: String,
-    /// message is the cause of the rollback, since the nodes that caused it may no longer exist.
+    /// The cause of the rollback, since the nodes that caused it may no longer exist.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -307,27 +307,27 @@ impl Rejected {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetiringSet {
-    /// set is the name of the set: the value of the label `windlass.dev/set`.
+    /// The name of the set: the value of the label `windlass.dev/set`.
     pub set: String,
-    /// hash is the rollout hash that the set last completed, or was created for.
+    /// The rollout hash that the set last completed, or was created for.
     #[serde(default)]
     pub hash: String,
-    /// buildID is the `unsafeCustomBuildID` of the set; absent if its build ID was generated.
+    /// The `unsafeCustomBuildID` of the set; absent if its build ID was generated.
     #[serde(default, rename = "buildID", skip_serializing_if = "String::is_empty")]
     pub build_id: String,
-    /// since is the time since which the set has been retiring. Windlass removes its nodes `retireDelaySeconds` later,
+    /// The time since which the set has been retiring. Windlass removes its nodes `retireDelaySeconds` later,
     /// or at once if the set never received traffic.
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: DateTime<Utc>,
-    /// unpromoted is true if the rollout of this set was cancelled before its promotion. Windlass removes its nodes at
+    /// True if the rollout of this set was cancelled before its promotion. Windlass removes its nodes at
     /// once, unless `served` is true. Its volume claims stay under any `volumeClaimRetention`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpromoted: bool,
-    /// served is true if an unpromoted set received traffic earlier. Its removal delay counts from the time at which it
+    /// True if an unpromoted set received traffic earlier. Its removal delay counts from the time at which it
     /// stopped receiving traffic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
-    /// haltHeight is the height at which the nodes of this set halted (HardFork). They do not receive traffic again.
+    /// The height at which the nodes of this set halted (HardFork). They do not receive traffic again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub halt_height: i64,
 }

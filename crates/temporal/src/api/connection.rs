@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// address is the host and port of the frontend, for example `temporal-frontend.temporal.svc:7233`.
+    /// The host and port of the frontend, for example `temporal-frontend.temporal.svc:7233`.
     #[schemars(length(min = 1, max = 253))]
     pub address: String,
-    /// namespace is the Temporal namespace; it cannot be changed. Defaults to `default`.
+    /// The Temporal namespace; it cannot be changed. Defaults to `default`.
     #[serde(default = "default_namespace")]
     #[schemars(length(min = 1, max = 255))]
     pub namespace: String,
@@ -20,7 +20,7 @@ pub struct Connection {
     /// apiKeySecret selects the key of a Secret that contains the operator's API key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_secret: Option<ApiKeySecret>,
-    /// workerSecret is the name of a Secret whose entries become environment variables of the workers. Workers can have
+    /// The name of a Secret whose entries become environment variables of the workers. Workers can have
     /// other credentials than the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
@@ -35,16 +35,16 @@ fn default_namespace() -> String {
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// caSecret is the name of a Secret with the key `ca.crt`: the certificate authorities for the server's
+    /// The name of a Secret with the key `ca.crt`: the certificate authorities for the server's
     /// certificate. Defaults to the system's root certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub ca_secret: Option<String>,
-    /// certSecret is the name of a Secret with the keys `tls.crt` and `tls.key`: the operator's client certificate.
+    /// The name of a Secret with the keys `tls.crt` and `tls.key`: the operator's client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cert_secret: Option<String>,
-    /// serverName is the name that the server's certificate must have. Defaults to the host in `address`.
+    /// The name that the server's certificate must have. Defaults to the host in `address`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
@@ -54,10 +54,10 @@ pub struct Tls {
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiKeySecret {
-    /// name is the name of the Secret.
+    /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// key is the key in the Secret. Defaults to `api-key`.
+    /// The key in the Secret. Defaults to `api-key`.
     #[serde(default = "default_key")]
     #[schemars(length(min = 1, max = 253))]
     pub key: String,

@@ -19,7 +19,7 @@ pub struct RolloutSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub steps: Vec<RampStep>,
-    /// gate is a workflow that must succeed on the new version before the version receives tasks.
+    /// A workflow that must succeed on the new version before the version receives tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
     /// onFailure determines what happens when the gate fails. Hold stops the rollout until a person decides. Rollback
@@ -53,10 +53,10 @@ pub enum Strategy {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RampStep {
-    /// percent is the percentage of unpinned tasks that the new version receives.
+    /// The percentage of unpinned tasks that the new version receives.
     #[schemars(range(min = 1, max = 99))]
     pub percent: u8,
-    /// pauseSeconds is the minimum duration of the step, in seconds. Defaults to 0.
+    /// The minimum duration of the step, in seconds. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 604_800))]
     pub pause_seconds: u32,
@@ -73,7 +73,7 @@ pub struct RampStep {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
-    /// workflowType is the type of the workflow.
+    /// The type of the workflow.
     #[schemars(length(min = 1, max = 1000))]
     pub workflow_type: String,
     /// taskQueues lists the task queues on which Windlass runs the workflow, once on each. Defaults to all task queues
@@ -81,11 +81,11 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub task_queues: Vec<String>,
-    /// input is the only argument of the workflow: an object. Defaults to no argument.
+    /// The only argument of the workflow: an object. Defaults to no argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "raw_object")]
     pub input: Option<Value>,
-    /// timeoutSeconds is the number of seconds after which the gate fails if the workflow has not succeeded. Defaults
+    /// The number of seconds after which the gate fails if the workflow has not succeeded. Defaults
     /// to 600.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 1, max = 86_400))]

@@ -11,60 +11,60 @@ use crate::port::BuildId;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerDeploymentStatus {
-    /// observedGeneration is the generation of the spec that this status is based on.
+    /// The generation of the spec that this status is based on.
     pub observed_generation: i64,
-    /// targetBuildID is the build ID of the desired version.
+    /// The build ID of the desired version.
     #[serde(rename = "targetBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target_build_id: Option<BuildId>,
-    /// currentBuildID is the build ID of the current version in Temporal.
+    /// The build ID of the current version in Temporal.
     #[serde(rename = "currentBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub current_build_id: Option<BuildId>,
-    /// rampingBuildID is the build ID of the ramping version in Temporal.
+    /// The build ID of the ramping version in Temporal.
     #[serde(rename = "rampingBuildID", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub ramping_build_id: Option<BuildId>,
-    /// rampPercent is the percentage of tasks that the ramping version receives.
+    /// The percentage of tasks that the ramping version receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp_percent: Option<i32>,
-    /// requestedRolloutHash is the rollout hash of the desired version.
+    /// The rollout hash of the desired version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_rollout_hash: Option<String>,
-    /// lastCompletedRolloutHash is the rollout hash of the last completed rollout; absent before the first one
+    /// The rollout hash of the last completed rollout; absent before the first one
     /// completes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_completed_rollout_hash: Option<String>,
-    /// currentRevision is the name of the last completed ControllerRevision.
+    /// The name of the last completed ControllerRevision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_revision: Option<String>,
-    /// updateRevision is the name of the desired ControllerRevision.
+    /// The name of the desired ControllerRevision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_revision: Option<String>,
-    /// rejected is a target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
+    /// A target whose rollout was aborted, rolled back or failed. Windlass does not try it again until the
     /// target changes or a retry names the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<Rejected>,
-    /// spentForcePromote is the value of `forcePromote` that was already used.
+    /// The value of `forcePromote` that was already used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent_force_promote: Option<String>,
-    /// spentRetry is the last retry that Windlass accepted.
+    /// The last retry that Windlass accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spent_retry: Option<String>,
-    /// restartedAt is the time of the latest restart that Windlass accepted (RFC 3339).
+    /// The time of the latest restart that Windlass accepted (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarted_at: Option<String>,
-    /// cause is the reason for the active rollout.
+    /// The reason for the active rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// temporalLostAt is the time since which Temporal gives no usable answers; absent while it does.
+    /// The time since which Temporal gives no usable answers; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub temporal_lost_at: Option<DateTime<Utc>>,
     /// versions lists the versions, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionRecord>,
-    /// plan is the plan of the active rollout, or of the last one.
+    /// The plan of the active rollout, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
     /// hooks lists the hooks that failed or wait for approval.
@@ -82,39 +82,39 @@ pub struct WorkerDeploymentStatus {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionRecord {
-    /// buildID is the build ID of the version.
+    /// The build ID of the version.
     #[serde(rename = "buildID")]
     #[schemars(with = "String")]
     pub build_id: BuildId,
-    /// revision is the name of the ControllerRevision that the version's workers are created from; absent if it is not
+    /// The name of the ControllerRevision that the version's workers are created from; absent if it is not
     /// kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// deployment is the name of the version's Deployment; absent if there is none.
+    /// The name of the version's Deployment; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
-    /// state is the state of the version: NotRegistered, Inactive, Ramping, Current, Draining or Drained.
+    /// The state of the version: NotRegistered, Inactive, Ramping, Current, Draining or Drained.
     #[serde(default)]
     pub state: VersionState,
-    /// replicas is the desired number of workers.
+    /// The desired number of workers.
     #[serde(default)]
     pub replicas: i32,
-    /// ready is the number of workers that are ready.
+    /// The number of workers that are ready.
     #[serde(default)]
     pub ready: i32,
-    /// since is the time since which the version has been in this state.
+    /// The time since which the version has been in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<DateTime<Utc>>,
-    /// drainedSince is the time since which no workflow runs on the version; absent while workflows run.
+    /// The time since which no workflow runs on the version; absent while workflows run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub drained_since: Option<DateTime<Utc>>,
-    /// runningWorkflows is the number of running workflows that are pinned to the version, when last counted. Windlass
+    /// The number of running workflows that are pinned to the version, when last counted. Windlass
     /// counts them for versions that drain or never received tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_workflows: Option<i64>,
-    /// pollers is the number of the version's pollers that Temporal had seen in the last minutes, when last counted.
+    /// The number of the version's pollers that Temporal had seen in the last minutes, when last counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pollers: Option<i32>,
 }

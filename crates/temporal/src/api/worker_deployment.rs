@@ -48,19 +48,19 @@ use crate::port::DeploymentName;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerDeploymentSpec {
-    /// replicas is the desired number of workers of each version: 0 to 10000. If it is absent, an autoscaler sets it,
+    /// The desired number of workers of each version: 0 to 10000. If it is absent, an autoscaler sets it,
     /// and Windlass only writes the 0 that retires a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: Option<i32>,
     /// connection identifies the Temporal frontend and the operator's credentials.
     pub connection: Connection,
-    /// deploymentName is the name of the deployment in Temporal; it cannot be changed. Defaults to
+    /// The name of the deployment in Temporal; it cannot be changed. Defaults to
     /// `<namespace>/<name>`.
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub deployment_name: Option<String>,
-    /// template is the pod template of the workers. Windlass adds `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
+    /// The pod template of the workers. Windlass adds `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
     /// `TEMPORAL_DEPLOYMENT_NAME` and `TEMPORAL_WORKER_BUILD_ID` to the environment of its containers.
     #[schemars(schema_with = "pod_template")]
     pub template: Value,
@@ -75,12 +75,12 @@ pub struct WorkerDeploymentSpec {
     )]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: Option<String>,
-    /// maxSurge is the maximum number of additional workers while Windlass updates a version's workers in place. Value
+    /// The maximum number of additional workers while Windlass updates a version's workers in place. Value
     /// can be an absolute number or a percentage. Defaults to 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_string")]
     pub max_surge: Option<IntOrString>,
-    /// maxUnavailable is the maximum number of workers that may be unavailable while Windlass updates a version's
+    /// The maximum number of workers that may be unavailable while Windlass updates a version's
     /// workers in place. Value can be an absolute number or a percentage. Defaults to 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_string")]
@@ -96,7 +96,7 @@ pub struct WorkerDeploymentSpec {
     /// sunset determines when Windlass removes a version that no workflow runs on.
     #[serde(default)]
     pub sunset: Sunset,
-    /// maxVersions is the number of versions at which Windlass creates no new ones. Defaults to 20.
+    /// The number of versions at which Windlass creates no new ones. Defaults to 20.
     #[serde(default = "twenty")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_versions: u32,
@@ -104,17 +104,17 @@ pub struct WorkerDeploymentSpec {
     /// false.
     #[serde(default)]
     pub paused: bool,
-    /// forcePromote is the rollout hash to promote, as in `status.requestedRolloutHash`. Under Progressive, Windlass
+    /// The rollout hash to promote, as in `status.requestedRolloutHash`. Under Progressive, Windlass
     /// then skips the remaining steps. Manual promotes nothing without it.
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub force_promote: Option<String>,
-    /// progressDeadlineSeconds is the number of seconds without progress after which a task of the rollout is stalled.
+    /// The number of seconds without progress after which a task of the rollout is stalled.
     /// Defaults to 600.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: u32,
-    /// revisionHistoryLimit is the number of unreferenced revisions to keep. Defaults to 10.
+    /// The number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0, max = 1000))]
     pub revision_history_limit: u32,
@@ -129,12 +129,12 @@ pub struct WorkerDeploymentSpec {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sunset {
-    /// scaleDownDelaySeconds is the number of seconds after a version has drained at which Windlass scales it to 0.
+    /// The number of seconds after a version has drained at which Windlass scales it to 0.
     /// Defaults to 3600.
     #[serde(default = "hour")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub scale_down_delay_seconds: u32,
-    /// deleteDelaySeconds is the number of seconds after a version has drained at which Windlass deletes its Deployment
+    /// The number of seconds after a version has drained at which Windlass deletes its Deployment
     /// and its record in Temporal. Windlass does not delete them before the version has no pods. Defaults to 86400.
     #[serde(default = "day")]
     #[schemars(range(min = 0, max = 31_536_000))]
