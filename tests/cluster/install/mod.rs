@@ -9,6 +9,7 @@ mod installed;
 mod krew;
 mod monitored;
 mod monitors;
+mod prose;
 mod published;
 mod references;
 mod roles;

@@ -26,7 +26,7 @@ pub struct Hook {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64", range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i64>,
-    /// onFailure determines what happens when the hook fails. Hold stops the rollout until a person decides. Rollback
+    /// The action when the hook fails. Hold stops the rollout until a person decides. Rollback
     /// rolls it back. Continue ignores the failure. Defaults to Hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OnHookFailure")]

@@ -57,9 +57,8 @@ pub struct NodeDeploymentSpec {
     /// service adds a Service with the name of the fleet, which sends traffic to the active set of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSpec>,
-    /// unsafeCustomBuildID replaces the generated build ID, which identifies a set of nodes. Under the same ID, a
-    /// changed template updates the active set in place. The value has at most 63 characters of `[A-Za-z0-9._-]`,
-    /// alphanumeric at both ends, and is not allowed with InPlace.
+    /// The build ID, in place of a generated one. It identifies a set of nodes. Under the same ID, a
+    /// changed template updates the active set in place. Not allowed with InPlace.
     #[serde(default, rename = "unsafeCustomBuildID", skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub unsafe_custom_build_id: String,
@@ -141,7 +140,7 @@ pub struct UpdateStrategy {
     #[serde(default = "super::stateful_node::default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: i64,
-    /// onStall determines what happens when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
+    /// The action when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
     /// returns to the last completed revision. Defaults to Hold.
     #[serde(default)]
     pub on_stall: OnStall,
@@ -195,8 +194,8 @@ pub const DEFAULT_RETIRE_DELAY_SECONDS: i64 = 30;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceStrategy {
-    /// The maximum number of nodes that may be unavailable during a rollout. Value can be an absolute
-    /// number or a percentage of `replicas`, which is rounded down to at least 1. Defaults to 1.
+    /// The maximum number of nodes that may be unavailable during a rollout:
+    /// an absolute number, or a percentage of `replicas` (rounded down, at least 1). Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::max_unavailable")]
     pub max_unavailable: Option<IntOrString>,
@@ -205,8 +204,8 @@ pub struct InPlaceStrategy {
     #[serde(default)]
     #[schemars(range(min = 0, max = 10_000))]
     pub partition: i32,
-    /// steps lists absolute numbers or percentages of nodes, in ascending order; at most 10. After each step, the
-    /// rollout waits until the hooks at AfterStep are done. It does not wait after a step that covers all nodes.
+    /// Absolute numbers or percentages of nodes, in ascending order; at most 10. After each step, the
+    /// rollout waits for the hooks at AfterStep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
     pub steps: Vec<IntOrString>,
@@ -216,7 +215,7 @@ pub struct InPlaceStrategy {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlueGreenStrategy {
-    /// promotion determines when the new nodes take over. WhenReady: as soon as they are ready. Manual: when
+    /// When the new nodes take over. WhenReady: as soon as they are ready. Manual: when
     /// `forcePromote` requests it. Immediately: Windlass removes the old nodes first, which causes downtime. Defaults
     /// to WhenReady.
     #[serde(default = "when_ready")]

@@ -61,7 +61,7 @@ pub struct StatefulNodeSpec {
     #[serde(default, skip_serializing_if = "no_claims")]
     #[schemars(schema_with = "super::schema::volume_claim_templates")]
     pub volume_claim_templates: Shared<Vec<Value>>,
-    /// volumeClaimRetention determines what happens to the volume claims when the node is deleted. Retain keeps them.
+    /// The policy for volume claims when the node is deleted. Retain keeps them.
     /// Delete deletes them with the node. Defaults to Retain.
     #[serde(default, skip_serializing_if = "ClaimRetention::is_default")]
     #[schemars(extend("default" = "Retain"))]
@@ -106,7 +106,7 @@ pub struct StatefulNodeSpec {
     /// watchSidecar makes Windlass poll the sidecar and update `status.sidecar`. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch_sidecar: bool,
-    /// removalID requests the removal of the node, with a plan RemoveNode. Each value is a separate request; if it is
+    /// Requests the removal of the node, with a plan RemoveNode. Each value is a separate request; if it is
     /// empty, the node stays. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "removalID")]
     #[schemars(length(max = 128))]

@@ -101,7 +101,7 @@ pub struct StatefulSetStrategy {
     #[serde(default = "default_deadline")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub progress_deadline_seconds: i64,
-    /// onStall determines what happens when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
+    /// The action when a rollout is stalled. Hold reports the stall and keeps trying. Rollback
     /// returns to the last completed revision. Defaults to Hold.
     #[serde(default)]
     pub on_stall: OnStall,
