@@ -44,7 +44,7 @@ fn call(turn: &Turn<'_>) -> Answer {
     let again = heard.again;
     match heard.last {
         Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
-        Some(last) if last.verdict == Verdict::Failure => turn.fails(&format!("{asked} {}", last.said)),
+        Some(last) if last.verdict == Verdict::Failure => Turn::fails(&format!("{asked} {}", last.said)),
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
         Some(last) => Ok(turn.waits(format!("{asked} {}", last.said), again)),
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by

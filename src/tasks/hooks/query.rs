@@ -71,7 +71,7 @@ fn check(turn: &Turn<'_>) -> Answer {
             answer.said, counts.successes, counts.failures
         );
         if counts.failures > limit {
-            return turn.fails(&so_far);
+            return Turn::fails(&so_far);
         }
         if counts.successes >= count {
             return Ok(Outcome::Done);

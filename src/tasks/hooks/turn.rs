@@ -102,14 +102,14 @@ impl<'a> Turn<'a> {
     }
 
     /// The hook has failed.
-    pub(super) fn fails(&self, what: &str) -> Answer {
+    pub(super) fn fails(what: &str) -> Answer {
         Err(TaskError::terminal(what))
     }
 
     /// The hook has failed because its timeout has passed.
     pub(super) fn is_late(&self, what: &str) -> Answer {
         let seconds = self.hook.timeout_seconds().unwrap_or_default();
-        self.fails(&format!("no success within {seconds} s; {what}"))
+        Self::fails(&format!("no success within {seconds} s; {what}"))
     }
 
     /// The message of the task's last run, or the given text if there was none.

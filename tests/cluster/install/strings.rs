@@ -36,7 +36,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
         match (entry.is_dir(), is_of_tests) {
             (_, true) => {}
             (true, _) => files(&entry, found),
-            (false, _) => found.extend(name.ends_with(".rs").then_some(entry)),
+            (false, _) => found.extend((entry.extension().is_some_and(|ext| ext == "rs")).then_some(entry)),
         }
     }
 }
