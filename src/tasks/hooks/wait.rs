@@ -24,9 +24,8 @@ fn passed(turn: &Turn<'_>) -> Answer {
         return turn.is_late(&format!("it waits for {} s", wait.seconds));
     }
     let message = format!(
-        "waiting for {} s to pass (hook {}), until {}",
+        "waiting for {} s to pass, until {}",
         wait.seconds,
-        turn.hook.name,
         until.to_rfc3339_opts(SecondsFormat::Secs, true)
     );
     Ok(turn.waits(message, left))

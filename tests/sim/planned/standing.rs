@@ -116,7 +116,10 @@ fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
         world.wish(change).await;
         let forecast = world.then(json!({})).await;
         assert_eq!(forecast.waits.len(), 1, "{forecast:#?}");
-        assert!(forecast.waits[0].starts_with("3600 s to pass (hook freeze), until "), "{forecast:#?}");
+        assert!(
+            forecast.waits[0].starts_with("hook freeze: waiting for 3600 s to pass, until "),
+            "{forecast:#?}"
+        );
     });
 }
 
