@@ -218,7 +218,7 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
     let told = stage.told().await;
     assert!(told.len() == 1 && told[0].0 == "InvalidSpec", "{told:?}");
     assert!(
-        told[0].1.contains("\"another\" is no plan of this fleet") && told[0].1.contains(&plan),
+        told[0].1.contains("\"another\" is not a plan of this fleet") && told[0].1.contains(&plan),
         "{told:?}"
     );
     stage.annotate("windlass.dev/abort", &plan);
@@ -294,10 +294,13 @@ async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
     assert!(told.len() == 1 && told[0].0 == "InvalidSpec" && told[0].1.contains("\"tomorrow\""), "{told:?}");
     let told = asked("windlass.dev/skip", "nonsense-3").await;
     assert!(told.len() == 1 && told[0].0 == "SkipRefused", "{told:?}");
-    assert!(told[0].1.contains("no task of a plan of this fleet"), "{told:?}");
+    assert!(told[0].1.contains("is not a task of a plan of this fleet"), "{told:?}");
     let told = asked("windlass.dev/retry", "nonsense").await;
-    assert!(told.len() == 1 && told[0].1.contains("windlass.dev/retry: \"nonsense\" is no plan"), "{told:?}");
-    assert!(!told[0].1.contains("its plan is"), "there is none: {told:?}");
+    assert!(
+        told.len() == 1 && told[0].1.contains("windlass.dev/retry: \"nonsense\" is not a plan"),
+        "{told:?}"
+    );
+    assert!(!told[0].1.contains("its current plan is"), "there is none: {told:?}");
     stage.change_fleet(&json!({"spec": {"forcePromote": "v1:0"}}));
     stage.look_at_fleet().await.unwrap();
     let told = stage.told().await;
@@ -405,7 +408,7 @@ async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
     assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("haltHeight"), "{said_of:?}");
     let fork = json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 1000}}}});
     let (said_of, _) = said(fork).await;
-    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("needs a sidecar to ask"), "{said_of:?}");
+    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("needs a sidecar that reports"), "{said_of:?}");
     let sidecar = json!({"spec": {"template": {"spec": {"sidecar": {"url": "http://monitor/{name}"}}}}});
     assert_eq!(said(sidecar).await.0.1, "Applied", "it applies at once, and nothing is rolled out");
     let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": ""}}})).await;
@@ -585,7 +588,7 @@ async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
     assert_eq!((wish("db-3"), wish("db-2")), (None, None));
     let (truth, reason, message) = condition(&stage.fleet(), "Reconciling");
     assert_eq!((truth.as_str(), reason.as_str()), ("True", "Progressing"));
-    assert!(message.contains("before db-3, db-2 can leave") && message.contains("(db-0)"), "{message}");
+    assert!(message.contains("before db-3, db-2 can be removed") && message.contains("(db-0)"), "{message}");
     stage.node_follows("db-0");
     stage.look_at_fleet().await.unwrap();
     assert_eq!(wish("db-2"), None, "one after the other");
@@ -897,7 +900,7 @@ async fn nodes_beyond_replicas_go_from_the_highest_and_missing_ones_are_made() {
     stage.fail("create StatefulNode", refused("metadata: no"));
     stage.look_at_fleet().await.unwrap();
     let message = condition(&stage.fleet(), "UpToDate").2;
-    assert_eq!(message, "template: the API server refuses it: metadata: no");
+    assert_eq!(message, "template: the API server rejects it: metadata: no");
 }
 
 #[tokio::test(start_paused = true)]

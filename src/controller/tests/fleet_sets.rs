@@ -229,7 +229,7 @@ async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
     stage.look_at_fleet().await.unwrap();
     let told = stage.told().await;
     assert!(
-        told.len() == 1 && told[0].1.contains("is not aborted, since a promotion cannot be reverted"),
+        told.len() == 1 && told[0].1.contains("is not aborted, because a promotion cannot be reverted"),
         "{told:?}"
     );
     stage.change_fleet(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:v3"}}}}));

@@ -773,7 +773,7 @@ async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_no
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(15));
     assert_eq!(asked(), 1);
     let message = stage.node()["status"]["problem"]["message"].as_str().unwrap_or_default().to_owned();
-    assert_eq!(message, "the API server refuses its pod: quota is used up");
+    assert_eq!(message, "the API server rejects its pod: quota is used up");
     stage.pass(5).await;
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(10));
     assert_eq!(asked(), 0);

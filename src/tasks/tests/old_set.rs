@@ -22,8 +22,8 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
     let since = "waiting for db-0 (since 2030-03-17T17:46:40Z) to say a height";
     let mutes = [
         (Value::Null, json!({}), "it has no sidecar"),
-        (image(), json!({"podUID": uid}), "its sidecar has said no height"),
-        (image(), json!({"podUID": "the pod before", "height": 7}), "its sidecar has said no height"),
+        (image(), json!({"podUID": uid}), "its sidecar reports no height"),
+        (image(), json!({"podUID": "the pod before", "height": 7}), "its sidecar reports no height"),
     ];
     for (sidecar, said, why) in mutes {
         let waits = told(sidecar, said).without_a_write(&SubmitHalt {}).await;
@@ -196,7 +196,7 @@ async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
 /// Some of the old nodes may be gone by then: the promotion of what was wanted is finished first.
 #[tokio::test]
 async fn a_wrong_spec_keeps_the_old_nodes_until_the_promotion_has_begun() {
-    let refused = "template: the API server refuses it: no";
+    let refused = "template: the API server rejects it: no";
     for stage in ["CreatingEntrants", "Promoting"] {
         let goes = stage == "Promoting";
         let mut cluster = MockCluster::new();

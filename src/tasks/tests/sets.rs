@@ -332,11 +332,11 @@ async fn a_manual_promotion_waits_for_the_whole_hash() {
         let waits = by("Manual", refused).without_a_write(&AwaitPromotion {}).await;
         assert_eq!(
             waits,
-            format!("waiting for a person: set spec.forcePromote to {wanted}, as windlass promote does")
+            format!("waiting for a person: set spec.forcePromote to {wanted}, or run windlass promote")
         );
     }
     assert_eq!(by("Manual", wanted.as_str()).without_a_write(&AwaitPromotion {}).await, "done");
-    for (field, advice) in [(wanted.as_str(), "empty spec.forcePromote"), ("", "set spec.forcePromote")] {
+    for (field, advice) in [(wanted.as_str(), "clear spec.forcePromote"), ("", "set spec.forcePromote")] {
         let mut scope = by("Manual", field).scope(MockCluster::new(), &View::shared());
         let mut fleet = (*scope.fleet).clone();
         fleet.status.spent_force_promote = wanted.to_string();

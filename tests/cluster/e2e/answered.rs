@@ -17,7 +17,7 @@ async fn a_request_that_has_no_effect_is_answered_once() {
     let done = world.until_db("it is complete", |db| outcomes(db) == ["Complete"]).await;
     let pods = world.pod_uids().await;
     let plan = plan_id(&done);
-    let over = format!("plan {plan} is over (Complete)");
+    let over = format!("plan {plan} has already ended (Complete)");
     let requests = [
         ("windlass.dev/restartedAt", "2020-01-01T00:00:00Z", "is not later than the creation of db"),
         ("windlass.dev/abort", plan.as_str(), over.as_str()),

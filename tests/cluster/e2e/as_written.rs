@@ -54,7 +54,7 @@ async fn an_exported_template_with_all_defaults_changes_nothing() {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}]}}}});
     let refused = world.try_patch_fleet(larger).await.unwrap_err();
     assert!(
-        refused.contains("volumeClaimTemplates cannot change where nodes are updated in place"),
+        refused.contains("volumeClaimTemplates cannot change if nodes are updated in place"),
         "{refused}"
     );
 }
@@ -81,7 +81,7 @@ async fn a_users_labels_reach_pods_and_the_sidecar_is_admitted_as_restricted() {
 
     for (field, value, says) in [
         ("podTemplate", json!({"metadata": {"labels": {"windlass.dev/node": "x"}}}), "has a reserved label"),
-        ("sidecar", json!({"port": 80}), "sidecar.port is a port of one of podTemplate's containers"),
+        ("sidecar", json!({"port": 80}), "sidecar.port is already a port of a container in podTemplate"),
     ] {
         let mut change = json!({"spec": {"template": {"spec": {field: value}}}});
         if field == "sidecar" {

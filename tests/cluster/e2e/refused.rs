@@ -30,7 +30,7 @@ async fn a_pod_that_the_api_server_refuses_is_named_with_the_servers_words() {
     let node = world.get(&world.nodes(), "db-2").await;
     assert_eq!(node["status"]["phase"], "Failed", "{node:#}");
     let problem = node["status"]["problem"]["message"].as_str().unwrap().to_owned();
-    assert!(problem.starts_with("the API server refuses its pod: pods \"db-2-0\" is forbidden"), "{problem}");
+    assert!(problem.starts_with("the API server rejects its pod: pods \"db-2-0\" is forbidden"), "{problem}");
     // Nothing has to be changed once the obstacle is gone.
     world.create("v1", "ServiceAccount", account("ghost")).await;
     world.until_applied().await;

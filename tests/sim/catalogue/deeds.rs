@@ -512,7 +512,7 @@ impl Illness {
             Self::Steered("crash" | "crash-loop") => "CrashLoopBackOff",
             Self::Steered("oom") => "OOMKilled, exit code 137",
             Self::Steered("creating") => "FailedMount",
-            Self::Steered("unready") => "runs and is not ready",
+            Self::Steered("unready") => "is running but not ready",
             _ => "",
         }
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::sets::world::{CLAIM, FLEET, NODE, World, condition, fleet, is_up_to_date, message, play, text};
 
-const HELD: &str = "waiting for db-2, which is being deleted, to be gone";
+const HELD: &str = "waiting for the deletion of db-2 to complete";
 
 /// Scales a fleet of three in while somebody's finalizer keeps db-2.
 async fn scaled_in(w: &World) {

@@ -46,7 +46,7 @@ fn every_node_says_why_its_pod_is_refused_and_events_are_listed_once() {
         of_a_ghost(&w).await;
         w.rest(300).await;
         let said = problems(&w);
-        let refused = |message: &String| message.starts_with("the API server refuses its pod: ");
+        let refused = |message: &String| message.starts_with("the API server rejects its pod: ");
         assert!(said.len() == NODES && said.iter().all(refused), "{said:#?}");
         // One of refusals, and one for the resourceVersion from which the events about pods are watched.
         assert_eq!(lists_of_events(&w), 2, "for {NODES} nodes in five minutes");

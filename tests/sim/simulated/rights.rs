@@ -121,7 +121,7 @@ fn a_template_that_cannot_be_asked_about_holds_up_nothing_else() {
         w.change(json!({"replicas": 2})).await;
         let told = |s: &Value| {
             let message = said(s, "Reconciling", "True/Progressing");
-            message.contains("not known yet") && message.contains("before db-2 can leave")
+            message.contains("not known yet") && message.contains("before db-2 can be removed")
         };
         w.until("it says who waits", told).await;
         assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);

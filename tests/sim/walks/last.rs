@@ -191,7 +191,7 @@ async fn remove_set(hand: &Hand, fleet: &Value) -> Option<String> {
 
 /// The sets that a message lists as `SET (2 of 4 nodes Ready)`, and how many nodes of each are.
 fn sets_asked_about(message: &str) -> Vec<(u32, &str)> {
-    let asked = message.split_once("nothing says which of these sets of nodes ");
+    let asked = message.split_once("it is not known which of these sets of nodes ");
     let list = asked.and_then(|(_, rest)| rest.split_once(": ")?.1.split_once(';'));
     let sets = list.into_iter().flat_map(|(list, _)| list.split(", "));
     sets.filter_map(|set| {
@@ -203,8 +203,8 @@ fn sets_asked_about(message: &str) -> Vec<(u32, &str)> {
 
 #[test]
 fn the_sets_that_a_fleet_asks_about_are_those_in_its_message() {
-    let message = "status.activeSet: nothing says which of these sets of nodes serves: 45390 (0 of 2 nodes Ready), \
-                   first (2 of 2 nodes Ready); nothing is removed or rolled until that is clear: delete the …";
+    let message = "status.activeSet: it is not known which of these sets of nodes is active: 45390 (0 of 2 nodes Ready), \
+                   first (2 of 2 nodes Ready); Windlass removes and updates nothing until only one is left. …";
     assert_eq!(sets_asked_about(message), [(0, "45390"), (2, "first")]);
     assert_eq!(sets_asked_about("spec.replicas is negative"), []);
 }

@@ -146,7 +146,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
             Kind::Fleet,
             promote(HASH),
             fleet(json!({"spec": {"forcePromote": HASH}, "status": {"spentForcePromote": HASH}})),
-            "empty spec.forcePromote",
+            "clear spec.forcePromote",
         ),
         (
             Kind::Fleet,

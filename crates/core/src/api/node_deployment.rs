@@ -71,7 +71,7 @@ pub struct NodeDeploymentSpec {
     /// when paused is false again. Defaults to false.
     #[serde(default)]
     pub paused: bool,
-    /// deletionPolicy determines what happens to the nodes when the fleet is deleted. Delete deletes them. Retain keeps
+    /// The policy for the nodes when the fleet is deleted. Delete deletes them. Retain keeps
     /// them and their volumes. Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,

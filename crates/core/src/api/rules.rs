@@ -12,11 +12,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::Validati
 /// One validation rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The schema that it is attached to: field names with dots, `[]` after a list for its items. Empty: the object.
+    /// The schema that the rule is attached to: field names with dots, `[]` after a list for its items. Empty for the
+    /// object.
     pub at: &'static str,
     /// The CEL expression; false rejects the object.
     pub check: &'static str,
-    /// What is wrong and what to do; names the field.
+    /// The message: what is wrong and what to do. It names the field.
     pub sentence: &'static str,
     /// The field below `at` that the error is reported on; empty: `at` itself.
     pub field: &'static str,
@@ -81,8 +82,8 @@ impl Rule {
     }
 }
 
-/// A rule that the claims of nodes that are updated in place stay what they are, as far as `$same` says of a claim `a` and
-/// the one of its name before, `b`.
+/// A rule that rejects changes of the volume claims of nodes that are updated in place. `$same` compares a claim `a`
+/// with the previous claim of the same name, `b`.
 macro_rules! claims_stay {
     ($same:literal) => {
         concat!(
@@ -104,10 +105,11 @@ macro_rules! claims_stay {
     };
 }
 
-const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change where nodes are updated in place: they keep the volumes they were made \
-     with. To grow a volume, edit its PersistentVolumeClaim; for other claims, make a new NodeDeployment";
+const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updated in place: a node keeps the \
+     volumes that it was created with. To grow a volume, edit its PersistentVolumeClaim. For other claims, create a new \
+     NodeDeployment";
 
-/// The labels of a pod that Windlass or Kubernetes sets: `RESERVED_LABELS`, for a rule.
+/// `RESERVED_LABELS` as a list in CEL.
 macro_rules! reserved_labels {
     () => {
         "['windlass.dev/deployment', 'windlass.dev/node', 'windlass.dev/set', 'windlass.dev/ordinal', \
@@ -116,14 +118,14 @@ macro_rules! reserved_labels {
     };
 }
 
-/// The annotations of a pod that Windlass sets: `RESERVED_ANNOTATIONS`, for a rule.
+/// `RESERVED_ANNOTATIONS` as a list in CEL.
 macro_rules! reserved_annotations {
     () => {
         "['windlass.dev/image', 'windlass.dev/main-container', 'windlass.dev/pod-template-hash']"
     };
 }
 
-/// The check that a StatefulNode is not one that a user creates.
+/// The check that a StatefulNode is not being created by a user.
 macro_rules! is_not_new_by_user {
     () => {
         "oldSelf.hasValue() || (has(self.grantedHash) && self.grantedHash != '') || !has(self.podTemplate)"
@@ -172,15 +174,15 @@ macro_rules! sidecar_port_is_taken {
     };
 }
 
-const RESERVED_LABEL: &str = "podTemplate.metadata.labels has a reserved label, which Windlass (windlass.dev/deployment, node, set, ordinal, \
-     revision, worker-deployment) or Kubernetes (apps.kubernetes.io/pod-index, controller-revision-hash, \
-     statefulset.kubernetes.io/pod-name) sets on pods: remove it, or choose another name";
+const RESERVED_LABEL: &str = "podTemplate.metadata.labels has a reserved label: remove it, or choose another name. \
+     Windlass sets windlass.dev/deployment, node, set, ordinal, revision and worker-deployment. Kubernetes sets \
+     apps.kubernetes.io/pod-index, controller-revision-hash and statefulset.kubernetes.io/pod-name";
 
-const RESERVED_ANNOTATION: &str = "podTemplate.metadata.annotations has a reserved annotation, which Windlass sets on pods (windlass.dev/image, \
-     main-container, pod-template-hash): remove it, or choose another name";
+const RESERVED_ANNOTATION: &str = "podTemplate.metadata.annotations has a reserved annotation: remove it, or choose \
+     another name. Windlass sets windlass.dev/image, main-container and pod-template-hash";
 
-const SIDECAR_PORT: &str = "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one, since all containers of \
-     a pod share its ports";
+const SIDECAR_PORT: &str = "sidecar.port is already a port of a container in podTemplate: set sidecar.port to a \
+     free port. All containers of a pod share its ports";
 
 /// Rules of a whole NodeDeployment.
 pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
@@ -188,8 +190,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "",
         "oldSelf.hasValue() || size(self.metadata.name) <= 39",
-        "metadata.name of a NodeDeployment is over 39 characters: choose a shorter one, since the names of nodes \
-         and pods add to it",
+        "metadata.name of a NodeDeployment is longer than 39 characters: choose a shorter name. The names of nodes \
+         and pods add a suffix to it",
     )
     .on("metadata.name")
     .with_optional_old_self(),
@@ -201,15 +203,15 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
          && oldSelf.value().unsafeCustomBuildID == self.unsafeCustomBuildID \
          && has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.type) \
          && oldSelf.value().updateStrategy.type == self.updateStrategy.type)",
-        "unsafeCustomBuildID cannot be used with updateStrategy.type InPlace, which makes no new set of nodes to \
-         name: remove it",
+        "unsafeCustomBuildID cannot be used with updateStrategy.type InPlace, which creates no new set of nodes: \
+         remove it",
     )
     .on("unsafeCustomBuildID")
     .class(Reason::Forbidden)
     .with_optional_old_self(),
     // New nodes get new volumes. If the build ID does not change, a strategy that creates new nodes updates in place as
-    // well. A field that is added or removed may be a default that is written out, or another order: the operator asks the
-    // API server whether it is, and refuses it otherwise.
+    // well. An added or removed field may be a written-out default, or the order may differ: the operator checks this
+    // with a dry run, and rejects other changes.
     Rule::new(
         "spec",
         claims_stay!(
@@ -229,8 +231,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
-    // The same of the size, which is compared character by character: see `IS_SHARE`. Sizes of different units may be the
-    // same: those the operator compares.
+    // The same for the size, which is compared character by character: see `IS_SHARE`. Sizes in different units may be
+    // equal; the operator compares those.
     Rule::new(
         "spec",
         claims_stay!(
@@ -253,7 +255,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.unsafeCustomBuildID",
         "self == '' || (size(self) <= 63 && self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'))",
-        "unsafeCustomBuildID has to be at most 63 of letters, digits, '.', '_' and '-', with a letter or a digit at \
+        "unsafeCustomBuildID has to be at most 63 letters, digits, '.', '_' and '-', with a letter or a digit at \
          both ends",
     ),
     Rule::new(
@@ -280,8 +282,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
          && size(oldSelf.value().template.spec.sidecar.image) > 0) \
          || (has(oldSelf.value().template.spec.sidecar.url) \
          && size(oldSelf.value().template.spec.sidecar.url) > 0))))",
-        "updateStrategy.type HardFork needs a sidecar to ask how high a node is: give template.spec.sidecar an image, \
-         with --height-url in its args, or a url",
+        "updateStrategy.type HardFork needs a sidecar that reports the height of a node: set \
+         template.spec.sidecar.image, with --height-url in its args, or template.spec.sidecar.url",
     )
     .on("template.spec.sidecar")
     .class(Reason::Required)
@@ -289,7 +291,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.updateStrategy.hardFork.haltHeight",
         "self > 0",
-        "hardFork.haltHeight has to be above 0: the height at which the old nodes halt",
+        "hardFork.haltHeight has to be above 0: it is the height at which the old nodes halt",
     ),
     Rule::new(
         "spec.updateStrategy.inPlace.maxUnavailable",
@@ -311,14 +313,14 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \
          || (has(self.inPlace) && has(self.inPlace.steps) && size(self.inPlace.steps) > 0)",
-        "a hook at AfterStep needs updateStrategy.inPlace.steps: say after how many nodes the rollout stops",
+        "a hook at AfterStep needs updateStrategy.inPlace.steps: set the numbers of nodes after which the rollout stops",
     )
     .on("hooks"),
     Rule::new(
         "spec.updateStrategy",
         "!has(self.type) || self.type == 'InPlace' || !has(self.hooks) \
          || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep')",
-        "a hook at AfterStep is for updateStrategy.type InPlace, which alone goes in steps",
+        "a hook at AfterStep needs updateStrategy.type InPlace, the only strategy with steps",
     )
     .on("hooks"),
     Rule::new(
@@ -326,16 +328,16 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "!has(self.hooks) || (has(self.type) && self.type != 'InPlace' && !(self.type == 'BlueGreen' \
          && has(self.blueGreen) && has(self.blueGreen.promotion) && self.blueGreen.promotion == 'Immediately')) \
          || !self.hooks.exists(h, has(h.at) && h.at in ['BeforePromotion', 'AfterPromotion'])",
-        "a hook at BeforePromotion or AfterPromotion is for a set of nodes that takes over while the old one stands by: for \
-         updateStrategy.type BlueGreen, with a promotion that is not Immediately, or, BeforePromotion, HardFork",
+        "a hook at BeforePromotion or AfterPromotion needs old nodes that still exist at the promotion: use \
+         updateStrategy.type BlueGreen with a promotion other than Immediately. BeforePromotion also works with HardFork",
     )
     .on("hooks"),
     Rule::new(
         "spec.updateStrategy",
         "!has(self.type) || self.type != 'HardFork' || !has(self.hooks) \
          || !self.hooks.exists(h, has(h.at) && h.at == 'AfterPromotion')",
-        "a hook at AfterPromotion is for updateStrategy.type BlueGreen, whose old nodes still serve: those of a HardFork have \
-         halted; use BeforePromotion or AfterRollout",
+        "a hook at AfterPromotion needs updateStrategy.type BlueGreen: after the promotion of a HardFork, the old \
+         nodes have halted. Use BeforePromotion or AfterRollout",
     )
     .on("hooks"),
     Rule::new(
@@ -343,14 +345,14 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "!has(self.hooks) || !self.hooks.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) \
          && (h.at == 'BeforeRemove' \
          || (has(self.type) && self.type in ['BlueGreen', 'HardFork'] && h.at == 'AfterRollout')))",
-        "onFailure Rollback has no way back from there: what leaves at BeforeRemove is not wanted any more, \
-         and at AfterRollout the old set of nodes is gone; use Hold or Continue",
+        "onFailure Rollback is not possible at BeforeRemove, nor at AfterRollout with BlueGreen or HardFork: there \
+         is nothing left to roll back to. Use Hold or Continue",
     )
     .on("hooks"),
     Rule::new(
         "spec.updateStrategy.hooks",
         HOOK_NAMES_DIFFER,
-        "hooks has two of one name: rename one",
+        "hooks has two hooks with the same name: rename one",
     ),
     Rule::new(
         "spec.updateStrategy.hooks[].name",
@@ -371,13 +373,17 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.service.ports",
         "size(self) > 0",
-        "service.ports is empty: name at least one port, or leave service out",
+        "service.ports is empty: add at least one port, or remove service",
     )
     .class(Reason::Required),
     Rule::new("spec.service.ports", PORTS_HAVE_NAMES, "service.ports has several ports: give each a name")
         .class(Reason::Required),
-    Rule::new("spec.service.ports", PORT_NAMES_DIFFER, "service.ports has two ports of one name: rename one"),
-    Rule::new("spec.service.ports", PORTS_DIFFER, "service.ports has one port and protocol twice: remove one"),
+    Rule::new("spec.service.ports", PORT_NAMES_DIFFER, "service.ports has two ports with the same name: rename one"),
+    Rule::new(
+        "spec.service.ports",
+        PORTS_DIFFER,
+        "service.ports has two entries with the same port and protocol: remove one",
+    ),
     Rule::new("spec.service.ports[].name", IS_PORT_NAME, PORT_NAME),
     Rule::new("spec.service.ports[].targetPort", IS_TARGET_PORT, TARGET_PORT),
     Rule::new(
@@ -419,7 +425,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "spec.template.spec",
         "!has(self.suspend)",
         "suspend cannot be set for a whole NodeDeployment: remove it from template.spec, and set replicas to 0 or \
-         suspend single StatefulNodes",
+         suspend individual StatefulNodes",
     )
     .on("suspend")
     .class(Reason::Forbidden),
@@ -431,8 +437,8 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
     Rule::new(
         "",
         "oldSelf.hasValue() || size(self.metadata.name) <= 52",
-        "metadata.name of a StatefulNode is over 52 characters: choose a shorter one, since a StatefulSet of a longer \
-         name gets no pod",
+        "metadata.name of a StatefulNode is longer than 52 characters: choose a shorter name. A StatefulSet with a \
+         longer name cannot create its pod",
     )
     .on("metadata.name")
     .with_optional_old_self(),
@@ -471,17 +477,17 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
         "has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0 \
          ? has(oldSelf.volumeClaimTemplates) && self.volumeClaimTemplates == oldSelf.volumeClaimTemplates \
          : !has(oldSelf.volumeClaimTemplates) || size(oldSelf.volumeClaimTemplates) == 0",
-        "volumeClaimTemplates cannot change: a node keeps the volumes it was made with. To grow a volume, edit its \
-         PersistentVolumeClaim; for other claims, make a new StatefulNode",
+        "volumeClaimTemplates cannot change: a node keeps the volumes that it was created with. To grow a volume, \
+         edit its PersistentVolumeClaim. For other claims, create a new StatefulNode",
     )
     .on("volumeClaimTemplates")
     .class(Reason::Forbidden),
 ];
 
-/// Rules of a NodeDeployment's template that do not hold for the nodes which the fleet makes of it: an object that was
-/// stored before these rules existed stays valid, and goes on making nodes.
+/// Rules of a NodeDeployment's template that do not apply to the nodes created from it. An object that was stored
+/// before these rules existed stays valid, and Windlass can still create its nodes.
 pub(super) const NODE_TEMPLATE: &[Rule] = &[
-    // A key that an object already had when this rule came stays allowed there.
+    // An object that had such a key before this rule existed may keep it.
     Rule::new(
         "podTemplate.metadata.labels",
         concat!(
@@ -504,8 +510,9 @@ pub(super) const NODE_TEMPLATE: &[Rule] = &[
     )
     .class(Reason::Forbidden)
     .with_optional_old_self(),
-    // An object that was stored before these rules existed stays valid, so the second compares with the object before. The
-    // size of an optional `oldSelf` is not known to the API server, which would reject a rule that reads all of it.
+    // An object that was stored before these rules existed stays valid, so the second rule compares with the old
+    // object. The API server does not know the size of an optional `oldSelf`, and would reject a rule that reads all of
+    // it.
     Rule::new("", concat!("oldSelf.hasValue() || ", sidecar_port_is_free!("self")), SIDECAR_PORT)
         .on("sidecar")
         .with_optional_old_self(),
@@ -525,14 +532,14 @@ pub(super) const NODE_SPEC: &[Rule] = &[
          || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) \
          || size(self.podTemplate.spec.containers) == 0 \
          || self.podTemplate.spec.containers.exists(c, has(c.name) && c.name == self.mainContainer)",
-        "mainContainer is not one of podTemplate.spec.containers: give the name of one of them, or leave it out for \
-         the first",
+        "mainContainer is not the name of a container in podTemplate.spec.containers: set it to one of their names, \
+         or remove it to use the first container",
     )
     .on("mainContainer"),
     Rule::new(
         "podTemplate.spec.containers",
         "size(self) > 0",
-        "podTemplate.spec.containers is empty: give at least one container",
+        "podTemplate.spec.containers is empty: add at least one container",
     )
     .class(Reason::Required),
     Rule::new("podTemplate.spec.containers[].name", IS_NOT_RESERVED, RESERVED),
@@ -541,30 +548,30 @@ pub(super) const NODE_SPEC: &[Rule] = &[
         "volumeClaimTemplates",
         "self.all(a, !has(a.metadata) || !has(a.metadata.name) || self.exists_one(b, \
          has(b.metadata) && has(b.metadata.name) && a.metadata.name == b.metadata.name))",
-        "volumeClaimTemplates has two claims of one name: rename one metadata.name",
+        "volumeClaimTemplates has two claims with the same metadata.name: rename one",
     ),
     Rule::new(
         "sidecar",
         "(has(self.image) && size(self.image) > 0) || (has(self.url) && size(self.url) > 0)",
-        "sidecar needs an image, which is injected into the pod, or a url at which one is asked that is there already",
+        "sidecar needs an image, which Windlass injects into the pod, or the url of an existing sidecar",
     )
     .on("image")
     .class(Reason::Required),
     Rule::new(
         "sidecar.url",
         "self == '' || self.matches('^http://([^{}]|[{](name|namespace|port|podIP)[}])+$')",
-        "sidecar.url is not a URL that can be asked: it begins with http://, and its placeholders are {name}, {namespace}, \
-         {port} and {podIP}",
+        "sidecar.url is not a valid URL: it has to begin with http://, and the only placeholders are {name}, \
+         {namespace}, {port} and {podIP}",
     ),
     Rule::new(
         "sidecar.tokenSecret",
         "self == '' || self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')",
-        "sidecar.tokenSecret is not the name of a Secret: give the name of one in the node's namespace that has the \
-         token under its key token, or leave it out",
+        "sidecar.tokenSecret is not a valid name of a Secret: set it to a Secret in the node's namespace that has \
+         the key token, or remove it",
     ),
     Rule::new("ports", PORTS_HAVE_NAMES, "ports has several ports: give each a name").class(Reason::Required),
-    Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports of one name: rename one"),
-    Rule::new("ports", PORTS_DIFFER, "ports has one port and protocol twice: remove one"),
+    Rule::new("ports", PORT_NAMES_DIFFER, "ports has two ports with the same name: rename one"),
+    Rule::new("ports", PORTS_DIFFER, "ports has two entries with the same port and protocol: remove one"),
     Rule::new("ports[].name", IS_PORT_NAME, PORT_NAME),
     Rule::new("ports[].targetPort", IS_TARGET_PORT, TARGET_PORT),
 ];
@@ -573,15 +580,15 @@ pub(super) const NODE_SPEC: &[Rule] = &[
 const NAME_PATTERN: Rule = Rule::new(
     "",
     "oldSelf.hasValue() || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])?: a letter first, then letters, digits and dashes, no dash at \
-     the end and no dots",
+    "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])?: a lowercase letter first, then lowercase letters, \
+     digits and dashes, no dash at the end and no dots",
 )
 .on("metadata.name")
 .with_optional_old_self();
 
 const IS_NOT_RESERVED: &str = "self != 'windlass-sidecar'";
-const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the one that Windlass adds for \
-     sidecar: rename it";
+const RESERVED: &str = "podTemplate has a container named windlass-sidecar, which is the name of the container that \
+     Windlass injects: rename it";
 
 // The requirements of a Service's own validation.
 const PORTS_HAVE_NAMES: &str = "size(self) < 2 || self.all(p, has(p.name) && p.name != '')";
@@ -602,11 +609,11 @@ pub const HAS_ONE_ACTION: &str =
     "[has(self.http), has(self.job), has(self.query), has(self.approval), has(self.wait)].exists_one(a, a)";
 /// The message for a hook that does not have exactly one action.
 pub const ONE_ACTION: &str =
-    "a hook does exactly one of http, job, query, approval and wait: give it one, and only one";
+    "a hook needs exactly one of http, job, query, approval and wait: set one of them and remove the others";
 /// The check that a request header has exactly one source of its value.
 pub const HAS_HEADER_VALUE: &str = "has(self.value) != has(self.secretKeyRef)";
 /// The message for a request header that does not have exactly one source of its value.
-pub const HEADER_VALUE: &str = "a header needs either value or secretKeyRef, and not both";
+pub const HEADER_VALUE: &str = "a header needs either value or secretKeyRef, but not both";
 const IS_PORT_NAME: &str = "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')";
 const PORT_NAME: &str =
     "the port's name has to be lowercase letters, digits and dashes, with no dash at either end";
@@ -621,10 +628,10 @@ pub(super) const IS_SHARE: &str = "type(self) == int ? (self > 0 && self <= 2147
      '68%', '69%', '70%', '71%', '72%', '73%', '74%', '75%', '76%', '77%', '78%', '79%', '80%', '81%', '82%', \
      '83%', '84%', '85%', '86%', '87%', '88%', '89%', '90%', '91%', '92%', '93%', '94%', '95%', '96%', '97%', \
      '98%', '99%', '100%']";
-// A number and a percentage cannot be compared without the number of all nodes; of those and of equal ones the planner
-// passes over the step that adds no node. Both rules in one exceed the cost limit, and so does a comparison by index.
+// A number and a percentage cannot be compared without the number of all nodes. The planner ignores a step that adds no
+// node. Both rules in one exceed the cost limit, and so does a comparison by index.
 pub(super) const COUNTS_ASCEND: &str = "self.filter(s, type(s) == int).map(s, int(s)).isSorted()";
-// In the order of characters, with zeros in front: 005%, 050%, 100%.
+// Compared as text, with leading zeros: 005%, 050%, 100%.
 pub(super) const PERCENTAGES_ASCEND: &str =
     "self.filter(s, type(s) == string).map(s, size(s) < 3 ? '00' + s : size(s) < 4 ? '0' + s : s).isSorted()";
 const IS_TARGET_PORT: &str = "type(self) in [int] ? (self >= 1 && self <= 65535) : (size(self) >= 1 && size(self) <= 15 && [0, 1, 2, 3, \

@@ -10,7 +10,7 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
     Rule::new(
         "spec.statefulSets",
         "(has(self.names) && size(self.names) > 0) != has(self.selector)",
-        "statefulSets needs either names or a selector, and not both: remove one of them, or add one",
+        "statefulSets needs either names or a selector, but not both: set one of them and remove the other",
     )
     .class(Reason::Required),
     Rule::new(
@@ -45,23 +45,23 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
     Rule::new(
         "spec.strategy.hooks",
         "self.all(h, !has(h.at) || !(h.at in ['BeforePromotion', 'AfterPromotion', 'BeforeRemove']))",
-        "a hook of a StatefulSetRollout runs at BeforeRollout, BeforeNode, AfterNode, AfterStep or AfterRollout: no pod is \
-         promoted or removed",
+        "a hook of a StatefulSetRollout runs at BeforeRollout, BeforeNode, AfterNode, AfterStep or AfterRollout: a \
+         StatefulSetRollout promotes and removes no pod",
     ),
     Rule::new(
         "spec.strategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \
          || (has(self.steps) && size(self.steps) > 0)",
-        "a hook at AfterStep needs strategy.steps: the numbers of pods after which the rollout stops",
+        "a hook at AfterStep needs strategy.steps: set the numbers of pods after which the rollout stops",
     )
     .on("hooks"),
     Rule::new(
         "spec.strategy.hooks",
         "!self.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) && h.at == 'AfterRollout')",
-        "onFailure Rollback has no way back at AfterRollout, where each StatefulSet has completed the update: use Hold or \
-         Continue there, or a hook at AfterNode or AfterStep",
+        "onFailure Rollback is not possible at AfterRollout, because each StatefulSet has completed the update: use \
+         Hold or Continue, or move the hook to AfterNode or AfterStep",
     ),
-    Rule::new("spec.strategy.hooks", HOOK_NAMES_DIFFER, "hooks has two of one name: rename one"),
+    Rule::new("spec.strategy.hooks", HOOK_NAMES_DIFFER, "hooks has two hooks with the same name: rename one"),
     Rule::new("spec.strategy.hooks[].name", IS_HOOK_NAME, HOOK_NAME),
     Rule::new("spec.strategy.hooks[]", HAS_ONE_ACTION, ONE_ACTION).class(Reason::Required),
     Rule::new("spec.strategy.hooks[].http.headers[]", HAS_HEADER_VALUE, HEADER_VALUE),

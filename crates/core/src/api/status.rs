@@ -35,7 +35,7 @@ pub struct NodeDeploymentStatus {
     pub updated_replicas: i32,
     /// The number of nodes that have been Ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// The label selector for the pods of the active set, for the scale subresource.
+    /// The label selector of the active set, for scale.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub selector: String,
     /// The set of nodes that receives traffic: the value of the label `windlass.dev/set`.
@@ -92,7 +92,7 @@ pub struct NodeDeploymentStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub volume_claim_retention: Option<ClaimRetention>,
-    /// The `unsafeCustomBuildID` of the active set; absent if its build ID was generated.
+    /// The `unsafeCustomBuildID` of the active set; absent if generated.
     #[serde(rename = "activeBuildID", skip_serializing_if = "String::is_empty")]
     pub active_build_id: String,
     /// retiring lists the sets of nodes that are neither active nor part of a rollout, and that Windlass will remove;

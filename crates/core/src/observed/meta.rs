@@ -53,7 +53,7 @@ pub struct Meta {
     pub owners: Shared<Vec<Owner>>,
     /// True if it is being deleted.
     pub terminating: bool,
-    /// True if the garbage collector deletes or orphans its dependents before it is gone, as it is being deleted.
+    /// True if it is being deleted, and the garbage collector first deletes or orphans its dependents.
     pub collects_first: bool,
     /// When it was created.
     pub created_at: Option<DateTime<Utc>>,
@@ -89,7 +89,7 @@ impl Meta {
         Self::try_read(object).unwrap_or_default()
     }
 
-    /// The same. The error says which field has another type than the API server's.
+    /// The same. The error names the field whose type differs from the API server's.
     pub fn try_read(object: &(impl Sent + ?Sized)) -> Result<Self, serde_json::Error> {
         let WithMeta { metadata } = object.try_fields()?;
         let texts = |texts: &Option<BTreeMap<String, String>>| -> Shared<PackedTexts> {
@@ -147,8 +147,8 @@ impl Meta {
         self.controller().is_some_and(|o| o.uid == uid)
     }
 
-    /// True if its label says that Windlass manages it, which the watches of StatefulSets and Services select by. Of any
-    /// other object no watch shows a change, nor that it is gone.
+    /// True if its label says that Windlass manages it, which the watches of StatefulSets and Services select by. No
+    /// watch shows changes or the deletion of other objects.
     #[must_use]
     pub fn is_managed(&self) -> bool {
         self.label(LABEL_MANAGED_BY) == Some(MANAGER)

@@ -39,8 +39,8 @@ pub trait Sent {
     /// The fields that `T` has; all others are skipped.
     fn try_fields<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error>;
 
-    /// The same of an object that the API server has validated: one whose fields have other types is read as one without
-    /// fields.
+    /// The same for an object that the API server has validated: one whose fields have other types is read as one
+    /// without fields.
     #[must_use]
     fn fields<T: DeserializeOwned + Default>(&self) -> T {
         self.try_fields().unwrap_or_default()

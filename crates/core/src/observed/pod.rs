@@ -25,7 +25,7 @@ pub struct ContainerState {
     pub ready: bool,
     /// True if its startup probe has succeeded, or it runs and has none.
     pub started: bool,
-    /// Why it waits: reason and message. A state without a reason says nothing.
+    /// Why it waits: reason and message. A state without a reason is ignored.
     pub waiting: Option<(String, String)>,
     /// How it ended, now or before its last restart; `None` for a container that is ready.
     pub termination: Option<Box<Termination>>,
@@ -43,7 +43,7 @@ pub struct Termination {
     pub exit_code: i64,
     /// The signal that ended it; 0 if none is known.
     pub signal: i64,
-    /// Its last words.
+    /// Its termination message.
     pub message: String,
 }
 
@@ -120,7 +120,7 @@ pub struct ObservedPod {
     pub ready: Option<PodCondition>,
     /// The condition PodScheduled. If scheduling gates hold the pod, its message names them.
     pub scheduled: Option<PodCondition>,
-    /// True if its sandbox was created, which is after its volumes were mounted. Not every kubelet says so.
+    /// True if its sandbox was created, which is after its volumes were mounted. Not every kubelet reports it.
     pub has_sandbox: bool,
     /// Its readiness gates that are not open.
     pub closed_gates: Vec<ClosedGate>,

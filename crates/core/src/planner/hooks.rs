@@ -13,8 +13,8 @@ pub use crate::api::at_hook::{hook_of, message_of, point_of};
 /// The param that limits a task to a step of the rollout: an index into `inPlace.steps`.
 pub const STEP: &str = "step";
 
-/// The `onFailure` policy of the failed hook that a plan is held by; `None` if none holds it, or a task of an embedder's
-/// own does. It is Continue if the hook is no longer in the list: whoever takes it out of the list wants the plan to go on
+/// The `onFailure` policy of the failed hook that a plan is held by; `None` if none holds it, or a task of an
+/// embedder's own does. It is Continue if the hook is no longer in the list: its removal means that the plan continues
 /// without it.
 #[must_use]
 pub fn on_failure(plan: &Plan, hooks: &[Hook]) -> Option<OnHookFailure> {
@@ -103,8 +103,9 @@ impl HookPlacement<'_> {
                 names = self.hooks.iter().map(|hook| hook.name.as_str()).collect();
             }
             format!(
-                "hooks {}: a plan {} would have {count} tasks with all hooks, and {MAX_TASKS} are the most: each hook at AfterStep \
-                 counts once for each of inPlace.steps that the rollout stops after; take some of either away",
+                "hooks {}: a plan {} would have {count} tasks with all hooks, and the maximum is {MAX_TASKS}: each \
+                 hook at AfterStep counts once for each of inPlace.steps that the rollout stops after; remove hooks \
+                 or steps",
                 names.join(", "),
                 recipe.name
             )

@@ -74,7 +74,7 @@ fn fails(container: &ContainerState) -> bool {
     ended || waits.is_some_and(|reason| !reason.is_empty() && !PASSING.contains(&reason))
 }
 
-/// The kubelet may not say when the container started. Then it has the time from the creation of the pod, too.
+/// The kubelet may not report when the container started. Then its time counts from the creation of the pod.
 fn of_container(
     container: &ContainerState,
     time: &StartTime,

@@ -47,7 +47,8 @@ pub enum RenderError {
     },
     /// A container has the name of the injected sidecar.
     #[error(
-        "podTemplate.spec.{field} has a container named {SIDECAR_CONTAINER:?}; that name is the injected sidecar's, choose another"
+        "podTemplate.spec.{field} has a container named {SIDECAR_CONTAINER:?}; Windlass reserves that \
+         name for the injected sidecar: rename the container"
     )]
     SidecarNameTaken {
         /// `containers` or `initContainers`.
@@ -87,7 +88,7 @@ pub fn pod_template(
     remove_reserved_keys(&mut template);
 
     let main = main_container(asked, pod_template)
-        .ok_or_else(|| malformed("podTemplate.spec.containers[0].name", "a name"))?;
+        .ok_or_else(|| malformed("podTemplate.spec.containers[0].name", "a non-empty string"))?;
     if !containers(&template, "containers").any(|c| name(c) == Some(main)) {
         return Err(RenderError::NoMainContainer { name: main.to_owned() });
     }
@@ -372,7 +373,10 @@ mod tests {
                 with_spec(json!({"containers": [{"name": "a"}, "b"]})),
                 "podTemplate.spec.containers[1] has to be an object",
             ),
-            (with_spec(json!({"containers": [{}]})), "podTemplate.spec.containers[0].name has to be a name"),
+            (
+                with_spec(json!({"containers": [{}]})),
+                "podTemplate.spec.containers[0].name has to be a non-empty string",
+            ),
             (
                 with_spec(json!({"containers": [{"name": "a"}], "initContainers": {}})),
                 "podTemplate.spec.initContainers has to be a list",

@@ -123,8 +123,8 @@ pub fn stateful_set_template(
     template
 }
 
-/// What earlier versions of Windlass made of the same rendered template. It stays in existing StatefulSets until their
-/// template changes. The earliest added no annotations.
+/// What earlier versions of Windlass created from the same rendered template. It stays in existing StatefulSets until
+/// their template changes. The earliest added no annotations.
 #[must_use]
 pub fn earlier_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
     let mut template = template.clone();

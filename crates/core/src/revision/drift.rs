@@ -78,7 +78,7 @@ struct Found(Vec<Difference>);
 impl Found {
     fn push(&mut self, path: &str, from: Option<String>, to: Option<String>) {
         if self.0.len() < MAX_DIFFERENCES {
-            let path = if path.is_empty() { "the whole" } else { path };
+            let path = if path.is_empty() { "the whole value" } else { path };
             self.0.push(Difference { path: path.to_owned(), from, to });
         }
     }

@@ -104,7 +104,7 @@ fn a_node_leaves_once_what_comes_before_is_done() {
         let list = status["conditions"].as_array().unwrap();
         let reconciling = list.iter().find(|c| c["type"] == "Reconciling").unwrap();
         let said = text(reconciling, "message");
-        assert!(said.contains("hook decommission of node db-2: waiting for a person"), "{said}");
+        assert!(said.contains("hook decommission of node db-2: waiting for approval"), "{said}");
         w.approve(text(task(&plan, "decommission"), "id")).await;
         w.until("it is gone", |s| w.names(NODE) == ["db-0", "db-1"] && is_up_to_date(s)).await;
         // Deleting a fleet deletes its nodes.

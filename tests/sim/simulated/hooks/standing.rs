@@ -71,11 +71,11 @@ fn people_that_are_waited_for_are_named_whatever_else_is_in_the_way() {
         let status = w.until("it is asked", |s| message(s).contains("hook ask")).await;
         let said = message(&status);
         assert!(said.contains("hook drain of node db-") && said.contains("failed"), "{said}");
-        assert!(said.contains("hook ask: waiting for a person: windlass approve nd/db"), "{said}");
+        assert!(said.contains("hook ask: waiting for approval: windlass approve nd/db"), "{said}");
         // A removal waits for a person at the same time as a promotion.
         w.annotate("windlass.dev/skip", text(task(&w.node_plan("db-3"), "drain"), "id")).await;
         w.until("one of both has gone", |_| w.names(NODE).len() == 3).await;
-        let skipped = |s: &Value| message(s).contains("hook ask: waiting for a person");
+        let skipped = |s: &Value| message(s).contains("hook ask: waiting for approval");
         w.until("the person is still named", skipped).await;
     });
 }

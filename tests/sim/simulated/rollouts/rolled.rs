@@ -124,7 +124,7 @@ fn a_rollback_over_several_stateful_sets_moves_back_all_of_them() {
         world.image("b", "db:nope").await;
         world.rest(120).await;
         let now = world.status();
-        assert!(format!("{now}").contains("the last pod of its StatefulSet waits"), "{now:#}");
+        assert!(format!("{now}").contains("the last pod of a StatefulSet waits"), "{now:#}");
         let plan = now["plan"]["id"].as_str().unwrap().to_owned();
         world.annotate("windlass.dev/abort-rollback", &plan).await;
         world.annotate("windlass.dev/abort", &plan).await;

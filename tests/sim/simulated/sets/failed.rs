@@ -42,7 +42,7 @@ fn says_so(status: &Value, target: &str, cause: &str) {
     assert_eq!(status["requestedRolloutHash"], target);
     assert_eq!(status["plan"]["state"], "Failed");
     assert!(status["rejected"].is_null(), "it is not given up: {status:#}");
-    let retry = format!("windlass.dev/retry: {}", text(&status["plan"], "id"));
+    let retry = format!("windlass.dev/retry={}", text(&status["plan"], "id"));
     for said in
         [message(status, "UpToDate"), message(status, "Stalled"), text(&status["rollout"], "message").into()]
     {

@@ -1,5 +1,5 @@
-//! Whether a rollout's target is to blame for a standstill: a node was given it and does not become available with it.
-//! Nothing else is its fault: not a machine that dies under another node, nor a pod that does not end. Pure.
+//! Determines whether a rollout's target causes a stall: a node was granted the target and does not become available
+//! with it. Other causes do not count, such as a failed machine of another node or a pod that does not terminate. Pure.
 
 use super::child::{ChildFacts, GrantTime};
 use super::decision::{RolloutTarget, Strategy};
@@ -7,14 +7,15 @@ use super::facts::FleetFacts;
 use super::sets::SetRollout;
 use crate::api::Stage;
 
-/// True if a node that was given the target of a rollout in place does not become available with it.
+/// True if a node that was granted the target of an in-place rollout does not become available with it.
 #[must_use]
 pub fn in_place(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     is_to_blame(facts, rollout_target, |child| !child.pod.available)
 }
 
-/// True if a new node does not come to what the rollout waits for: that it has caught up or, under HardFork, runs. Where only
-/// a promotion is waited for, all have caught up: if they fall behind, so does what they follow.
+/// True if a new node does not reach the state that the rollout waits for: caught up or, under HardFork, running. While
+/// the rollout only waits for its promotion, all new nodes have caught up. If they fall behind then, their source does
+/// too.
 #[must_use]
 pub fn of_set(facts: &FleetFacts, rollout: &SetRollout) -> bool {
     let view = facts.as_set(&rollout.entrant);
@@ -38,9 +39,9 @@ fn is_to_blame(
     facts.wanted().any(|child| is_given(child) && is_its_own(child) && falls_short(child))
 }
 
-/// True if what a node lacks is due to what it was granted: its pod was created for that, or cannot be created, and has had
-/// its time. Where the old pod does not end, or the new one is deleted, nothing is known of the target. A node that has
-/// been available with it may be down for any reason.
+/// True if a node is not available because of its grant: its pod was created for the grant, or cannot be created, and
+/// its time is over. If the old pod does not terminate, or the new one is deleted, the target is not known to be the
+/// cause. A node that was available with the target may be unavailable for any reason.
 fn is_its_own(child: &ChildFacts) -> bool {
     child.grant.time == GrantTime::Over && (child.pod.available || !child.grant.is_proven)
 }

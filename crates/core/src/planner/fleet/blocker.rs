@@ -6,19 +6,19 @@ use std::fmt;
 /// the first of those that were found.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Blocker {
-    /// It is not known which set serves; in a sentence with the command that resolves it.
+    /// It is not known which set is active; a sentence with the command that resolves it.
     Ambiguous(String),
-    /// The fleet's Service cannot be made or changed; in a sentence. Before all of the spec: traffic cannot move, so no node
-    /// that serves may go, whatever else is wrong.
+    /// The fleet's Service cannot be created or updated; a sentence. It has priority over errors of the spec: traffic
+    /// cannot be switched, so no node that receives traffic may be removed.
     Service(String),
-    /// The spec asks for what is not possible, or its names belong to something else; in a sentence that begins with the
+    /// The spec requests something impossible, or its names belong to other objects; a sentence that begins with the
     /// field.
     Spec(String),
-    /// The API server refuses what the template renders to. The message is its own.
+    /// The API server rejects the rendered template; the message of the API server.
     TemplateRefused(String),
-    /// No name is free for a new set of nodes; in a sentence.
+    /// No name is free for a new set of nodes; a sentence.
     NoSetName(String),
-    /// The API server has not answered what has to be known first; in a sentence. It may pass by itself.
+    /// The API server has not answered a required request yet; a sentence. The next reconcile may succeed.
     Unanswered(String),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Blocker {
             | Self::NoSetName(sentence)
             | Self::Service(sentence)
             | Self::Unanswered(sentence) => f.write_str(sentence),
-            Self::TemplateRefused(message) => write!(f, "template: the API server refuses it: {message}"),
+            Self::TemplateRefused(message) => write!(f, "template: the API server rejects it: {message}"),
         }
     }
 }

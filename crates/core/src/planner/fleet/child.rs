@@ -23,13 +23,13 @@ pub struct ChildFacts {
     pub spec_hash: Option<RolloutHash>,
     /// What it was granted.
     pub grant: GrantFacts,
-    /// The restarts that it was asked for, and told of.
+    /// Its requested and observed restarts.
     pub restarts: RestartFacts,
     /// What its controller is doing.
     pub controller: ControllerFacts,
     /// Its pod.
     pub pod: PodFacts,
-    /// Why it does not serve.
+    /// Why it is not available.
     pub health: HealthFacts,
     /// What its sidecar reports; `None` if it has none.
     pub sidecar: Option<SidecarFacts>,
@@ -72,10 +72,10 @@ pub struct GrantFacts {
 /// The restarts of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RestartFacts {
-    /// The latest restart that was asked of its fleet or of itself. [`FleetFacts::restart_of`](super::FleetFacts::restart_of)
-    /// is the one that applies to it.
+    /// The latest restart that was requested of its fleet or of the node.
+    /// [`FleetFacts::restart_of`](super::FleetFacts::restart_of) is the one that applies to it.
     pub asked: Option<RestartTime>,
-    /// The latest restart that it was told of.
+    /// The latest restart in its own annotation or status.
     pub told: Option<RestartTime>,
 }
 
@@ -116,12 +116,12 @@ pub struct PodFacts {
     pub runs: bool,
 }
 
-/// Why a node does not serve.
+/// Why a node is not available.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HealthFacts {
     /// Why its sidecar cannot be reached, in a sentence; `None` if it can.
     pub unreachable: Option<String>,
-    /// Why it does not serve.
+    /// Why it is not available.
     pub problem: Option<Problem>,
     /// The time that its pod may still take to end or to become Ready, or that `minReadySeconds` lets it wait.
     pub wait: Option<Wait>,
@@ -149,9 +149,9 @@ pub struct SidecarFacts {
     pub height: Option<i64>,
     /// The task for which the application has halted; `None` if it has not.
     pub halted_for: Option<TaskId>,
-    /// The height that the node's spec asks it to halt at; 0 for none.
+    /// The halt height in the node's spec; 0 for none.
     pub halt_height: i64,
-    /// The task for which the spec asks that.
+    /// The task that set the halt height.
     pub halt_task: Option<TaskId>,
     /// Why it cannot halt, as the sidecar reports it; `None` if it can.
     pub message: Option<String>,

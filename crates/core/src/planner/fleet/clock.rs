@@ -1,6 +1,6 @@
 //! The progress clock of a fleet: that of a rollout, or of a fleet that is filled without one. It counts the time since
-//! the last progress, but not while a node is in a time that Kubernetes or the spec gives it (`planner/waits.rs`): what a
-//! node does then is no standstill. Pure.
+//! the last progress, but not while a node is in a period that Kubernetes or the spec allows it (`planner/waits.rs`):
+//! such a node is not stalled. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -91,8 +91,8 @@ pub(super) fn runs_out(clock: &InitialFill, facts: &FleetFacts, now: DateTime<Ut
     Some(clock.last_progress_at + allowed + waits.unwrap_or_default())
 }
 
-/// Since when time is not counted; `None` if it is, and if the clock has run out already: a standstill does not end
-/// because a pod is deleted.
+/// Since when time is not counted. `None` if it is counted, or if the clock has run out: the deletion of a pod does not
+/// end a stall.
 fn not_counted(
     clock: &InitialFill,
     wait: Option<Wait>,

@@ -68,7 +68,7 @@ pub struct FleetFacts {
     pub kind: FleetKind,
     /// Its StatefulSets, in the order in which they are updated. Empty if it consists of nodes.
     pub groups: Vec<Group>,
-    /// What its spec asks for.
+    /// Its spec.
     pub spec: SpecFacts,
     /// True if the fleet is being deleted.
     pub terminating: bool,
@@ -80,11 +80,11 @@ pub struct FleetFacts {
     pub record: RecordFacts,
     /// The active rollout.
     pub rollout: RolloutFacts,
-    /// What stands in the way.
+    /// What blocks it.
     pub findings: Findings,
     /// Its own Service.
     pub service: ServiceFacts,
-    /// The active set: the one that serves. Its nodes are in `children`.
+    /// The active set. Its nodes are in `children`.
     pub set: SetName,
     /// All other sets of which any object exists.
     pub sets: BTreeMap<SetName, SetFacts>,
@@ -100,7 +100,7 @@ pub struct FleetFacts {
     pub renderings: BTreeMap<(RolloutHash, Option<RestartTime>), Rendering>,
 }
 
-/// What a fleet's spec asks for.
+/// A fleet's spec.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
 pub struct SpecFacts {
@@ -132,7 +132,7 @@ pub struct SpecFacts {
     pub groups: Groups,
 }
 
-/// What a user requests of a fleet, beside its desired state.
+/// The requests of a user, in addition to the desired state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestFacts {
     /// The last request with the command line: the annotation, as it is written.
@@ -235,16 +235,16 @@ pub struct RolloutFacts {
     pub step: Option<usize>,
 }
 
-/// What stands in the way of a fleet, each in a sentence.
+/// What blocks a fleet, each as a sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// Why it is not known which set serves. Nothing is done then.
+    /// Why it is not known which set is active. Windlass does nothing then.
     pub undecided: Option<String>,
     /// Why no rollout to the desired revision can start.
     pub blocker: Option<Blocker>,
     /// What could not be applied, although everything else continues.
     pub not_applied: Option<String>,
-    /// What admission does not let be in the fleet's own objects.
+    /// The fields of the fleet's own objects that admission reverts.
     pub reverted: Option<String>,
     /// What a set that has to be created or removed waits for, or what keeps a node that leaves.
     pub waits_for: Option<String>,
@@ -255,8 +255,8 @@ pub struct Findings {
 pub struct ServiceFacts {
     /// The set that it selects, if there is one.
     pub selected: Option<SetName>,
-    /// True if the spec has a `service` and the fleet has none of its own now: the Service is not there, or its name
-    /// belongs to something else. Traffic cannot be moved then.
+    /// True if the spec has a `service` and the fleet has no Service now: the Service does not exist, or its name
+    /// belongs to another object. Traffic cannot be moved then.
     pub is_missing: bool,
 }
 

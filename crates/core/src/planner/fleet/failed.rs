@@ -41,7 +41,7 @@ pub fn why_held(status: &NodeDeploymentStatus, plan: Option<&Plan>) -> Option<St
     let rollout = SetRollout::of(status).filter(|set| set.stage == Stage::Promoting)?;
     let plan = plan.filter(|plan| !plan.is_active())?;
     Some(format!(
-        "{}; the promotion of {} can only go on: put right what was wrong, then annotate windlass.dev/retry: {}",
+        "{}; the promotion of {} cannot be rolled back: fix the cause, then annotate windlass.dev/retry={}",
         plan.failure,
         short(&rollout.target),
         plan.id

@@ -105,7 +105,8 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
 #[must_use]
 pub fn with_ways_out(failure: &str, object: &str) -> String {
     format!(
-        "{failure}; windlass retry {object} tries it again, windlass skip goes on without it, windlass abort gives the rollout up"
+        "{failure}; to run the hook again: windlass retry {object}; to continue without it: windlass skip {object}; \
+         to abort the rollout: windlass abort {object}"
     )
 }
 
@@ -144,19 +145,19 @@ pub fn people(facts: &FleetFacts, deployment: &str, namespace: &str) -> Option<S
     let current_hooks: Vec<CurrentHook<'_>> = asking(facts).collect();
     let [first, others @ ..] = current_hooks.as_slice() else { return None };
     let object = argument_of(facts.kind.short(), deployment, namespace);
-    let verb = format!("waiting for a person: windlass approve {object}");
+    let verb = format!("waiting for approval: windlass approve {object}");
     if others.is_empty() {
         let id = &first.at.task_id;
-        return Some(format!("{}: {verb}, or the annotation {ANNOTATION_APPROVE}={id}", first.name()));
+        return Some(format!("{}: {verb}, or annotate {ANNOTATION_APPROVE}={id}", first.name()));
     }
     let names: Vec<String> = current_hooks.iter().map(CurrentHook::name).collect();
     Some(format!("{}: {verb}", some_of(&names.iter().map(String::as_str).collect::<Vec<_>>())))
 }
 
 /// True if a rollout's clock is stopped because a hook runs, which has a clock of its own, or has failed. A node that
-/// leaves takes room in the wave until its hook is done, so its hook counts as well. So do those of the other set of the
-/// rollout: the new one before the promotion, the old one after it. A set that was left by an earlier rollout keeps
-/// nothing from going on.
+/// leaves takes room in the wave until its hook is done, so its hook counts as well. So do those of the other set of
+/// the rollout: the new one before the promotion, the old one after it. A set of an earlier rollout does not stop the
+/// clock.
 #[must_use]
 pub fn stop_the_clock(facts: &FleetFacts) -> bool {
     facts.rollout.at_hook.is_some() || facts.nodes_of_rollout().any(|c| c.at_hook.is_some())

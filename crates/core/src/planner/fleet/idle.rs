@@ -68,7 +68,7 @@ pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
     if facts.spec.paused {
         return FleetDecision::Keep;
     }
-    // A pod that is gone comes back as it was, and after an abort pods stay at what they run.
+    // A deleted pod is recreated at its previous revision, and after an abort pods keep what they run.
     if facts.kind == FleetKind::Pods && facts.is_rejected_by_abort() {
         return FleetDecision::Keep;
     }

@@ -80,7 +80,7 @@ pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -
     Leave { ask: names(ChildFacts::can_be_asked), delete: names(ChildFacts::can_be_deleted) }
 }
 
-/// The nodes that were asked to leave and should stay by now.
+/// The nodes that have a `removalID`, but are desired again.
 #[must_use]
 pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let active = facts.children.iter().filter(|_| !facts.active_set_goes());
@@ -88,9 +88,9 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
     let lives = |set: &&super::SetFacts| {
         set.retiring.as_ref().is_none_or(|r| r.since <= now && facts.removal_of(r) > now)
     };
-    // A clock that is set back begins a part of the delay anew. A node whose plan began when the delay was over goes on,
-    // and so does one that has begun to take leave: what comes before it leaves is not done twice. If the delay was made
-    // longer since, a node that has not begun to take leave is kept.
+    // A clock that is set back restarts a part of the delay. A node whose plan began after the delay continues, and so
+    // does a node that has begun its removal hook: that hook never runs twice. If the delay was increased since, a node
+    // that has not begun its removal hook stays.
     let others = facts.sets.values().filter(lives).flat_map(|set| {
         let leaves = move |c: &&ChildFacts| {
             set.retiring.as_ref().is_none_or(|retiring| {
@@ -118,7 +118,7 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     if facts.spec.paused {
         let names = list(surplus().map(|c| c.name.as_str()));
         return Some(format!(
-            "waiting for the fleet to be resumed before {names} can leave: spec.paused is true"
+            "waiting for the fleet to be resumed before {names} can be removed: spec.paused is true"
         ));
     }
     let may = in_waves(facts);
@@ -129,14 +129,14 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     };
     let held: Vec<&str> = surplus().filter(held).map(|c| c.name.as_str()).collect();
     if held.is_empty() {
-        return Some(format!("waiting for {} to leave", list(surplus().map(|c| c.name.as_str()))));
+        return Some(format!("waiting for {} to be removed", list(surplus().map(|c| c.name.as_str()))));
     }
     let disrupted = facts.children.iter().filter(|c| c.is_disrupted() && !held.contains(&c.name.as_str()));
     let mut names: Vec<String> = disrupted.map(|c| c.name.to_string()).collect();
     names.extend(facts.missing().iter().map(|ordinal| format!("ordinal {ordinal}")));
     names.extend(facts.shutting_down.iter().cloned());
     Some(format!(
-        "waiting for the wave before {} can leave: {} of at most {} nodes are disrupted ({})",
+        "waiting for the wave before {} can be removed: {} of at most {} nodes are disrupted ({})",
         list(held.into_iter()),
         names.len(),
         facts.spec.max_unavailable,
@@ -144,14 +144,12 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     ))
 }
 
-/// The surplus nodes that are being deleted. Usually a node is gone at once; a finalizer may keep it, and only its name
-/// tells where to look.
+/// The surplus nodes that are being deleted. Usually a deletion completes at once. A finalizer may delay it, so the
+/// message names the node.
 fn until_they_are_gone(facts: &FleetFacts) -> Option<String> {
     let going = facts.children.iter().rev().filter(|c| c.surplus && c.terminating);
     let going: Vec<&str> = going.map(|c| c.name.as_str()).collect();
-    let are = if going.len() == 1 { "is" } else { "are" };
-    (!going.is_empty())
-        .then(|| format!("waiting for {}, which {are} being deleted, to be gone", some_of(&going)))
+    (!going.is_empty()).then(|| format!("waiting for the deletion of {} to complete", some_of(&going)))
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -1,5 +1,5 @@
-//! The pods of existing StatefulSets as the nodes of a fleet. A pod has no object of its own in which a grant could be
-//! recorded: what it was granted is the target of its plan in `status.nodes`. Pure.
+//! The pods of existing StatefulSets as the nodes of a fleet. No object per pod could record a grant, so a pod's grant
+//! is the target of its plan in `status.nodes`. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl PodSet {
         let active: Vec<&PodPlan> =
             plans.iter().filter(|of| of.plan.is_active() && self.has(&of.pod)).collect();
         let goes_back = |of: &&PodPlan| self.mode_for(&of.plan.target_hash) == Mode::Hold;
-        // Where the API server refuses the pod as it was, only the window brings it back.
+        // If the API server rejects the pod at its previous revision, only the window recreates it.
         let replaces = |of: &&PodPlan| {
             of.plan.current_task().is_some_and(|task| TaskType::ReplacePod.is(task))
                 || self.pod(&of.pod).is_none()
@@ -407,25 +407,25 @@ impl Of<'_> {
         })
     }
 
-    /// Since when there is no pod of this name that serves, if the one that there is has not served since then.
+    /// Since when no available pod has this name, unless the existing pod became available since.
     fn since(&self, name: &str, own: DateTime<Utc>) -> DateTime<Utc> {
         let serves = |known: &&Unconverged| known.reason == Reason::WaitingForWave.as_ref();
         let known = self.input.unconverged.iter().find(|known| known.name == name);
         known.filter(|known| !serves(known)).map_or(own, |known| known.since.min(own))
     }
 
-    /// Why the controller cannot create a pod of this name, if it has said so since there is none.
+    /// Why the controller cannot create a pod with this name, if it reported this since the pod is missing.
     fn refusal(&self, name: &str) -> Option<&str> {
         let since = self.since(name, self.input.now);
         let (at, note) = self.set.refusal.as_ref()?;
         (*at >= since - CLOCKS_DIFFER && note.contains(&format!("Pod {name} "))).then_some(note)
     }
 
-    /// Why there is no pod of this name.
+    /// Why no pod has this name.
     fn missing(&self, name: &str) -> Problem {
-        // No object says since when there is none.
+        // No object records since when the pod is missing.
         let since = self.since(name, self.input.now);
-        let unknown = || format!("StatefulSet {} has no pod of this name now", self.set.set.meta.name);
+        let unknown = || format!("StatefulSet {} has no pod with this name", self.set.set.meta.name);
         let message = self.refusal(name).map_or_else(unknown, str::to_owned);
         let message = cut(&message, MAX_PROBLEM_BYTES);
         Problem { reason: Reason::Missing.to_string(), message, since, ..Problem::default() }
@@ -441,7 +441,7 @@ impl Of<'_> {
     ) -> Option<DateTime<Utc>> {
         let (began, now) = (self.input.began?, self.input.now);
         let Some(pod) = pod else {
-            // Its controller creates it in a moment, unless the API server refuses that.
+            // Its controller creates it in a moment, unless the API server rejects the pod.
             let missing = self.set.missing.get(name).copied().unwrap_or_default();
             let again = now + CREATED_WITHIN - missing;
             return (self.refusal(name).is_none() && again > now).then_some(again);

@@ -15,10 +15,10 @@ pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
         Some(StrategyType::HardFork) if spec.halt_height() == 0 => Some(
             "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt".to_owned(),
         ),
-        // The height of the nodes would never be known.
+        // Windlass would never know the height of the nodes.
         Some(StrategyType::HardFork) if !spec.template.spec.has_sidecar_to_ask() => Some(
-            "template.spec.sidecar: HardFork needs a sidecar to ask how high a node is: give it an image, with \
-             --height-url in its args, or a url"
+            "template.spec.sidecar: HardFork needs a sidecar that reports the height of a node: set its image, with \
+             --height-url in its args, or its url"
                 .to_owned(),
         ),
         Some(_) => None,

@@ -110,7 +110,8 @@ fn since(before: &[Unconverged], name: &str, reason: &str, now: DateTime<Utc>) -
 }
 
 /// Why the last pod of a StatefulSet waits.
-const WAITS_AS_LAST: &str = "the last pod of its StatefulSet waits for those of the others: the update can be rolled back until it has moved";
+const WAITS_AS_LAST: &str = "the last pod of a StatefulSet waits for the other StatefulSets: the update can be \
+     rolled back until it is updated";
 
 /// The nodes that have not converged, the worst first, at most 20. `old`: the fleet and its rollout while a hard fork
 /// waits for its old nodes; these are then listed as well. The times are taken over from `before`.
@@ -147,7 +148,7 @@ pub fn unconverged(
                 && !child.state().is_in_flight();
             let rank = if child.pod.failed { 1 } else { 4 };
             if waits {
-                let message = format!("{}; it waits for the wave", problem.message);
+                let message = format!("{}; waiting for the wave", problem.message);
                 named.add_problem(rank + 1, child.name.as_str(), &Problem { message, ..problem.clone() });
             } else {
                 named.add_problem(rank, child.name.as_str(), problem);
@@ -159,17 +160,16 @@ pub fn unconverged(
             let waits = if is_last { WAITS_AS_LAST } else { &waits };
             named.add(6, child.name.as_str(), Reason::WaitingForWave, waits);
         } else if child.controller.suspended {
-            let why = "the node is suspended: it moves once its spec.suspend is false";
+            let why = "the node is suspended: Windlass updates it once its spec.suspend is false";
             named.add(4, child.name.as_str(), Reason::NotReady, why);
         } else {
-            let at_hook =
-                child.at_hook.as_ref().map(|at| format!("it is at hook {}: {}", at.hook, at.message));
+            let at_hook = child.at_hook.as_ref().map(|at| format!("at hook {}: {}", at.hook, at.message));
             let message = if let Some(message) = &at_hook {
                 message
             } else if child.pod.ready && !child.pod.available && !child.state().is_in_flight() {
                 "Ready, but not yet for minReadySeconds"
             } else {
-                "it moves to what it was granted"
+                "updating to the granted pod template"
             };
             named.add(5, child.name.as_str(), Reason::NotReady, message);
         }
@@ -192,10 +192,13 @@ pub fn why_without_height(child: &ChildFacts) -> String {
     match (&child.health.unreachable, &child.sidecar) {
         (Some(why), _) => why.clone(),
         (None, Some(_)) => {
-            "its sidecar has said no height: give sidecar.args --height-url, or see what the application answers there"
+            "its sidecar reports no height: add --height-url to sidecar.args, or check the response of the \
+             application at that URL"
                 .to_owned()
         }
-        (None, None) => "it has no sidecar to say a height: give sidecar.url the URL of one that knows".to_owned(),
+        (None, None) => {
+            "it has no sidecar that reports a height: set sidecar.url to the URL of one".to_owned()
+        }
     }
 }
 
@@ -233,7 +236,7 @@ pub fn missing(
         let name = name(ordinal);
         let waits = facts.rollout.now.set().is_none()
             && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
-        let when = if waits { ": it is created at the target when the wave has room" } else { "" };
+        let when = if waits { ": Windlass creates it at the target when the wave has room" } else { "" };
         let message = format!("the node does not exist yet{when}");
         let since = since(before, &name, Reason::Missing.as_ref(), now);
         Unconverged { reason: Reason::Missing.to_string(), message, since, name }
@@ -268,10 +271,10 @@ fn with_due(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &Problem, 
 /// What a serving node that needs a grant waits for.
 fn waits_for(facts: &FleetFacts) -> String {
     if facts.spec.paused {
-        return "the fleet is paused; it is granted once spec.paused is false".to_owned();
+        return "the fleet is paused; the node gets its grant once spec.paused is false".to_owned();
     }
     format!(
-        "{} of at most {} nodes are disrupted; it is granted when the wave has room",
+        "{} of at most {} nodes are disrupted; the node gets its grant when the wave has room",
         facts.disrupted(),
         facts.spec.max_unavailable
     )

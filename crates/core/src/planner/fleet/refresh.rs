@@ -124,7 +124,7 @@ fn refresh_rollout(
     }
     unconverged.extend(progress::unconverged(facts, rollout_target, old, &before, input.now));
     unconverged.truncate(crate::api::status::UNCONVERGED_LIMIT);
-    // New nodes that are created only after the old ones are gone are not late.
+    // New nodes that are created only after the deletion of the old ones are not late.
     let old_first = set.as_ref().is_some_and(|set| set.strategy == Strategy::BlueGreenImmediate);
     let come_later = old_first || rollout.stage == Stage::Promoting;
     if come_later && task.is_some_and(|t| TaskType::RetireIncumbents.is(t)) {
@@ -162,7 +162,7 @@ fn refresh_rollout(
     // The message mentions the requested restart, so that it does not seem forgotten.
     let message = match &facts.requests.restart {
         Some(restart) if set.is_some() => {
-            format!("{message}; the restart of {restart} follows the promotion")
+            format!("{message}; the restart requested at {restart} follows the promotion")
         }
         _ => message,
     };

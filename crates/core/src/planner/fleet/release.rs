@@ -38,7 +38,7 @@ fn to_say<P: Copy + PartialEq>(
 ) -> Option<P> {
     match carried {
         Carried::OnAll => Some(wanted),
-        // An empty field looks like a status of an earlier version, under which no claim ever had an owner. So this
+        // An empty field looks like the status of an earlier version, in which no claim ever had an owner. So this
         // reports `Delete` until every node has confirmed.
         Carried::NotSeenByAll if wanted == retain => before.or(Some(delete)),
         Carried::NotOnAll if wanted == retain => Some(delete),

@@ -20,7 +20,7 @@ use crate::revision::main_image;
 pub struct Findings {
     /// What could not be applied, although everything else continues, in a sentence.
     pub not_applied: Option<String>,
-    /// What admission does not let be in the fleet's own objects, in a sentence.
+    /// The fields of the fleet's own objects that admission reverts, in a sentence.
     pub reverted: Option<String>,
     /// What keeps a node that leaves, or a set that has to be removed, in a sentence.
     pub waits_for: Option<String>,
@@ -65,8 +65,7 @@ pub fn build_id(status: &NodeDeploymentStatus, facts: &FleetFacts, spec: &NodeDe
     }
 }
 
-/// Clears the records of requests that were carried out once and are no longer made. `retry`: the value of the retry
-/// annotation.
+/// Clears the records of completed requests that no longer exist. `retry`: the value of the retry annotation.
 pub fn clear_completed_requests(status: &mut NodeDeploymentStatus, spec: &NodeDeploymentSpec, retry: &str) {
     status.hook_retry = status.hook_retry.take().filter(|obeyed| obeyed.request == retry);
     if status.spent_force_promote != spec.force_promote {
@@ -130,8 +129,8 @@ pub fn next_deadline(
     due.filter(|at| *at > now).min()
 }
 
-/// True if nodes that should be gone still exist. What keeps them, for example claims that have to be released, may not
-/// cause an event.
+/// True if nodes that should be deleted still exist. The cause, for example claims that have to be released, may not
+/// produce an event.
 #[must_use]
 pub fn is_kept_from_going(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     let is_kept = |set: &RetiringSet| {

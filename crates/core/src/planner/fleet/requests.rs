@@ -1,5 +1,6 @@
-//! What a person asks for that has no effect, and what a strategy cannot do in this configuration: each in a sentence
-//! for the condition `UpToDate` and `windlass status`, and a request also as an event. Computed from the object alone. Pure.
+//! Finds requests of users that have no effect, and settings that the strategy cannot use. Each is a sentence for the
+//! condition `UpToDate` and `windlass status`; for a request there is also an event. Computed from the object alone.
+//! Pure.
 
 use super::sets::SetRollout;
 use super::sets::decide::may_go_back;
@@ -42,7 +43,7 @@ impl Remark {
     }
 }
 
-/// What is to be said about a fleet. `status` is the status that the last reconcile has written, or is about to write.
+/// The remarks about a fleet. `status` is the status that the last reconcile has written, or is about to write.
 #[must_use]
 pub fn remarks(meta: &Meta, spec: &NodeDeploymentSpec, status: &NodeDeploymentStatus) -> Vec<Remark> {
     if meta.terminating {
@@ -70,12 +71,12 @@ pub fn remarks(meta: &Meta, spec: &NodeDeploymentSpec, status: &NodeDeploymentSt
 #[must_use]
 pub fn unreadable_restart(text: &str) -> String {
     format!(
-        "{ANNOTATION_RESTARTED_AT}: {text:?} is not a time in RFC 3339, for example 2030-01-31T12:00:00Z; nothing is restarted"
+        "{ANNOTATION_RESTARTED_AT}: {text:?} is not an RFC 3339 time such as 2030-01-31T12:00:00Z; nothing is restarted"
     )
 }
 
-/// Why the restart that an object's annotation asks for is not carried out: its time cannot be parsed, or is not later
-/// than the creation or than the latest restart that was carried out. `None` if there is no such request.
+/// Why the restart in an object's annotation is ignored: its time cannot be parsed, or is not later than the creation
+/// or than the latest restart that was carried out. `None` if there is no such request.
 #[must_use]
 pub fn ignored_restart(meta: &Meta, obeyed: Option<&RestartTime>, is_made_by_fleet: bool) -> Option<Remark> {
     let text = meta.annotation(ANNOTATION_RESTARTED_AT)?;
@@ -92,7 +93,7 @@ pub fn ignored_restart(meta: &Meta, obeyed: Option<&RestartTime>, is_made_by_fle
     match obeyed {
         Some((_, at)) if asked == at => None,
         Some((obeyed, at)) if asked < at => {
-            ignored(format!("is not later than {obeyed}, the last restart that was carried out"))
+            ignored(format!("is not later than {obeyed}, the last accepted restart"))
         }
         _ => {
             let created = meta.created_at.filter(|created| !is_made_by_fleet && asked <= *created)?;
@@ -152,8 +153,8 @@ impl Requests<'_> {
 
     fn unknown(&self, key: &str, id: &str) -> Remark {
         let current = self.status.plan.as_ref().and_then(RawPlan::id);
-        let is = current.map_or_else(String::new, |id| format!("; its plan is {id}"));
-        let sentence = format!("{key}: {id:?} is no plan of this fleet and has no effect{is}");
+        let is = current.map_or_else(String::new, |id| format!("; its current plan is {id}"));
+        let sentence = format!("{key}: {id:?} is not a plan of this fleet and has no effect{is}");
         Remark::of(Reason::InvalidSpec, format!("{key}={id}"), sentence)
     }
 
@@ -173,7 +174,8 @@ impl Requests<'_> {
     fn abort(&self) -> Option<Remark> {
         let id = self.annotation(ANNOTATION_ABORT)?;
         let over = |how: &str| {
-            let sentence = format!("{ANNOTATION_ABORT}: plan {id} is over ({how}), and nothing is aborted");
+            let sentence =
+                format!("{ANNOTATION_ABORT}: plan {id} has already ended ({how}), and nothing is aborted");
             Some(Remark::ignored(format!("{ANNOTATION_ABORT}={id}"), sentence))
         };
         match self.named(id) {
@@ -193,15 +195,15 @@ impl Requests<'_> {
         }
     }
 
-    /// A promotion that cannot be taken back any more is not aborted.
+    /// A promotion that can no longer be rolled back is not aborted.
     fn promotes(&self, id: &str) -> Option<Remark> {
         let rollout = SetRollout::of(self.status).filter(|rollout| rollout.stage == Stage::Promoting)?;
         if may_go_back(&self.plan()?, rollout.strategy) {
             return None;
         }
         let sentence = format!(
-            "{ANNOTATION_ABORT}: plan {id} is not aborted, since a promotion cannot be reverted: set the template to the \
-             desired revision, which is rolled out after the promotion"
+            "{ANNOTATION_ABORT}: plan {id} is not aborted, because a promotion cannot be reverted: set the template \
+             to the desired revision, and Windlass rolls it out after the promotion"
         );
         Some(Remark::of(Reason::InvalidSpec, format!("{ANNOTATION_ABORT}={id} promotes"), sentence))
     }
@@ -220,10 +222,10 @@ impl Requests<'_> {
         match self.named(id) {
             Named::Current(PlanState::Active) => {
                 let has_failed = status.hooks.iter().any(|hook| hook.state == HookState::Failed.as_ref());
-                if has_failed { None } else { ignored("is active, and no hook of it has failed") }
+                if has_failed { None } else { ignored("is active, and none of its hooks has failed") }
             }
             Named::Current(state @ (PlanState::Complete | PlanState::Superseded)) => {
-                ignored(&format!("is over ({state:?})"))
+                ignored(&format!("has already ended ({state:?})"))
             }
             Named::Current(PlanState::Failed | PlanState::Aborted) | Named::Forgotten => None,
             Named::Ended(at) => {
@@ -233,11 +235,11 @@ impl Requests<'_> {
                 let current = self.plan().map(|plan| plan.target_hash);
                 let is_retried = later.chain(current).any(|target| target == entry.target_hash);
                 if ended_well {
-                    ignored(&format!("is over ({})", entry.outcome))
+                    ignored(&format!("has already ended ({})", entry.outcome))
                 } else if is_retried {
                     None
                 } else {
-                    ignored("had another target than the one that is desired now")
+                    ignored("had a target that is no longer desired")
                 }
             }
             Named::Unknown => Some(self.unknown(ANNOTATION_RETRY, id)),
@@ -249,7 +251,7 @@ impl Requests<'_> {
     fn skip(&self) -> Option<Remark> {
         let task = self.annotation(ANNOTATION_SKIP)?;
         let is_unknown = matches!(self.named(plan_of(task)), Named::Unknown);
-        let sentence = format!("{task:?} is no task of a plan of this fleet, and nothing is skipped");
+        let sentence = format!("{task:?} is not a task of a plan of this fleet, and nothing is skipped");
         is_unknown.then(|| Remark::of(Reason::SkipRefused, task, sentence))
     }
 
@@ -264,11 +266,11 @@ impl Requests<'_> {
                 match plan.tasks.iter().find(|known| known.id == task) {
                     Some(known) if TaskType::AwaitApproval.is(known) => return None,
                     Some(known) => format!("is of type {}", known.type_),
-                    None => format!("is no task of plan {}", plan.id),
+                    None => format!("is not a task of plan {}", plan.id),
                 }
             }
             Named::Ended(_) | Named::Forgotten => return None,
-            Named::Unknown => "is no task of a plan of this fleet".to_owned(),
+            Named::Unknown => "is not a task of a plan of this fleet".to_owned(),
         };
         let sentence = format!("{ANNOTATION_APPROVE}: {task:?} {what}, and nothing is approved");
         Some(Remark::ignored(format!("{ANNOTATION_APPROVE}={task}"), sentence))
@@ -301,8 +303,8 @@ impl Requests<'_> {
         let is_in_place = rollout.entrant_set.is_empty() && !rollout.own_revisions;
         let holds_all = is_in_place && replicas > 0 && partition >= replicas;
         let sentence = format!(
-            "inPlace.partition {partition} is not below replicas {replicas}: no node takes the new revision before the \
-             partition is lower"
+            "inPlace.partition {partition} is not below replicas {replicas}: no node is updated until you lower the \
+             partition"
         );
         (holds_all && self.status.last_completed().is_some())
             .then(|| Remark::ignored(format!("partition={partition}/{replicas}"), sentence))
@@ -353,12 +355,12 @@ pub fn of_strategy(spec: &NodeDeploymentSpec) -> Vec<Remark> {
     }
     let is_immediate = type_ == Some(StrategyType::BlueGreen) && spec.promotion() == Promotion::Immediately;
     if is_immediate && strategy.on_stall == OnStall::Rollback {
-        unused("onStall", "Rollback has no nodes to go back to, since blueGreen.promotion is Immediately");
+        unused("onStall", "blueGreen.promotion is Immediately, which leaves no old nodes to roll back to");
     }
     if matches!(type_, Some(StrategyType::BlueGreen | StrategyType::HardFork)) && spec.service.is_none() {
         remarks.push(Remark::only_said(
-            "spec.service is not set, so a promotion switches no traffic: what selects the pods has to select the label \
-             windlass.dev/set of status.activeSet",
+            "spec.service is not set, so a promotion switches no traffic: your Service has to select the label \
+             windlass.dev/set with the value of status.activeSet",
         ));
     }
     remarks

@@ -97,9 +97,9 @@ pub fn begin(
     if start.rollout_target == RolloutTarget::Revision(facts.requested.clone()) {
         status.rejected = None;
     }
-    // If the rejected hash is the one that last completed, only a repair was rejected, and a repair that a person asks for
-    // drops the rejection. Otherwise a retry that starts a repair must not retry the rejected target as well when the
-    // repair is over.
+    // If the rejected hash is the one that last completed, only a repair was rejected, and a repair that a user
+    // requests drops the rejection. Otherwise a retry that starts a repair must not retry the rejected target as well
+    // when the repair is over.
     if own && matches!(start.cause, Cause::RetryRequested | Cause::RestartRequested) {
         status.rejected = status.rejected.take().filter(|r| r.hash != status.last_completed_rollout_hash);
     }
@@ -181,12 +181,12 @@ pub fn complete(status: &mut NodeDeploymentStatus, rollout_target: &RolloutTarge
     }
 }
 
-/// How late a stall may be found. A fleet is looked at when its clock runs out, so one that is looked at later, and has
-/// not been said to be stalled, was looked at by nobody: the operator, or the API server, was away.
+/// How late a stall may be detected. A fleet is reconciled when its clock runs out. If it is reconciled later, and is
+/// not reported as stalled, the operator or the API server was not running in between.
 const UNWATCHED: TimeDelta = TimeDelta::seconds(90);
 
-/// True if the clock of a rollout, or of a fleet that is filled without one, has run out. Time in which nobody looked does
-/// not count, and neither does a clock that progress restarts as soon as it is recorded.
+/// True if the clock of a rollout, or of a fleet that is filled without one, has run out. Time in which no operator ran
+/// does not count, and neither does a clock that unrecorded progress is about to restart.
 #[must_use]
 pub fn is_stalled(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     stall_deadline(status, facts, now).is_some_and(|deadline| now >= deadline)
@@ -204,7 +204,7 @@ fn has_progressed(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     is_comparable && (score > rollout.max_updated || progress::is_more(ready, rollout.max_ready))
 }
 
-/// True if the clock of the active rollout ran out while nobody looked.
+/// True if the clock of the active rollout ran out while no operator ran.
 pub(super) fn was_unwatched(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) -> bool {
     let is_late = || stall_deadline(status, facts, now).is_some_and(|deadline| now >= deadline + UNWATCHED);
     status.rollout.is_some() && !conditions::is_true(&status.conditions, STALLED) && is_late()
@@ -237,11 +237,11 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
         Stage::Updating => progress::is_held_by_partition(facts, &rollout_target_of(status)),
-        // Nodes that are not ready any more are waited for as they were before.
+        // Nodes that became unready again count like nodes that were never ready.
         Stage::AwaitingPromotion => facts.spec.replicas == 0 || facts.is_ready_to_promote(status),
         _ => facts.spec.replicas == 0,
     };
-    // No node can do anything about that, so the target is not at fault.
+    // No node causes this, so the target is not at fault.
     let by_service = || SetRollout::of(status).is_some_and(|rollout| facts.awaits_service(&rollout));
     facts.spec.paused || by_person || hooks::stop_the_clock(facts) || by_service()
 }
@@ -274,7 +274,7 @@ pub fn short<H: AsRef<str> + ?Sized>(hash: &H) -> &str {
     digits.get(..5).unwrap_or(digits)
 }
 
-/// The build ID that is made from an image's tag and a rollout hash.
+/// The build ID that is generated from an image's tag and a rollout hash.
 #[must_use]
 pub fn generated_build_id(image: &str, hash: &str) -> String {
     let name = image.split('@').next().unwrap_or_default();

@@ -108,8 +108,8 @@ fn append_lost_revision(
         return (truth, reason, message);
     }
     let gone = format!(
-        "ControllerRevision {}, which last completed, is gone or cannot be read, and no node holds what it said: nodes \
-         that are to run it are not made again",
+        "ControllerRevision {}, the last completed revision, does not exist or cannot be read, and no node has a \
+         copy of it: Windlass cannot recreate nodes at this revision",
         status.current_revision
     );
     (truth, reason, if message.is_empty() { gone } else { format!("{message}; {gone}") })
@@ -144,7 +144,7 @@ fn ready(status: &NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) 
     }
 }
 
-/// Why no node is wanted.
+/// Why no node is desired.
 fn no_nodes(facts: &FleetFacts) -> String {
     let own =
         if facts.kind == FleetKind::Pods { "the StatefulSets have no replicas" } else { "replicas is 0" };
@@ -175,7 +175,7 @@ fn invalid(status: &NodeDeploymentStatus, facts: &FleetFacts) -> Option<String> 
     let rests = || facts.record.rejected.is_none().then_some(&status.retiring);
     let undecided = || rests()?.iter().find_map(|set| facts.unproven(set));
     let not_applied = || facts.findings.not_applied.clone();
-    // It keeps no rollout from its end, so what becomes of that is said first.
+    // It does not block a rollout, so the state of the rollout comes first.
     let is_at_rest = status.rollout.is_none() && facts.record.rejected.is_none();
     let reverted = || facts.findings.reverted.clone().filter(|_| is_at_rest);
     let found = facts
@@ -235,7 +235,7 @@ fn up_to_date(
         return verdict(
             Truth::Unknown,
             Reason::Applying,
-            "the template was changed meanwhile: that is rolled out next",
+            "the template has changed since: Windlass rolls out the new template next",
         );
     }
     let is_unknown = facts.kind == FleetKind::Pods && facts.findings.waits_for.is_some();
@@ -321,7 +321,11 @@ fn stalled_condition(
         return verdict(
             Truth::True,
             rejection(rejected).0,
-            format!("plan {} ended{}; the target is not tried again", rejected.plan_id, because(rejected)),
+            format!(
+                "plan {} ended{}; Windlass does not retry the target",
+                rejected.plan_id,
+                because(rejected)
+            ),
         );
     }
     if let Some(why) = stalled {

@@ -253,7 +253,7 @@ pub fn pins(facts: &FleetFacts) -> Vec<Grant> {
         !c.is_spent() && c.pod.hash.is_some() && c.pod.hash != c.grant.hash && !c.terminating
     };
     let pin = |child: &ChildFacts| {
-        // An abort takes back a restart, too: what runs may have been rendered without it.
+        // An abort also cancels a restart: the running pod may have been rendered without it.
         let ((revision, restart), rendering) =
             facts.renderings.iter().find(|(_, r)| child.pod.hash == r.hash)?;
         Some(Grant {

@@ -1,5 +1,5 @@
-//! The causes that a pod's status gives for not being Ready, in sentences: the most specific one is told. A sentence
-//! does not contain what changes while its cause stays, such as a number of restarts.
+//! Describes why a pod is not Ready, from its status: the most specific cause, as a sentence. A sentence contains
+//! nothing that changes while its cause stays, such as a number of restarts.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -51,9 +51,9 @@ pub fn unready(pod: &ObservedPod, now: DateTime<Utc>) -> (String, String) {
         let sentence = format!("container {} of pod {name} is not ready", container.name);
         return (container.name.clone(), with_termination(&sentence, end));
     }
-    // One that does not run says more than one that runs and may wait for it.
+    // A container that is not running is more specific than a running one, which may wait for it.
     if let Some(container) = unready().find(|c| !c.running).or(unready().next()) {
-        let does = if container.running { "runs and is not ready" } else { "does not run yet" };
+        let does = if container.running { "is running but not ready" } else { "is not running yet" };
         return (container.name.clone(), format!("container {} of pod {name} {does}", container.name));
     }
     let sentence = match (pod.closed_gates.first(), &pod.ready) {

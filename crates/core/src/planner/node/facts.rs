@@ -77,7 +77,7 @@ pub struct PodFacts {
     pub main_image: String,
     /// True if its sidecar runs and is not ready.
     pub sidecar_unready: bool,
-    /// Why it does not serve.
+    /// Why it is not ready.
     pub problem: Option<Problem>,
     /// The time that it may still take to end, or to become Ready.
     pub wait: Option<Wait>,
@@ -135,7 +135,7 @@ pub struct NodeFacts {
     pub pod: Option<PodFacts>,
     /// Why the API server rejects its pod, in the server's words, if there is no pod for that reason.
     pub refused: Option<String>,
-    /// What has to be gone before its pod can be created, in a sentence, if it has no pod for that reason.
+    /// Which deletion has to complete before its pod can be created, in a sentence, if it has no pod for that reason.
     pub awaits: Option<String>,
     /// What it ran when its status was last written.
     pub previous: Running,
@@ -321,7 +321,7 @@ impl NodeFacts {
         if self.staying_pod().is_some_and(|p| self.was_observed_on(p)) {
             return previous.clone();
         }
-        // Its pod is gone. The value stays valid as long as the next pod can only be the same.
+        // Its pod was deleted. The value stays valid as long as the next pod can only be the same.
         let same_template = self.live().is_some_and(|set| {
             set.observed && matches!(&set.template, Template::At(hash) if previous.hash == *hash)
         });
@@ -395,13 +395,13 @@ impl NodeFacts {
     pub fn failure(&self) -> Option<String> {
         if self.set == StatefulSetFact::Missing && self.grant().is_some() && !self.can_render() {
             return Some(
-                "its StatefulSet is gone, and this version of Windlass renders another template \
-                         than the granted one; it needs a new grant"
+                "its StatefulSet does not exist, and this version of Windlass renders a different template from the \
+                 granted one; the node needs a new grant"
                     .to_owned(),
             );
         }
         if let (None, Some(why), true) = (&self.pod, &self.refused, self.template_is_granted()) {
-            return Some(format!("the API server refuses its pod: {why}"));
+            return Some(format!("the API server rejects its pod: {why}"));
         }
         let pod = self.staying_pod().filter(|p| p.cannot_run)?;
         let at_grant = self.grant().is_some() && self.pod_hash(pod) == self.grant();

@@ -1,4 +1,4 @@
-//! Why a pod does not serve, as the kubelet or the scheduler reports it.
+//! Why a pod is not ready, as the kubelet or the scheduler reports it.
 
 use chrono::{DateTime, Utc};
 
@@ -37,7 +37,7 @@ impl Class {
         }
     }
 
-    /// The most informative reason of the class: it says that there was more than one try.
+    /// The most informative reason of the class: it shows that there was more than one attempt.
     fn telling(self) -> &'static str {
         match self {
             Self::Image => "ImagePullBackOff",
@@ -80,8 +80,8 @@ impl Found {
     }
 }
 
-/// Why a pod is not Ready now, as it is told to a person: a container's reason and message, or a sentence about the pod;
-/// `None` if it is Ready.
+/// Why a pod is not Ready, for users: a container's reason and message, or a sentence about the pod; `None` if it is
+/// Ready.
 #[must_use]
 pub fn in_words(pod: &ObservedPod) -> Option<String> {
     // The time matters only for what was known before.
@@ -211,7 +211,7 @@ fn waits(pod: &ObservedPod, container: &ContainerState) -> Option<Found> {
     }
     let name = &container.name;
     let message =
-        if message.is_empty() { format!("container {name} waits: {reason}") } else { message.clone() };
+        if message.is_empty() { format!("container {name} is waiting: {reason}") } else { message.clone() };
     let end = container.termination.as_ref().filter(|_| Class::of(reason) == Some(Class::Start));
     let message = end.map_or_else(|| message.clone(), |end| cause::with_termination(&message, end));
     Some(Found::of_container(pod, name, reason, message, true))

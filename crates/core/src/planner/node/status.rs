@@ -314,7 +314,7 @@ fn set_conditions(
             set(READY, Truth::False, Reason::Suspended, "the node is suspended");
         }
         (_, _) if facts.suspended => {
-            set(READY, Truth::False, Reason::Suspended, "the node is to be suspended");
+            set(READY, Truth::False, Reason::Suspended, "the node is being suspended");
         }
         (_, Some(why)) => set(READY, Truth::False, Reason::NodesFailed, why),
         (_, None) if ever => set(READY, Truth::False, Reason::PodNotReady, &problem),

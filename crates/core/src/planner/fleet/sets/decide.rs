@@ -48,7 +48,7 @@ fn retiring(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecis
     if facts.spec.replicas == 0 {
         return FleetDecision::Keep;
     }
-    // What is only put right, or restarted, waits for the hooks that the promotion has left. Another target does not.
+    // A repair or a restart waits for the remaining hooks of the promotion. Another target does not.
     let is_same = |start: &Start| start.target == rollout.target && is_left_at(plan, HookPoint::AfterRollout);
     match decide_without_plan(facts) {
         FleetDecision::Start(start) if is_same(&start) => FleetDecision::Keep,
@@ -79,7 +79,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     if facts.is_aborted(plan) {
         return FleetDecision::Abort;
     }
-    // Nobody moves traffic to nodes that do not serve, but a person, by an abort.
+    // Only an abort by a user moves traffic to nodes that are not available.
     if !old_set_serves(facts) {
         return FleetDecision::Keep;
     }

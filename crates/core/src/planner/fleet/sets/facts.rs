@@ -44,7 +44,7 @@ impl FleetFacts {
         self.children.iter().chain(others)
     }
 
-    /// The desired nodes. Under `Immediately`, once the old nodes are gone, these are the nodes of the new set.
+    /// The desired nodes. Under `Immediately`, once the old nodes are deleted, these are the nodes of the new set.
     pub fn expected_nodes(&self) -> impl Iterator<Item = &ChildFacts> {
         let new = self.entrants().filter(|_| self.children.is_empty());
         self.wanted().chain(new.into_iter().flat_map(|set| &set.children))
@@ -116,9 +116,9 @@ impl FleetFacts {
         self.children.iter().filter(|child| !child.terminating && !child.has_reported_height())
     }
 
-    /// The desired ordinals of a hard fork's old nodes that cannot report a height: the node is gone or being deleted,
-    /// or another object has its name. Past the point of no return such nodes would be recreated, and nobody would know
-    /// their height.
+    /// The desired ordinals of a hard fork's old nodes that cannot report a height: the node is deleted or being
+    /// deleted, or another object has its name. Past the point of no return such nodes would be recreated, and their
+    /// height would not be known.
     #[must_use]
     pub fn absent(&self) -> BTreeSet<i32> {
         let going = self.wanted().filter(|child| child.terminating).map(|child| child.ordinal);
@@ -155,8 +155,8 @@ impl FleetFacts {
         height && (old_first || self.entrants_run(rollout))
     }
 
-    /// True if a rollout that can still be taken back waits for nothing but the fleet's Service: another object has its
-    /// name, or the earlier one is still being deleted. No node is late then.
+    /// True if a rollout that can still be rolled back waits only for the fleet's Service: another object has its name,
+    /// or the earlier one is still being deleted. No node is late then.
     #[must_use]
     pub fn awaits_service(&self, rollout: &SetRollout) -> bool {
         self.lacks_service_for(rollout) && rollout.is_revocable() && self.nodes_are_ready_for(rollout)

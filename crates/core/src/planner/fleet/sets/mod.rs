@@ -1,5 +1,5 @@
-//! Sets of nodes: BlueGreen and HardFork create a set next to the one that serves, which then takes over. Here are the
-//! facts and decisions about sets, their names, and their status. Pure.
+//! Sets of nodes: BlueGreen and HardFork create a set next to the active one, which then takes over. This module has
+//! the facts and decisions about sets, their names, and their status. Pure.
 
 pub mod decide;
 pub mod facts;

@@ -109,15 +109,15 @@ pub fn choose(
     let Some(set) = names.into_iter().find(free) else {
         return Err(format!(
             "no name is free for a new set of nodes: objects named {deployment}-{first_choice} to \
-             {deployment}-{first_choice}-{MAX_TRIES} exist; remove those that are not used"
+             {deployment}-{first_choice}-{MAX_TRIES} exist; delete those that are not in use"
         ));
     };
     let longest = node_name(deployment, &set, (replicas - 1).max(0));
     if longest.len() > MAX_NODE_NAME {
         return Err(format!(
             "metadata.name: a node of the new set would be named {longest}, which has {} characters, and at most \
-             {MAX_NODE_NAME} are possible: remove what is left of earlier sets ({deployment}-{first_choice}…), use \
-             InPlace, or make a NodeDeployment with a shorter name",
+             {MAX_NODE_NAME} are allowed: delete the objects of earlier sets ({deployment}-{first_choice}…), use \
+             InPlace, or create a NodeDeployment with a shorter name",
             longest.len()
         ));
     }

@@ -118,17 +118,17 @@ impl SetRollout {
     }
 }
 
-/// How a user promotes a target, in a sentence. A value that was used once has no effect until it was observed to be
-/// gone.
+/// How a user promotes a target, in a sentence. A value that was already used has no effect until the status no longer
+/// contains it.
 #[must_use]
 pub fn how_to_promote(target: impl std::fmt::Display, is_spent: bool) -> String {
     if is_spent {
         return format!(
-            "empty spec.forcePromote, whose value was used once already, wait until status.spentForcePromote is gone, then \
-             set it to {target}"
+            "clear spec.forcePromote, whose value has already been used, wait until status.spentForcePromote is \
+             empty, then set it to {target}"
         );
     }
-    format!("set spec.forcePromote to {target}, as windlass promote does")
+    format!("set spec.forcePromote to {target}, or run windlass promote")
 }
 
 /// True if a node has halted at the height of this rollout.

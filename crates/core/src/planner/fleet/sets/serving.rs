@@ -15,7 +15,7 @@ pub struct Seen {
     pub ready: usize,
 }
 
-/// Everything that shows which set serves.
+/// Everything that shows which set is active.
 #[derive(Clone, Debug, Default)]
 pub struct ActiveSetEvidence {
     /// The set that the status names, if it names one.
@@ -32,7 +32,7 @@ pub struct ActiveSetEvidence {
     pub none_wanted: bool,
 }
 
-/// The set that serves. The error is a sentence: nothing shows which set it is, or which set takes over from it, and a
+/// The active set. The error is a sentence: it is not known which set is active, or which set takes over from it, and a
 /// user has to decide.
 pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, String> {
     let recorded = told.recorded.as_ref();
@@ -49,12 +49,12 @@ pub fn serving(deployment: &str, told: &ActiveSetEvidence) -> Result<SetName, St
         (None, [(only, _)]) => (*only).clone(),
         (None, _) if let Some(selected) = selected() => selected.clone(),
         (None, []) => SetName::FIRST,
-        // It does not matter which of them is Ready: the set that serves may be down for a moment.
-        (None, unknown) => return Err(undecided(deployment, "serves", unknown)),
+        // It does not matter which of them is Ready: the active set may be unavailable for a moment.
+        (None, unknown) => return Err(undecided(deployment, "is active", unknown)),
     };
     let others = others(Some(&set));
     if told.halting.contains(&set) && others.len() > 1 {
-        return Err(undecided(deployment, "takes over from the nodes that are asked to halt", &others));
+        return Err(undecided(deployment, "takes over from the halting nodes", &others));
     }
     Ok(set)
 }
@@ -64,9 +64,9 @@ fn undecided(deployment: &str, what: &str, sets: &[(&SetName, &Seen)]) -> String
         |(set, seen): &(&SetName, &Seen)| format!("{set} ({} of {} nodes Ready)", seen.ready, seen.nodes);
     let sets = sets.iter().map(of).collect::<Vec<_>>().join(", ");
     format!(
-        "status.activeSet: nothing says which of these sets of nodes {what}: {sets}; nothing is removed or rolled until \
-         that is clear: delete the StatefulNodes of each set that is not wanted, by the labels \
-         windlass.dev/deployment={deployment},windlass.dev/set=SET"
+        "status.activeSet: it is not known which of these sets of nodes {what}: {sets}; Windlass removes and \
+         updates nothing until only one is left. For each set that you do not need, run: kubectl delete \
+         statefulnodes -l windlass.dev/deployment={deployment},windlass.dev/set=SET -n NAMESPACE"
     )
 }
 
@@ -81,8 +81,8 @@ impl FleetFacts {
         self.unproven(set)
     }
 
-    /// A sentence, if a user has to decide about a set that does not serve: nobody knows what it was for, and nothing
-    /// proves that it is not needed, since no Service selects the active set. Its nodes may be down only for a moment.
+    /// A sentence, if a user has to decide about an inactive set: its purpose is not known, and it may be needed,
+    /// because no Service selects the active set. Its nodes may be unavailable only for a moment.
     #[must_use]
     pub fn unproven(&self, set: &RetiringSet) -> Option<String> {
         if !set.is_stray() || self.service.selected == self.set {
@@ -92,8 +92,8 @@ impl FleetFacts {
         let nodes = facts.children.iter().filter(|c| !c.terminating).count();
         (nodes > 0).then(|| {
             format!(
-                "set {name} has {nodes} nodes and nothing says what they are for, while set {} serves: delete the \
-                 StatefulNodes with the label windlass.dev/set={name} if they are not wanted",
+                "set {name} has {nodes} nodes that Windlass does not know, and set {} is active: delete the \
+                 StatefulNodes with the label windlass.dev/set={name} if you do not need them",
                 self.set
             )
         })

@@ -55,7 +55,7 @@ pub fn pass_no_return(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
 
 /// Records that a forced promotion, once it can no longer be rolled back, has used up the user's request.
 fn spend_force(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    // A revision that already serves needs no promotion, and the request is not kept for the next time that it is
+    // A revision that is already active needs no promotion, and the request is not kept for the next time that it is
     // desired.
     if facts.requests.force_promote && status.last_completed() == facts.requested {
         status.spent_force_promote = facts.requested.to_string();
@@ -119,8 +119,7 @@ fn retire(status: &mut NodeDeploymentStatus, set: RetiringSet) {
     status.retiring.push(set);
 }
 
-/// Updates the list of sets that are being removed: sets that are gone leave it, sets that are not accounted for are
-/// added.
+/// Updates the list of sets that are being removed: deleted sets are removed from it, and unaccounted sets are added.
 pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now: DateTime<Utc>) {
     let exists = |set: &str| facts.sets.get(set).is_some_and(|s| !s.is_gone());
     let entrant = status.rollout.as_ref().and_then(Rollout::entrant);
@@ -134,8 +133,8 @@ pub fn refresh_retiring(status: &mut NodeDeploymentStatus, facts: &FleetFacts, n
         let is_over = facts.sets.get(set.set.as_str()).is_some_and(leaves);
         set.since = if is_over { now - delay } else { now };
     }
-    // After a failed plan nobody knows the purpose of each set: nothing is added until a user requests something. The
-    // same holds while nobody knows which set serves.
+    // After a failed plan the purpose of each set is not known: nothing is added until a user requests something. The
+    // same holds while it is not known which set is active.
     let failed = status.rollout.is_none()
         && status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Failed));
     let failed = failed || facts.findings.undecided.is_some();
@@ -184,14 +183,14 @@ pub fn refresh_height(status: &mut NodeDeploymentStatus, facts: &FleetFacts, now
     let says_nothing =
         |c: &&ChildFacts| !c.terminating && c.sidecar.as_ref().is_some_and(|s| s.height.is_none());
     let mute = || facts.children.iter().filter(says_nothing);
-    // In place of a node that is gone: its own controller has not seen it yet.
+    // It replaces a deleted node: its own controller has not observed it yet.
     let is_replaced = mute().any(|c| c.controller.status_outdated && !c.pod.ever_ready);
-    // As long as one of them says nothing, nobody knows the lowest height.
+    // As long as one of them reports no height, the lowest height is not known.
     let of_all = if mute().next().is_none() { stage::lowest_height(facts) } else { 0 };
     if is_grown || is_replaced {
         rollout.height = rollout.height.min(of_all);
     }
-    // A node that has said a height before and says none now, such as while its pod restarts, is left out.
+    // A node that reported a height before and reports none now, such as while its pod restarts, is left out.
     let height = if rollout.height == 0 { of_all } else { stage::lowest_height(facts) };
     if height > rollout.height {
         rollout.height = height;

@@ -245,45 +245,55 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
             "there is no room",
             shrunk().but(0, ChildFacts::down),
             Some(
-                "waiting for the wave before db-4, db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)",
+                "waiting for the wave before db-4, db-3 can be removed: 1 of at most 1 nodes are disrupted (db-0)",
             ),
         ),
         (
             "one leaves, another has to wait",
             shrunk().but(4, ChildFacts::leaving),
-            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-4)"),
+            Some(
+                "waiting for the wave before db-3 can be removed: 1 of at most 1 nodes are disrupted (db-4)",
+            ),
         ),
-        ("both may", shrunk().at_most(2), Some("waiting for db-4, db-3 to leave")),
-        ("one is left", shrunk().without(4).but(3, ChildFacts::leaving), Some("waiting for db-3 to leave")),
+        ("both may", shrunk().at_most(2), Some("waiting for db-4, db-3 to be removed")),
+        (
+            "one is left",
+            shrunk().without(4).but(3, ChildFacts::leaving),
+            Some("waiting for db-3 to be removed"),
+        ),
         (
             "it was asked, and another went down",
             shrunk().without(4).but(3, ChildFacts::leaving).but(0, ChildFacts::down),
-            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-0)"),
+            Some(
+                "waiting for the wave before db-3 can be removed: 1 of at most 1 nodes are disrupted (db-0)",
+            ),
         ),
         (
             "a pod shuts down",
             pod_is_left(shrunk().without(4)),
-            Some("waiting for the wave before db-3 can leave: 1 of at most 1 nodes are disrupted (db-4-0)"),
+            Some(
+                "waiting for the wave before db-3 can be removed: 1 of at most 1 nodes are disrupted (db-4-0)",
+            ),
         ),
         (
             "one is being deleted",
             shrunk().but(4, ChildFacts::terminating).without(3),
-            Some("waiting for db-4, which is being deleted, to be gone"),
+            Some("waiting for the deletion of db-4 to complete"),
         ),
         (
             "both are",
             shrunk().but(3, ChildFacts::terminating).but(4, ChildFacts::terminating),
-            Some("waiting for db-4, db-3, which are being deleted, to be gone"),
+            Some("waiting for the deletion of db-4, db-3 to complete"),
         ),
         (
             "one is being deleted, another may leave",
             shrunk().at_most(2).but(4, ChildFacts::terminating),
-            Some("waiting for db-3 to leave; waiting for db-4, which is being deleted, to be gone"),
+            Some("waiting for db-3 to be removed; waiting for the deletion of db-4 to complete"),
         ),
         (
             "it is paused",
             shrunk().paused(),
-            Some("waiting for the fleet to be resumed before db-4, db-3 can leave: spec.paused is true"),
+            Some("waiting for the fleet to be resumed before db-4, db-3 can be removed: spec.paused is true"),
         ),
     ];
     for (what, facts, expected) in table {
@@ -309,12 +319,12 @@ fn the_status_says_what_is_waited_for_in_the_rollout_or_without_one_in_the_condi
     let status = look(at_rest(&held), &held, 0);
     let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
     assert_eq!((reconciling.status.as_str(), reconciling.reason.as_str()), ("True", "Progressing"));
-    assert!(reconciling.message.contains("before db-4, db-3 can leave"), "{}", reconciling.message);
+    assert!(reconciling.message.contains("before db-4, db-3 can be removed"), "{}", reconciling.message);
     let facts = held.wanting("v2");
     let rolling = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
     let status = look(rolling, &facts, 0);
     let message = status.rollout.unwrap().message;
-    assert!(message.contains("before db-4, db-3 can leave"), "{message}");
+    assert!(message.contains("before db-4, db-3 can be removed"), "{message}");
     let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
     assert_eq!(reconciling.message, "", "it is said once");
 }

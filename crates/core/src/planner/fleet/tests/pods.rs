@@ -234,7 +234,7 @@ fn a_missing_pod_says_why_its_controller_could_not_create_it() {
         pods.children[1].health.problem.clone().unwrap().message
     };
     let refusal = "create Pod db-1 in StatefulSet db failed error: exceeded quota: small";
-    let unknown = "StatefulSet db has no pod of this name now";
+    let unknown = "StatefulSet db has no pod with this name";
     assert_eq!(said(5, refusal), refusal);
     assert_eq!(said(5, &refusal.replace("db-1", "db-0")), unknown);
     assert_eq!(said(600, refusal), unknown);

@@ -57,14 +57,14 @@ fn a_rejected_target_says_what_stood_in_its_way() {
     );
     assert_eq!(
         stalled,
-        "plan rejected-plan ended: no progress: db-1: NotReady: it sleeps; the target is not tried again"
+        "plan rejected-plan ended: no progress: db-1: NotReady: it sleeps; Windlass does not retry the target"
     );
     let [up, stalled] = said("Aborted", "");
     assert_eq!(
         up,
         "the rollout of v2 was aborted; change the template, or annotate windlass.dev/retry=rejected-plan"
     );
-    assert_eq!(stalled, "plan rejected-plan ended; the target is not tried again");
+    assert_eq!(stalled, "plan rejected-plan ended; Windlass does not retry the target");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_node_that_is_only_not_yet_available_says_so() {
     let fresh = |c: ChildFacts| c.granted("v2").converged().with(|f| f.pod.available = false);
     let fresh = |c: ChildFacts| fresh(c).with(|f| f.pod.available = false);
     assert_eq!(said(&fresh), "Ready, but not yet for minReadySeconds");
-    let moves = "it moves to what it was granted";
+    let moves = "updating to the granted pod template";
     assert_eq!(said(&|c| c.granted("v2")), moves, "Ready at what it ran");
     assert_eq!(said(&|c| c.granted("v2").with(|f| f.pod.available = false)), moves);
     let unready = |c: ChildFacts| {
@@ -102,8 +102,14 @@ fn what_waits_for_the_wave_says_how_full_it_is() {
     };
     let rolls = |c: ChildFacts| c.granted("v2").rolling();
     let facts = || fleet(3).wanting("v2").at_most(1).but(2, rolls);
-    assert_eq!(said(facts()), "1 of at most 1 nodes are disrupted; it is granted when the wave has room");
-    assert_eq!(said(facts().paused()), "the fleet is paused; it is granted once spec.paused is false");
+    assert_eq!(
+        said(facts()),
+        "1 of at most 1 nodes are disrupted; the node gets its grant when the wave has room"
+    );
+    assert_eq!(
+        said(facts().paused()),
+        "the fleet is paused; the node gets its grant once spec.paused is false"
+    );
 }
 
 #[test]
@@ -214,7 +220,7 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
         facts.renderings.retain(|key, _| known.contains(&key.0.as_str()));
         facts.record.last_completed = RolloutHash::recorded(last);
         let status = look(at_rest(&facts), &facts, 0);
-        find(&status.conditions, UP_TO_DATE).unwrap().message.contains("is gone or cannot be read")
+        find(&status.conditions, UP_TO_DATE).unwrap().message.contains("does not exist or cannot be read")
     };
     assert!(!said("v1", &["v1", "v2"]));
     assert!(said("v1", &["v2"]));

@@ -66,7 +66,7 @@ fn where_nothing_tells_a_person_has_to() {
         ("a Service that selects nothing", told("", &[], "old", &[("first", 2, 1), ("v2", 2, 2)])),
     ] {
         let sentence = serving("db", &told).unwrap_err();
-        for part in ["first", "v2", "delete the StatefulNodes", "windlass.dev/deployment=db"] {
+        for part in ["first", "v2", "kubectl delete statefulnodes", "windlass.dev/deployment=db"] {
             assert!(sentence.contains(part), "{what}: {sentence}");
         }
     }

@@ -234,7 +234,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
         for (type_, verdict) in [("UpToDate", "False/PlanFailed"), ("Stalled", "True/PlanFailed")] {
             let (found, message) = said(type_);
             assert_eq!(found, verdict);
-            let retry = format!("windlass.dev/retry: {}", plan_to("v2").id);
+            let retry = format!("windlass.dev/retry={}", plan_to("v2").id);
             assert!(message.contains("refused") && message.contains(&retry), "{message}");
         }
         let reason = if paused { "True/Paused" } else { "True/Stalled" };
@@ -729,7 +729,7 @@ fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
 fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
     let facts =
         amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
-    for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "empty spec.forcePromote")] {
+    for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "clear spec.forcePromote")] {
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
         set_status::begin(&mut status, &facts, Strategy::BlueGreen, &"v2".into());
         status.rollout.as_mut().unwrap().stage = Stage::AwaitingPromotion;

@@ -389,7 +389,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
     let waited = look(status, &manual, 5000);
     assert_eq!(
         up_to_date(&waited),
-        ("ReadyToPromote".into(), "set spec.forcePromote to v2, as windlass promote does".into())
+        ("ReadyToPromote".into(), "set spec.forcePromote to v2, or run windlass promote".into())
     );
     let went_on = look(waited, &unasked, 5001);
     assert_eq!(went_on.rollout.unwrap().last_progress_at, later(5001));
@@ -640,7 +640,10 @@ fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
     plan.tasks[0].message = "waiting for the world".to_owned();
     status.plan = Some(crate::api::RawPlan::of(&plan));
     let message = look(status, &facts, 5).rollout.unwrap().message;
-    assert_eq!(message, "waiting for the world; the restart of 2030-01-01T00:00:00Z follows the promotion");
+    assert_eq!(
+        message,
+        "waiting for the world; the restart requested at 2030-01-01T00:00:00Z follows the promotion"
+    );
 }
 
 #[test]

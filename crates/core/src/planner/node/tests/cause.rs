@@ -95,7 +95,7 @@ fn the_most_specific_cause_in_a_pods_status_is_told() {
         (
             &[],
             json!({"phase": "Pending", "initContainerStatuses": [done], "containerStatuses": [creating]}),
-            "container db of pod db-0-0 does not run yet".into(),
+            "container db of pod db-0-0 is not running yet".into(),
         ),
         (
             &["lb/healthy"],
@@ -110,7 +110,7 @@ fn the_most_specific_cause_in_a_pods_status_is_told() {
         (
             &["lb/healthy"],
             of(json!([container(false, &running(), &json!({}), 0)])),
-            "container db of pod db-0-0 runs and is not ready".into(),
+            "container db of pod db-0-0 is running but not ready".into(),
         ),
         (
             &[],
@@ -220,7 +220,7 @@ fn a_crash_of_long_ago_is_not_why_a_container_is_not_ready_now() {
     let started = json!({"running": {"startedAt": (now() - TimeDelta::minutes(11)).to_rfc3339()}});
     let status = json!({"phase": "Running", "containerStatuses": [container(false, &started, &oom(), 1)]});
     let told = told(&[("pod-1", status, None)]);
-    assert_eq!(told, ["NotReady: container db of pod db-0-0 runs and is not ready"]);
+    assert_eq!(told, ["NotReady: container db of pod db-0-0 is running but not ready"]);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn pods_that_end_one_after_the_other_for_one_reason_have_one_problem() {
     // Once the kubelet has accepted a pod, that is over.
     let accepted = json!({"phase": "Pending", "containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}}]});
     let told_of = told(&[("pod-1", rejected(3900), None), ("pod-2", accepted, None)]);
-    assert_eq!(told_of[1], "NotReady: container db of pod db-0-0 does not run yet");
+    assert_eq!(told_of[1], "NotReady: container db of pod db-0-0 is not running yet");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_warning_about_a_pod_counts_until_a_container_has_started() {
     let starts =
         json!({"phase": "Running", "containerStatuses": [container(false, &running(), &json!({}), 0)]});
     let mount = Some("FailedMount: no volume");
-    let says = "NotReady: container db of pod db-0-0 does not run yet";
+    let says = "NotReady: container db of pod db-0-0 is not running yet";
     let known = format!("{says}; last warning: FailedMount: no volume");
     for (after, expected) in [
         (("pod-1", creates.clone(), mount), None),
@@ -282,7 +282,7 @@ fn a_warning_about_a_pod_counts_until_a_container_has_started() {
         (("pod-1", creates.clone(), None), None),
         (("pod-1", has_sandbox, mount), Some(says)),
         (("pod-2", creates.clone(), None), Some(says)),
-        (("pod-1", starts, mount), Some("NotReady: container db of pod db-0-0 runs and is not ready")),
+        (("pod-1", starts, mount), Some("NotReady: container db of pod db-0-0 is running but not ready")),
     ] {
         let told = told(&[("pod-1", creates.clone(), mount), after]);
         assert_eq!(told[0], known);

@@ -293,9 +293,9 @@ fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
         ),
         ("no StatefulSet", node().without_set().without_pod(), None),
         (
-            "the API server refuses its pod",
+            "the API server rejects its pod",
             refused(node().granted("v2").with_template("v2").without_pod()),
-            Some("the API server refuses its pod: quota"),
+            Some("the API server rejects its pod: quota"),
         ),
         ("its pod was refused and is there now", refused(node().granted("v2").with_template("v2")), None),
         ("the pod of another template is refused", refused(node().granted("v2").without_pod()), None),

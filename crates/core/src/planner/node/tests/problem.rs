@@ -41,7 +41,7 @@ fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
         (
             "crash loop",
             json!({"containerStatuses": [waiting("CrashLoopBackOff", "")]}),
-            Some(("CrashLoopBackOff", "container db waits: CrashLoopBackOff", lasting)),
+            Some(("CrashLoopBackOff", "container db is waiting: CrashLoopBackOff", lasting)),
         ),
         (
             "an init container that crashes",
@@ -51,12 +51,12 @@ fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
         (
             "creating",
             json!({"containerStatuses": [waiting("ContainerCreating", "")]}),
-            Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
+            Some(("NotReady", "container db of pod db-0-0 is not running yet", passing)),
         ),
         (
             "initializing",
             json!({"containerStatuses": [waiting("PodInitializing", "")]}),
-            Some(("NotReady", "container db of pod db-0-0 does not run yet", passing)),
+            Some(("NotReady", "container db of pod db-0-0 is not running yet", passing)),
         ),
         ("unschedulable", unscheduled("Unschedulable"), Some(("Unschedulable", "0/3 nodes", lasting))),
         (
@@ -67,7 +67,7 @@ fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
         (
             "running",
             json!({"containerStatuses": [{"name": "db", "state": {"running": {}}}]}),
-            Some(("NotReady", "container db of pod db-0-0 runs and is not ready", passing)),
+            Some(("NotReady", "container db of pod db-0-0 is running but not ready", passing)),
         ),
     ];
     for (what, status, expected) in table {
@@ -189,7 +189,10 @@ fn a_container_that_outlives_the_memory_of_a_crash_is_slow_and_no_loop() {
         told(&[waiting("CrashLoopBackOff", "back-off"), runs]).pop().unwrap()
     };
     assert_eq!(started(9), ("CrashLoopBackOff: back-off".to_owned(), true));
-    assert_eq!(started(10), ("NotReady: container db of pod db-0-0 runs and is not ready".to_owned(), false));
+    assert_eq!(
+        started(10),
+        ("NotReady: container db of pod db-0-0 is running but not ready".to_owned(), false)
+    );
 }
 
 #[test]
@@ -200,12 +203,12 @@ fn another_thing_that_is_wrong_is_told() {
         (vec![waiting("ImagePullBackOff", "x"), loops()], "CrashLoopBackOff: back-off", true),
         (
             vec![waiting("ImagePullBackOff", "x"), waiting("ContainerCreating", "")],
-            "NotReady: container db of pod db-0-0 does not run yet",
+            "NotReady: container db of pod db-0-0 is not running yet",
             false,
         ),
         (
             vec![waiting("ErrImagePull", "x"), runs(0)],
-            "NotReady: container db of pod db-0-0 runs and is not ready",
+            "NotReady: container db of pod db-0-0 is running but not ready",
             false,
         ),
         (
@@ -223,7 +226,7 @@ fn another_thing_that_is_wrong_is_told() {
             "NotReady: container db of pod db-0-0 is not ready; last termination: Error, exit code 1",
             false,
         ),
-        (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 runs and is not ready", false),
+        (vec![loops(), runs(0)], "NotReady: container db of pod db-0-0 is running but not ready", false),
     ];
     for (shown, last, cannot_run) in cases {
         assert_eq!(told(&shown).pop().unwrap(), (last.to_owned(), cannot_run), "{shown:?}");

@@ -112,14 +112,14 @@ pub(super) fn strategy() -> Vec<Case> {
             hard_fork(&json!({"haltHeight": 1}), Value::Null),
             hard_fork(&json!({"haltHeight": 1}), json!({"url": "http://monitor/{name}"})),
             "spec.template.spec.sidecar",
-            "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
+            "updateStrategy.type HardFork needs a sidecar that reports the height of a node",
         ),
         Case::new(
             "a change to HardFork where there is no sidecar",
             hard_fork(&json!({"haltHeight": 1}), Value::Null),
             hard_fork(&json!({"haltHeight": 1}), json!({"image": "s:1"})),
             "spec.template.spec.sidecar",
-            "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
+            "updateStrategy.type HardFork needs a sidecar that reports the height of a node",
         )
         .after(fleet(&[])),
         Case::new(
@@ -127,7 +127,7 @@ pub(super) fn strategy() -> Vec<Case> {
             hard_fork(&json!({"haltHeight": 1}), Value::Null),
             hard_fork(&json!({"haltHeight": 2}), json!({"image": "s:1"})),
             "spec.template.spec.sidecar",
-            "updateStrategy.type HardFork needs a sidecar to ask how high a node is",
+            "updateStrategy.type HardFork needs a sidecar that reports the height of a node",
         )
         .after(hard_fork(&json!({"haltHeight": 1}), json!({"image": "s:1"}))),
         Case::new(
@@ -154,7 +154,7 @@ pub(super) fn fleet_fields() -> Vec<Case> {
     };
     let extra = |name, path, value: Value, says| Case::new(name, with(path, value), fleet(&[]), path, says);
     let build_id = "spec.unsafeCustomBuildID";
-    let bad_build_id = "unsafeCustomBuildID has to be at most 63 of letters, digits, '.', '_' and '-'";
+    let bad_build_id = "unsafeCustomBuildID has to be at most 63 letters, digits, '.', '_' and '-'";
     vec![
         number("replicas below 0", "spec.replicas", -1, 0, "should be greater than or equal to 0"),
         number(

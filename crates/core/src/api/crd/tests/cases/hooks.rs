@@ -80,8 +80,8 @@ pub(super) fn steps() -> Vec<Case> {
 pub(super) fn points() -> Vec<Case> {
     let none = json!({});
     let with_steps = json!({"type": "InPlace", "inPlace": {"steps": [1]}});
-    let promotes = "a hook at BeforePromotion or AfterPromotion is for a set of nodes that takes over";
-    let no_way_back = "onFailure Rollback has no way back from there";
+    let promotes = "a hook at BeforePromotion or AfterPromotion needs old nodes";
+    let no_way_back = "onFailure Rollback is not possible at BeforeRemove";
     let rollback = json!({"onFailure": "Rollback"});
     vec![
         Case::new(
@@ -96,7 +96,7 @@ pub(super) fn points() -> Vec<Case> {
             with(&json!({"type": "BlueGreen", "inPlace": {"steps": [1]}}), one("AfterStep", &none)),
             with(&with_steps, one("AfterStep", &none)),
             HOOKS,
-            "a hook at AfterStep is for updateStrategy.type InPlace",
+            "a hook at AfterStep needs updateStrategy.type InPlace",
         ),
         Case::new(
             "BeforePromotion where nothing is promoted",
@@ -117,7 +117,7 @@ pub(super) fn points() -> Vec<Case> {
             hard_fork(one("AfterPromotion", &none)),
             hard_fork(one("BeforePromotion", &none)),
             HOOKS,
-            "a hook at AfterPromotion is for updateStrategy.type BlueGreen",
+            "a hook at AfterPromotion needs updateStrategy.type BlueGreen",
         ),
         Case::new(
             "AfterPromotion where the old nodes go first",
@@ -152,7 +152,7 @@ pub(super) fn points() -> Vec<Case> {
 }
 
 pub(super) fn hooks() -> Vec<Case> {
-    let exactly_one = "a hook does exactly one of http, job, query, approval and wait";
+    let exactly_one = "a hook needs exactly one of http, job, query, approval and wait";
     let good = || in_place(one("BeforeNode", &json!({})));
     let bad = |fields: Value| in_place(one("BeforeNode", &fields));
     let name = "a hook's name has to be lowercase letters, digits and dashes";
@@ -179,7 +179,7 @@ pub(super) fn hooks() -> Vec<Case> {
             in_place(json!([hook("BeforeNode", &json!({})), hook("AfterNode", &json!({}))])),
             in_place(json!([hook("BeforeNode", &json!({})), hook("AfterNode", &json!({"name": "i"}))])),
             HOOKS,
-            "hooks has two of one name",
+            "hooks has two hooks with the same name",
         ),
         Case::new(
             "a name with capitals",

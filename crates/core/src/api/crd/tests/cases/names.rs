@@ -13,7 +13,7 @@ pub(super) fn names() -> Vec<Case> {
             fleet_named(&"n".repeat(40)),
             fleet_named(&"n".repeat(39)),
             field,
-            "metadata.name of a NodeDeployment is over 39 characters",
+            "metadata.name of a NodeDeployment is longer than 39 characters",
         ),
         Case::new("a fleet's name with a dot", fleet_named("my.db"), fleet_named("my-db"), field, pattern),
         Case::new(
@@ -28,7 +28,7 @@ pub(super) fn names() -> Vec<Case> {
             node_named(&"n".repeat(53)),
             node_named(&"n".repeat(52)),
             field,
-            "metadata.name of a StatefulNode is over 52 characters",
+            "metadata.name of a StatefulNode is longer than 52 characters",
         ),
         Case::new("a node's name with a dot", node_named("db.0"), node_named("db-0"), field, pattern),
         Case::new("a node's name that begins with a digit", node_named("0"), node_named("d"), field, pattern),

@@ -15,14 +15,14 @@ pub(super) fn node_fields() -> Vec<Case> {
             with("spec.mainContainer", "other".into()),
             with("spec.mainContainer", "helper".into()),
             "spec.mainContainer",
-            "mainContainer is not one of podTemplate.spec.containers",
+            "mainContainer is not the name of a container in podTemplate.spec.containers",
         ),
         Case::new(
             "a main container that is not in a fleet's pod template",
             fleet(&[("spec.template.spec.mainContainer", "other".into())]),
             fleet(&[("spec.template.spec.mainContainer", "helper".into())]),
             "spec.template.spec.mainContainer",
-            "mainContainer is not one of podTemplate.spec.containers",
+            "mainContainer is not the name of a container in podTemplate.spec.containers",
         ),
         Case::new(
             "no progress deadline at all",
@@ -45,14 +45,14 @@ pub(super) fn node_fields() -> Vec<Case> {
             sidecar(json!({"port": 7777})),
             sidecar(json!({"url": "http://monitor/{name}"})),
             "spec.sidecar.image",
-            "sidecar needs an image, which is injected into the pod, or a url",
+            "sidecar needs an image, which Windlass injects into the pod, or the url",
         ),
         Case::new(
             "a fleet's sidecar with an empty image and no URL",
             fleet(&[("spec.template.spec.sidecar", json!({"image": ""}))]),
             fleet(&[("spec.template.spec.sidecar", json!({"image": "s:1"}))]),
             "spec.template.spec.sidecar.image",
-            "sidecar needs an image, which is injected into the pod, or a url",
+            "sidecar needs an image, which Windlass injects into the pod, or the url",
         ),
         Case::new(
             "more arguments than a sidecar may have",
@@ -91,21 +91,21 @@ pub(super) fn node_fields() -> Vec<Case> {
             sidecar(json!({"image": "s:1", "url": "http://{host}:{port}"})),
             sidecar(json!({"image": "s:1", "url": "http://{podIP}:{port}/{namespace}/{name}"})),
             "spec.sidecar.url",
-            "its placeholders are {name}, {namespace}, {port} and {podIP}",
+            "the only placeholders are {name}, {namespace}, {port} and {podIP}",
         ),
         Case::new(
             "a scheme that a sidecar does not speak",
             sidecar(json!({"image": "s:1", "url": "https://{podIP}"})),
             sidecar(json!({"image": "s:1", "url": "http://{podIP}"})),
             "spec.sidecar.url",
-            "sidecar.url is not a URL that can be asked: it begins with http://",
+            "sidecar.url is not a valid URL: it has to begin with http://",
         ),
         Case::new(
             "a name that no Secret can have",
             sidecar(json!({"image": "s:1", "tokenSecret": "my/token"})),
             sidecar(json!({"image": "s:1", "tokenSecret": "my.token"})),
             "spec.sidecar.tokenSecret",
-            "sidecar.tokenSecret is not the name of a Secret",
+            "sidecar.tokenSecret is not a valid name of a Secret",
         ),
     ]
 }
@@ -114,7 +114,7 @@ pub(super) fn template_fields() -> Vec<Case> {
     let of_fleet =
         |path: &str, value: Value| fleet(&[(&format!("spec.template.spec.podTemplate.{path}"), value)]);
     let of_node = |path: &str, value: Value| node(&[(&format!("spec.podTemplate.{path}"), value)]);
-    let empty = "podTemplate.spec.containers is empty: give at least one container";
+    let empty = "podTemplate.spec.containers is empty: add at least one container";
     let named = |name: &str| json!([{"name": name, "image": "x:1"}]);
     let reserved = "podTemplate has a container named windlass-sidecar";
     vec![
@@ -211,7 +211,8 @@ pub(super) fn template_fields() -> Vec<Case> {
 
 /// A port that a container and the injected sidecar would both listen on.
 pub(super) fn sidecar_ports() -> Vec<Case> {
-    let says = "sidecar.port is a port of one of podTemplate's containers: set sidecar.port to a free one";
+    let says =
+        "sidecar.port is already a port of a container in podTemplate: set sidecar.port to a free port";
     let containers =
         |port: Value| json!([{"name": "main", "image": "app:1"}, {"name": "helper", "ports": [port]}]);
     let of_node = |port: Value, sidecar: Value| {

@@ -31,7 +31,7 @@ pub(super) fn ports() -> Vec<Case> {
             service(two("a", "a")),
             service(two("a", "b")),
             "spec.service.ports",
-            "service.ports has two ports of one name",
+            "service.ports has two ports with the same name",
         ),
         Case::new(
             "a Service's target port out of range",
@@ -52,7 +52,7 @@ pub(super) fn ports() -> Vec<Case> {
             headless(two("a", "a")),
             headless(two("a", "b")),
             "spec.ports",
-            "ports has two ports of one name",
+            "ports has two ports with the same name",
         ),
         Case::new(
             "a node's target port that is no name",
@@ -66,14 +66,14 @@ pub(super) fn ports() -> Vec<Case> {
             service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "TCP"}])),
             service(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}])),
             "spec.service.ports",
-            "service.ports has one port and protocol twice",
+            "service.ports has two entries with the same port and protocol",
         ),
         Case::new(
             "one port and protocol twice in a node",
             headless(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "TCP"}])),
             headless(json!([{"name": "a", "port": 80}, {"name": "b", "port": 80, "protocol": "UDP"}])),
             "spec.ports",
-            "ports has one port and protocol twice",
+            "ports has two entries with the same port and protocol",
         ),
         Case::new(
             "a port's name with an underscore",
@@ -112,10 +112,10 @@ pub(super) fn claims() -> Vec<Case> {
     };
     let many = |count: usize| (0..count).map(|n| claim(&format!("c{n}"), "1Gi")).collect::<Value>();
     let fleet_field = "spec.template.spec.volumeClaimTemplates";
-    let fleet_says = "volumeClaimTemplates cannot change where nodes are updated in place";
+    let fleet_says = "volumeClaimTemplates cannot change if nodes are updated in place";
     let node_field = "spec.volumeClaimTemplates";
-    let node_says = "volumeClaimTemplates cannot change: a node keeps the volumes it was made with";
-    let twice = "volumeClaimTemplates has two claims of one name";
+    let node_says = "volumeClaimTemplates cannot change: a node keeps the volumes that it was created with";
+    let twice = "volumeClaimTemplates has two claims with the same metadata.name";
     let changes = [
         ("a larger claim", one(), json!([claim("data", "2Gi")])),
         ("another claim's name", one(), json!([claim("wal", "1Gi")])),
@@ -211,12 +211,12 @@ pub(super) fn rewritten_claims() -> Vec<Case> {
         of_fleet(json!([claim("wal", "1Gi"), of_class("fast")])),
         of_fleet(json!([claim("wal", "1Gi"), written_out])),
         "spec.template.spec.volumeClaimTemplates",
-        "volumeClaimTemplates cannot change where nodes are updated in place",
+        "volumeClaimTemplates cannot change if nodes are updated in place",
     );
     let sized = |name: &'static str, bad: &str, good: &str, before: &str| {
         let one = |size: &str| of_fleet(json!([claim("data", size)]));
         let (field, says) =
-            ("spec.template.spec.volumeClaimTemplates", "volumeClaimTemplates cannot change where");
+            ("spec.template.spec.volumeClaimTemplates", "volumeClaimTemplates cannot change if");
         Case::new(name, one(bad), one(good), field, says).after(one(before))
     };
     vec![

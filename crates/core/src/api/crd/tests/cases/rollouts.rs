@@ -19,7 +19,7 @@ fn with(strategy: Value) -> Value {
 }
 
 pub(super) fn selection() -> Vec<Case> {
-    let says = "statefulSets needs either names or a selector, and not both";
+    let says = "statefulSets needs either names or a selector, but not both";
     let selector = json!({"matchLabels": {"app": "ledger"}});
     let many = |count: usize| of(json!({"names": (0..count).map(|n| format!("s-{n}")).collect::<Value>()}));
     let names = "spec.statefulSets.names";
@@ -192,9 +192,15 @@ pub(super) fn hooks() -> Vec<Case> {
             hooks(one("AfterRollout", &json!({"onFailure": "Rollback"}))),
             hooks(one("AfterRollout", &json!({"onFailure": "Hold"}))),
             HOOKS,
-            "onFailure Rollback has no way back at AfterRollout",
+            "onFailure Rollback is not possible at AfterRollout",
         ),
-        Case::new("two hooks of one name for pods", two("h"), two("i"), HOOKS, "hooks has two of one name"),
+        Case::new(
+            "two hooks of one name for pods",
+            two("h"),
+            two("i"),
+            HOOKS,
+            "hooks has two hooks with the same name",
+        ),
         Case::new(
             "a hook for pods with capitals in its name",
             named("Drain"),
@@ -207,7 +213,7 @@ pub(super) fn hooks() -> Vec<Case> {
             hooks(one("BeforeNode", &json!({"wait": null}))),
             good(),
             "spec.strategy.hooks[0]",
-            "a hook does exactly one of http, job, query, approval and wait",
+            "a hook needs exactly one of http, job, query, approval and wait",
         ),
         Case::new(
             "a header without a value in a hook for pods",
