@@ -54,7 +54,7 @@ pub struct OperatorArgs {
     drop_managed_fields: bool,
     #[command(flatten)]
     extensions: OperatorFlags,
-    /// The OpenTelemetry collector that is told of rollouts, as `http://collector.monitoring:4318`: traces, by OTLP over HTTP
+    /// The OpenTelemetry collector that receives traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = collector)]
     otlp_endpoint: Option<String>,

@@ -80,7 +80,7 @@ pub enum RecipeError {
     Unreadable(String),
     /// It has no name.
     #[error("a recipe has no name: give it one")]
-    NamingFailure,
+    MissingName,
     /// It has no tasks: a plan of this recipe would complete without doing anything.
     #[error("recipe {0} has no tasks: give it at least one")]
     Empty(String),
@@ -227,7 +227,7 @@ impl Recipe {
 
     pub(super) fn check_shape(&self) -> Result<(), RecipeError> {
         if self.name.is_empty() {
-            return Err(RecipeError::NamingFailure);
+            return Err(RecipeError::MissingName);
         }
         match self.tasks.len() {
             0 => Err(RecipeError::Empty(self.name.clone())),

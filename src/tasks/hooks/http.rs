@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
-use crate::engine::Outcome;
+use crate::engine::{Outcome, TaskError};
 use crate::hooks::{Filled, HookUrl};
 use crate::probe::hooks::{HeaderText, HookProbe, HookQuestion, HttpProbe, Verdict};
 
@@ -44,7 +44,9 @@ fn call(turn: &Turn<'_>) -> Answer {
     let again = heard.again;
     match heard.last {
         Some(last) if last.verdict == Verdict::Success => Ok(Outcome::Done),
-        Some(last) if last.verdict == Verdict::Failure => Turn::fails(&format!("{asked} {}", last.said)),
+        Some(last) if last.verdict == Verdict::Failure => {
+            Err(TaskError::terminal(format!("{asked} {}", last.said)))
+        }
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
         Some(last) => Ok(turn.waits(format!("{asked} {}", last.said), again)),
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by

@@ -64,9 +64,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         }
         if is_gone {
             // Nobody knows how far the Job got: only a person may decide to run it again.
-            return Turn::fails(&format!(
+            return Err(TaskError::terminal(format!(
                 "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
-            ));
+            )));
         }
         if let Some(why) = &turn.scope.hold {
             return Ok(turn.waits(why.clone(), LOOK));
@@ -75,9 +75,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     };
     let meta = Meta::read(&found);
     if !is_ours(&meta, owner, attempt.task_id) {
-        return Turn::fails(&format!(
+        return Err(TaskError::terminal(format!(
             "Job {name} exists and does not belong to this task; Windlass does not touch it: rename or remove it"
-        ));
+        )));
     }
     let end = end(&found);
     if let Some(End::Complete) = end {
@@ -89,7 +89,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     }
     let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
-        return Turn::fails(&trouble.after(&format!("Job {name} failed: {words}")));
+        return Err(TaskError::terminal(trouble.after(&format!("Job {name} failed: {words}"))));
     }
     let so_far = trouble.after(&format!("Job {name} is not complete: {}", so_far(&found)));
     let contested_until = if made.uid.is_empty() { contested_until(turn) } else { made.contested_until };
@@ -159,7 +159,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
             Ok(turn.waits(error.to_string(), AT_ONCE))
         }
         Err(ClusterError::Refused { message, .. }) => {
-            Turn::fails(&format!("the API server refuses its Job: {message}"))
+            Err(TaskError::terminal(format!("the API server refuses its Job: {message}")))
         }
         Err(error) => Err(allowed(error).into()),
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::turn::{Answer, Turn, hook_task, seconds};
 use crate::api::HookAction;
 use crate::api::hooks::QueryHook;
-use crate::engine::Outcome;
+use crate::engine::{Outcome, TaskError};
 use crate::hooks::Filled;
 use crate::probe::hooks::{HookAnswer, HookProbe, HookQuestion, QueryProbe, Verdict};
 
@@ -71,7 +71,7 @@ fn check(turn: &Turn<'_>) -> Answer {
             answer.said, counts.successes, counts.failures
         );
         if counts.failures > limit {
-            return Turn::fails(&so_far);
+            return Err(TaskError::terminal(so_far));
         }
         if counts.successes >= count {
             return Ok(Outcome::Done);

@@ -101,15 +101,10 @@ impl<'a> Turn<'a> {
         left.map_or(again, |left| left.min(again))
     }
 
-    /// The hook has failed.
-    pub(super) fn fails(what: &str) -> Answer {
-        Err(TaskError::terminal(what))
-    }
-
     /// The hook has failed because its timeout has passed.
     pub(super) fn is_late(&self, what: &str) -> Answer {
         let seconds = self.hook.timeout_seconds().unwrap_or_default();
-        Self::fails(&format!("no success within {seconds} s; {what}"))
+        Err(TaskError::terminal(format!("no success within {seconds} s; {what}")))
     }
 
     /// The message of the task's last run, or the given text if there was none.

@@ -217,7 +217,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
 }
 
 #[test]
-fn what_is_foreseen_of_two_hundred_changes_is_what_happens() {
+fn forecasts_of_two_hundred_changes_come_true() {
     let mut tally = Tally::new();
     for seed in 0..12 {
         paused(walk(seed, "InPlace", 12, &mut tally));

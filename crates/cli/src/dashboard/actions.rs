@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::extension::STATEFUL_SETS;
-use crate::forecast::{self, Outcome, forecast, foresee_rollout};
+use crate::forecast::{self, Outcome, forecast, forecast_rollout};
 use crate::page::{Action, Actions, Button, PageKind, Refused, Rehearsed};
 use crate::plan;
 use crate::target::{Kind, Located, Target};
@@ -73,7 +73,7 @@ impl VerbActions {
         let asked = match action.kind {
             PageKind::Fleet => forecast(client, &action.namespace, &action.name, &change, now).await,
             PageKind::StatefulSets => {
-                foresee_rollout(client, &action.namespace, &action.name, &change, now).await
+                forecast_rollout(client, &action.namespace, &action.name, &change, now).await
             }
         };
         match asked {

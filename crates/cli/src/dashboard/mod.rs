@@ -49,7 +49,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let serving = local.serve(tokio_listener(listener)?, client, source);
     super::print(&match arguments.output {
         None => format!(
-            "Open this in a browser; whoever has the address acts with your rights:\n\n    {url}\n\nIt is served to this machine \
+            "Open this in a browser. Everyone with the address acts with your rights:\n\n    {url}\n\nIt is served to this machine \
              only, until Ctrl-C.\n"
         ),
         Some(Output::Name) => format!("{url}\n"),

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 pub use change::Change;
 pub use differences::{Field, fields};
 pub use outcome::{Forecast, Move, MoveWave, Outcome, Takeover};
-pub use rollouts::foresee_rollout;
+pub use rollouts::forecast_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{Sight, Wanted};

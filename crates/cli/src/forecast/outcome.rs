@@ -400,7 +400,9 @@ impl Forecast {
             self.outcome = Outcome::Changes;
         }
         let what = match decision {
-            FleetDecision::CancelToCurrent => "what serves is what is wanted: its new nodes are removed",
+            FleetDecision::CancelToCurrent => {
+                "the active set is at the desired revision: the new nodes are removed"
+            }
             FleetDecision::ScaledToZero => "no node is wanted any more",
             FleetDecision::CancelAfterFailure => "it stalled: its new nodes are removed",
             _ => "that was asked for",

@@ -23,7 +23,7 @@ use windlass_kube_port::{Cluster, Kind, KubeCluster, View};
 const KIND: Kind = Kind::StatefulSetRollout;
 
 /// Forecasts the effect of a change of a StatefulSetRollout. An error says why that is impossible.
-pub async fn foresee_rollout(
+pub async fn forecast_rollout(
     client: &Client,
     namespace: &str,
     name: &str,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::subject::{PageKind, PageOf};
 use super::view::{Details, SeenObject};
-use crate::forecast::{Change, forecast, foresee_rollout};
+use crate::forecast::{Change, forecast, forecast_rollout};
 use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, SeenStatefulSets, Typed, Verdict};
@@ -322,7 +322,7 @@ impl Source {
             let (client, now) = (&self.client, self.now());
             details.next = Some(match kind {
                 PageKind::Fleet => forecast(client, namespace, &key.name, &nothing, now).await,
-                PageKind::StatefulSets => foresee_rollout(client, namespace, &key.name, &nothing, now).await,
+                PageKind::StatefulSets => forecast_rollout(client, namespace, &key.name, &nothing, now).await,
             });
         }
         details

@@ -15,7 +15,7 @@ use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
 use crate::extension::STATEFUL_SETS;
-use crate::forecast::{Action, Change, Forecast, Outcome, forecast, foresee_rollout};
+use crate::forecast::{Action, Change, Forecast, Outcome, forecast, forecast_rollout};
 use crate::report::about;
 use windlass_core::api::names::GROUP;
 
@@ -73,7 +73,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
         let forecast = if *kind == Kind::Fleet {
             forecast(&cluster.client, namespace, name, change, super::now()).await?
         } else {
-            foresee_rollout(&cluster.client, namespace, name, change, super::now()).await?
+            forecast_rollout(&cluster.client, namespace, name, change, super::now()).await?
         };
         codes.push(forecast.exit_code());
         let text = match arguments.output {

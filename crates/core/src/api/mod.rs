@@ -62,7 +62,7 @@ pub use stateful_set_rollout::{
     StatefulSetSelection, StatefulSetStatus, StatefulSetStrategy,
 };
 pub use status::{
-    HookRetry, HookState, HookStatus, InitialFill, LastRequest, NodeDeploymentStatus, Rejected,
+    HookRetry, HookState, HookStatus, LastRequest, NodeDeploymentStatus, ProgressClock, Rejected,
     RequestedRollback, RetiringSet, SameContent,
 };
 pub use task_type::TaskType;

@@ -46,7 +46,7 @@ pub struct NodeDeploymentSpec {
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
     /// The number of seconds for which a node must be Ready before it counts as available. Until
-    /// then, it takes room in the wave. Defaults to 0.
+    /// then, it counts against the wave. Defaults to 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_ready_seconds: i64,

@@ -82,7 +82,7 @@ pub struct NodeDeploymentStatus {
     /// The progress while Windlass creates the nodes of a fleet for the first time, or after it was
     /// scaled to 0. This is not a rollout, but it can stall like one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_fill: Option<InitialFill>,
+    pub initial_fill: Option<ProgressClock>,
     /// The policy that Windlass has applied to every node and to the fleet's Service; absent until it
     /// has done so. If the spec requires Retain, do not delete the fleet before this field is Retain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,10 +200,10 @@ pub struct HookRetry {
     pub tasks: Vec<String>,
 }
 
-/// The progress of a fleet whose nodes are created without a rollout.
+/// The progress clock of a rollout, or of a fleet whose nodes are created without one.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InitialFill {
+pub struct ProgressClock {
     /// The last time at which a node was updated or became ready, or the time at which the fill
     /// began.
     #[schemars(with = "String", extend("format" = "date-time"))]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_cli::forecast::{Change, Forecast, Outcome, foresee_rollout};
+use windlass_cli::forecast::{Change, Forecast, Outcome, forecast_rollout};
 
 use super::world::{POD, ROLLOUT, World, is_at_rest, named, play, rollout};
 
 async fn forecast(world: &World, change: &Change) -> Forecast {
     let version = world.cluster.version();
     let now = world.cluster.clock().now();
-    let forecast = foresee_rollout(&world.client, "test", "ledger", change, now).await.unwrap();
+    let forecast = forecast_rollout(&world.client, "test", "ledger", change, now).await.unwrap();
     assert_eq!(world.cluster.version(), version, "a plan writes nothing");
     assert_eq!(forecast.refused, None);
     forecast

@@ -58,7 +58,7 @@ fn rollout(names: &[&str], changes: &Value) -> Value {
 async fn forecast(objects: Vec<Value>, change: Change, forbidden: &'static [&'static str]) -> Forecast {
     let client = with_objects(objects, forbidden);
     let now = "2026-01-01T01:00:00Z".parse().unwrap();
-    foresee_rollout(&client, "prod", "ledger", &change, now).await.unwrap()
+    forecast_rollout(&client, "prod", "ledger", &change, now).await.unwrap()
 }
 
 fn told(forecast: &Forecast) -> String {

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::child::{ChildFacts, GrantTime};
 use super::facts::FleetFacts;
 use super::progress;
-use crate::api::{InitialFill, Rollout};
+use crate::api::{ProgressClock, Rollout};
 use crate::planner::waits::Wait;
 
 /// What a clock is advanced by.
@@ -23,8 +23,8 @@ pub(super) struct Reading {
 }
 
 /// The clock of a rollout.
-pub(super) fn of(rollout: &Rollout) -> InitialFill {
-    InitialFill {
+pub(super) fn of(rollout: &Rollout) -> ProgressClock {
+    ProgressClock {
         last_progress_at: rollout.last_progress_at,
         max_updated: rollout.max_updated,
         max_ready: rollout.max_ready,
@@ -35,7 +35,7 @@ pub(super) fn of(rollout: &Rollout) -> InitialFill {
 }
 
 /// Records the clock of a rollout.
-pub(super) fn set(rollout: &mut Rollout, clock: &InitialFill) {
+pub(super) fn set(rollout: &mut Rollout, clock: &ProgressClock) {
     rollout.last_progress_at = clock.last_progress_at;
     (rollout.max_updated, rollout.max_ready) = (clock.max_updated, clock.max_ready);
     rollout.progress_paused = clock.progress_paused;
@@ -44,11 +44,11 @@ pub(super) fn set(rollout: &mut Rollout, clock: &InitialFill) {
 
 /// Advances a clock: it restarts when one more node is updated or ready.
 pub(super) fn advance(
-    mut clock: InitialFill,
+    mut clock: ProgressClock,
     facts: &FleetFacts,
     reading: &Reading,
     now: DateTime<Utc>,
-) -> InitialFill {
+) -> ProgressClock {
     let Reading { score, ready, is_stopped, is_unwatched } = *reading;
     if clock.total != facts.spec.replicas {
         // With another number of nodes, another score is possible; nodes that were removed are neither progress nor a
@@ -81,7 +81,11 @@ pub(super) fn advance(
 
 /// When a clock runs out, if nothing else happens; `None` while it is stopped. A wait that the clock does not record
 /// yet counts from its beginning, and one that is over, but is still recorded, until now.
-pub(super) fn runs_out(clock: &InitialFill, facts: &FleetFacts, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+pub(super) fn runs_out(
+    clock: &ProgressClock,
+    facts: &FleetFacts,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
     if clock.progress_paused {
         return None;
     }
@@ -94,7 +98,7 @@ pub(super) fn runs_out(clock: &InitialFill, facts: &FleetFacts, now: DateTime<Ut
 /// Since when time is not counted. `None` if it is counted, or if the clock has run out: the deletion of a pod does not
 /// end a stall.
 fn not_counted(
-    clock: &InitialFill,
+    clock: &ProgressClock,
     wait: Option<Wait>,
     allowed: TimeDelta,
     now: DateTime<Utc>,

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::{clock, hooks, progress};
-use crate::api::{InitialFill, NodeDeploymentStatus};
+use crate::api::{NodeDeploymentStatus, ProgressClock};
 
 /// True if the fleet waits for nodes outside a rollout.
 fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
@@ -32,7 +32,7 @@ pub(super) fn refresh(
     }
     let (score, is_stopped) = (progress::score(facts, rollout_target), is_stopped(facts));
     let ready = Some(progress::ready(facts, rollout_target));
-    let begun = InitialFill {
+    let begun = ProgressClock {
         last_progress_at: now,
         max_updated: score,
         max_ready: ready,

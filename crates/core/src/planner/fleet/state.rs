@@ -12,7 +12,8 @@ pub enum NodeState {
         moving: bool,
     },
     /// Its controller holds it, and it has never run anything: the name of one of its objects is taken, or its spec cannot
-    /// be carried out. It never served, and no grant would help it, so it takes no room in the wave.
+    /// be carried out. It never served, and no grant would help it, so it does not count
+    /// against the wave.
     NeverStarted,
     /// It moves to another template, or is about to.
     InFlight(Flight, Health),
