@@ -35,9 +35,9 @@ pub fn port_metrics(health: &crate::operator::Health) -> windlass_kube_port::met
     health.port_metrics()
 }
 
-/// What the operator decides about a StatefulSetRollout by.
+/// The basis of the operator's decisions about a StatefulSetRollout.
 pub struct RolloutScope {
-    /// As a fleet whose nodes are pods. What it may not hold blocks it.
+    /// As a fleet whose nodes are pods. A StatefulSet that it may not hold blocks it.
     pub scope: FleetScope,
     /// The StatefulSets that it holds, in the order in which they are updated.
     pub sets: Vec<PodSet>,
@@ -49,7 +49,7 @@ pub struct RolloutScope {
 ///
 /// # Errors
 ///
-/// Whose a missing StatefulSet is cannot be found out.
+/// The owner of a missing StatefulSet cannot be looked up.
 pub async fn rollout_scope(
     rollout: &ObservedRollout,
     view: &Arc<View>,

@@ -47,8 +47,9 @@
 //!
 //! All other modules are private. [`clock`] is the only module that reads a clock.
 //!
-//! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`] is in `windlass-core`, beside
-//! what decides, renders and hashes, without I/O and without a clock. This crate re-exports them. `ARCHITECTURE.md`
+//! [`engine`] is the crate `windlass-engine`, [`clock`] is `windlass-clock`, and [`api`] is in `windlass-core`,
+//! together with the code that decides, renders and hashes, without I/O and without a clock. This crate re-exports
+//! them. `ARCHITECTURE.md`
 //! describes how the modules depend on one another.
 
 mod apply;

@@ -71,7 +71,7 @@ pub enum OperatorError {
     #[error("{0}")]
     Recipe(#[from] RecipeError),
     /// Another replica leads now, or the lease could not be renewed: this process has to be restarted.
-    #[error("this replica lost the lease {0} and stops; it stands by when it is started again")]
+    #[error("this replica lost the lease {0} and stops; after a restart it is on standby")]
     LostLease(String),
     /// The HTTP client for sidecars could not be created.
     #[error("{0}")]
@@ -144,7 +144,8 @@ impl Operator {
         }
     }
 
-    /// Removes the managed fields of StatefulNodes and their StatefulSets, which halves the API server's work for each write
+    /// Removes the managed fields of StatefulNodes and their StatefulSets, which halves the API server's work for each
+    /// write
     /// to them. No one can see then who wrote which field of them. Default: false.
     #[must_use]
     pub fn drop_managed_fields(mut self, drops: bool) -> Self {
@@ -441,7 +442,7 @@ impl Operator {
                 () = listed => {}
                 () = shutdown.clone() => return,
             }
-            info!(scope, "the caches are filled; reconciling begins");
+            info!(scope, "the caches are synced; starting to reconcile");
             let reconcile = |kind| {
                 let reconciler = Arc::new(Reconciler {
                     kind,
@@ -633,13 +634,13 @@ impl Reconciler {
         if error.is_conflict() {
             return after_failure(error, AFTER_CONFLICT * (1 << (count - 1).min(CONFLICT_DOUBLINGS)));
         }
-        warn!(kind = self.kind.name(), object = %key, %error, count, "a reconcile failed and is tried again");
+        warn!(kind = self.kind.name(), object = %key, %error, count, "a reconcile failed; will retry");
         after_failure(error, backoff(&id, count))
     }
 }
 
-/// The requeue delay after an error: the backoff, or what the server asked for. A plan that went on in spite of it keeps
-/// its own time, if that is sooner: its hooks are asked at their intervals, and its deadlines are kept.
+/// The requeue delay after an error: the backoff, or what the server asked for. A plan that continued in spite of it
+/// keeps its own time, if that is sooner: its hooks are queried at their intervals, and its deadlines are kept.
 fn after_failure(error: &ReconcileError, backoff: Duration) -> Duration {
     let wait = error.retry_after().map_or(backoff, |asked| asked.min(MAX_RETRY_AFTER).max(backoff));
     error.next().map_or(wait, |next| next.min(wait))

@@ -34,7 +34,7 @@ pub async fn ask(
     let verdict = match cluster.try_create(Kind::StatefulSet, manifest).await {
         Ok(_) => Ok(()),
         Err(ClusterError::Refused { message, .. }) => {
-            Err(format!("template: the API server refuses it: {message}"))
+            Err(format!("template: the API server rejects it: {message}"))
         }
         // A dry run asks for one StatefulSet more. Nodes that exist need none, and quotas come after everything else that
         // the API server checks.
@@ -42,7 +42,7 @@ pub async fn ask(
         // This may be temporary, so the next reconcile asks again. Meanwhile the user should see the reason.
         Err(ClusterError::Forbidden { message, .. }) => {
             return Ok(Admission::Refused(format!(
-                "template: the API server does not allow it now: {message}"
+                "template: the API server currently forbids it: {message}"
             )));
         }
         Err(error) => return Err(ReconcileError::Check(error)),

@@ -15,13 +15,13 @@ pub enum ReconcileError {
     #[error("while observing: {0}")]
     Observe(#[source] ClusterError),
     /// Asking the API server, in a dry run, whether it would accept the desired objects.
-    #[error("while checking what is wanted: {0}")]
+    #[error("while checking the desired objects: {0}")]
     Check(#[source] ClusterError),
     /// Storing a revision.
     #[error("while storing the revision: {0}")]
     Revision(#[source] ClusterError),
     /// Creating, changing or removing child objects.
-    #[error("while bringing child objects up to date: {0}")]
+    #[error("while updating child objects: {0}")]
     Children(#[source] ClusterError),
     /// Writing the status.
     #[error("while writing the status: {0}")]
@@ -103,8 +103,8 @@ impl ReconcileError {
     pub fn denial(&self) -> Option<String> {
         let error = self.cluster().filter(|error| matches!(error, ClusterError::Forbidden { .. }))?;
         Some(format!(
-            "the API server does not allow it now: {error}; where a right is missing, apply deploy/rbac of this version \
-             of Windlass"
+            "the API server currently forbids it: {error}; if a permission is missing, upgrade the Helm \
+             release, or apply deploy/rbac of this version"
         ))
     }
 
@@ -149,7 +149,7 @@ mod tests {
                 (refused.refusal(), refused.denial(), refused.retry_after()),
                 (Some("no"), None, None)
             );
-            let sentence = "the API server refuses StatefulSet shop/db-0: no";
+            let sentence = "the API server rejects StatefulSet shop/db-0: no";
             assert_eq!(refused.refused().as_deref(), Some(sentence));
             assert_eq!(refused.beside(None).refused().as_deref(), Some(sentence), "beside a plan");
             let forbidden = wrap(ClusterError::Forbidden { object: object(), message: message() });

@@ -87,8 +87,8 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
         }
         let why = match (retiring.unpromoted, retiring.served) {
             (false, _) => "another set has taken over",
-            (true, true) => "its set was given up",
-            (true, false) => "its set is not promoted",
+            (true, true) => "the promotion of its set was canceled",
+            (true, false) => "its set was never promoted",
         };
         let kept = fleet.remove_set(set, why).await.map_err(ReconcileError::Children)?;
         let kept = kept.filter(|_| facts.removal_of(retiring) + GOING <= fleet.now);
@@ -98,7 +98,8 @@ pub async fn remove(fleet: &FleetScope, facts: &FleetFacts, active: bool) -> Res
 }
 
 /// Reads the cached objects that no watch shows, because a person or a policy gave their label another value or removed
-/// it: the fleet's Service, and StatefulSets of sets that are being removed that outlive their nodes. Those that are gone
+/// it: the fleet's Service, and StatefulSets of sets that are being removed that outlive their nodes. Those that are
+/// gone
 /// are removed from the cache. Returns when to read those that are left again.
 pub async fn forget_unlabelled(
     fleet: &FleetScope,
@@ -234,8 +235,8 @@ fn own_labels(fleet: &FleetScope, node: &str) -> TemplateMeta {
 }
 
 /// Carries out `Retain` on the children of a fleet that is being deleted and that somebody's finalizer keeps: the
-/// garbage collector comes to them only once the fleet is gone. Nothing else is done to such a fleet, and nothing is
-/// made to go that was to stay.
+/// garbage collector comes to them only once the fleet is gone. Windlass does nothing else to such a fleet, and
+/// deletes nothing that is retained.
 pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
     let nodes = fleet.children();
     let nodes = nodes.iter().filter(|node| !node.meta.terminating);

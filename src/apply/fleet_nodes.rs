@@ -167,7 +167,7 @@ impl FleetScope {
         let (uid, namespace) = (&node.meta.uid, &node.meta.namespace);
         let owns = |claim: &str| {
             Some(format!(
-                "node {name} is not removed as long as PersistentVolumeClaim {claim} would go with it"
+                "node {name} is not deleted yet: PersistentVolumeClaim {claim} would be deleted with it"
             ))
         };
         if let Some(claim) = self.view.claims.group(namespace, uid).first() {
@@ -176,13 +176,13 @@ impl FleetScope {
         let set = self.view.stateful_sets.get(&node.meta.key());
         if set.is_some_and(|set| deletes_claims(&set, node)) {
             return Ok(Some(format!(
-                "node {name} is not removed as long as its StatefulSet deletes its claims: its \
+                "node {name} is not deleted yet: its StatefulSet would delete its claims, because its \
                  persistentVolumeClaimRetentionPolicy is not Retain"
             )));
         }
         if !retains || !seen {
             return Ok(Some(format!(
-                "node {name} is not removed before it has seen that its claims are to stay"
+                "node {name} is not deleted yet: its controller has not observed that its claims are retained"
             )));
         }
         // The watch selects claims by a label, which somebody may have removed, so they are read by name.

@@ -29,7 +29,7 @@ const ASK_FOR_NAME: Duration = Duration::from_secs(25);
 
 /// The name of the revision of the desired state, or why the rollout cannot start. A new revision is stored only after
 /// the API server has accepted, in a dry run, what it renders to, and stores something else for the spec than for the
-/// recorded revisions: what is only written otherwise is no other revision.
+/// recorded revisions: a spec that is only written otherwise is not another revision.
 pub async fn ensure_revision(fleet: &mut FleetScope) -> Result<Admission<RevisionName>, ReconcileError> {
     let (data, same) = same_content::of_spec(fleet).await?;
     fleet.record_same_content(same);
@@ -80,10 +80,10 @@ async fn store(
         Err(ClusterError::AlreadyExists { .. }) => {
             let stored = fleet.cluster.get(Kind::ControllerRevision, &meta.namespace, name.as_str()).await;
             let Some(stored) = stored.map_err(ReconcileError::Revision)? else {
-                // It went in between: it is made again at the next attempt.
+                // It was deleted in between; the next attempt recreates it.
                 return Err(ReconcileError::Revision(ClusterError::Conflict {
                     object: name.to_string(),
-                    message: "it existed a moment ago".to_owned(),
+                    message: "it was deleted in the meantime".to_owned(),
                 }));
             };
             if Meta::read(&stored).is_controlled_by(&meta.uid) {
@@ -99,13 +99,13 @@ async fn store(
             Ok(Admission::Refused(sentence))
         }
         Err(ClusterError::Refused { message, .. }) => {
-            Ok(Admission::Refused(format!("template: the API server refuses it: {message}")))
+            Ok(Admission::Refused(format!("template: the API server rejects it: {message}")))
         }
         Err(error) => Err(ReconcileError::Revision(error)),
     }
 }
 
-/// What is known of a revision with this name without a request: it is stored, or, in a sentence, it is not this
+/// The known state of a revision with this name, without a request: it is stored, or, in a sentence, it is not this
 /// fleet's. The content is not returned, so the content of another fleet's revision cannot be used.
 fn known_revision(fleet: &FleetScope, name: &RevisionName) -> Option<Admission> {
     let meta = &fleet.fleet.meta;
@@ -126,8 +126,8 @@ fn in_fleet(uid: &str, name: &str) -> String {
 
 fn foreign_revision(name: &str) -> String {
     format!(
-        "template: ControllerRevision {name} exists and is not this fleet's, which its ownerReferences would say; \
-         Windlass does not touch it: delete it, and it is made again"
+        "template: ControllerRevision {name} exists and has no ownerReference to this fleet; Windlass does not touch \
+         it: delete it, and Windlass recreates it"
     )
 }
 
@@ -271,7 +271,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
                 stored.map_err(ReconcileError::Children)?.map(|stored| existing(fleet, &stored))
             }
             Err(ClusterError::Refused { message, .. }) => {
-                return Ok(Some(format!("service: the API server refuses it: {message}")));
+                return Ok(Some(format!("service: the API server rejects it: {message}")));
             }
             Err(error) => return Err(ReconcileError::Children(error)),
         },
@@ -299,7 +299,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         {
             Ok(_) => {}
             Err(ClusterError::Refused { message, .. }) => {
-                return Ok(Some(format!("service: the API server refuses it: {message}")));
+                return Ok(Some(format!("service: the API server rejects it: {message}")));
             }
             Err(error) => return Err(ReconcileError::Children(error)),
         }
@@ -307,7 +307,8 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
     Ok(None)
 }
 
-/// The Service that has the name of the fleet's. If it is the fleet's own, and lacks the label that the watches select by, it
+/// The Service that has the name of the fleet's. If it is the fleet's own, and lacks the label that the watches select
+/// by, it
 /// is known only if it is taken into the cache.
 fn existing(fleet: &FleetScope, stored: &Value) -> Arc<ObservedService> {
     let service = ObservedService::read(stored);
@@ -336,21 +337,22 @@ fn has_moved_traffic(fleet: &FleetScope) -> bool {
 #[must_use]
 pub fn foreign_service(fleet: &FleetScope, service: &Meta) -> String {
     format!(
-        "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or take service out \
-         of the spec",
+        "service: Service {} {}; Windlass does not touch it: delete it, give the fleet another name, or remove \
+         service from the spec",
         fleet.fleet.meta.name,
         fleet.whose(service)
     )
 }
 
-/// The sentence for the name of the fleet's Service, if it is known to belong to something else. Asks nobody.
+/// The sentence for the name of the fleet's Service, if it is known to belong to something else. Sends no request.
 #[must_use]
 pub fn taken_service(fleet: &FleetScope) -> Option<String> {
     service_of_another(fleet, ASK_FOR_NAME)
 }
 
-/// As [`taken_service`], but what no watch shows counts however long ago it was asked: for a reconcile that does not ask
-/// again, and says what the one before it said.
+/// As [`taken_service`], but what no watch shows counts however long ago it was asked: for a reconcile that does not
+/// ask
+/// again, and repeats the message of the one before it.
 #[must_use]
 pub fn last_taken_service(fleet: &FleetScope) -> Option<String> {
     service_of_another(fleet, Duration::MAX)

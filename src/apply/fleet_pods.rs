@@ -92,7 +92,7 @@ impl FleetScope {
     }
 
     /// The nodes of `taken` whose main containers run, by what the API server itself shows. A decision that takes them
-    /// to be broken, so that they move whatever the others do, is about old news.
+    /// to be broken, so that they move whatever the others do, is based on stale data.
     pub(crate) async fn find_running_pods(
         &self,
         children: &[ChildFacts],
@@ -104,7 +104,8 @@ impl FleetScope {
         Ok(running.map(|child| child.name.clone()).collect())
     }
 
-    /// True if a node that counts as disrupted is Ready, or its main container runs and does not count as running. The last
+    /// True if a node that counts as disrupted is Ready, or its main container runs and does not count as running. The
+    /// last
     /// read of the pods has updated the cache.
     fn is_better(&self, live: &LivePods, child: &ChildFacts) -> bool {
         let key = Key::new(&self.fleet.meta.namespace, child.name.as_str());
@@ -190,8 +191,8 @@ impl FleetScope {
 
 fn look_again_at(nodes: &[&str]) -> String {
     format!(
-        "waiting for another look at {}: the API server itself shows its pods otherwise than they were known here, and \
-         nothing that serves is taken down on old news",
+        "waiting for the next reconcile of {}: the pods on the API server differ from the cache, and Windlass takes \
+         down no available node on stale data",
         some_of(nodes)
     )
 }

@@ -50,7 +50,7 @@ impl FleetScope {
         }
         let mut ops = vec![PatchOp::set("/spec", json!(spec))];
         let restart = match by {
-            // An abort takes back a restart that the node was granted and has not carried out.
+            // An abort withdraws a restart that the node was granted and has not carried out.
             GrantedBy::Abort => Some(grant.restart.as_ref()),
             GrantedBy::Plan(_) => grant.restart.as_ref().map(Some),
         };
@@ -62,7 +62,7 @@ impl FleetScope {
     }
 }
 
-/// The operations that set, or remove, the restart in a node's annotations; none if it is so already.
+/// The operations that set, or remove, the restart in a node's annotations; none if they already match.
 fn restart_ops(meta: &Meta, restart: Option<&RestartTime>) -> Vec<PatchOp> {
     if meta.annotation(ANNOTATION_RESTARTED_AT) == restart.map(RestartTime::as_str) {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! Holds StatefulSets: an update strategy under which only Windlass updates pods. For the update of a pod the strategy is
+//! Holds StatefulSets: an update strategy under which only Windlass updates pods. For the update of a pod the strategy
+//! is
 //! OnDelete for a moment (the window); on release the strategy from before is restored.
 
 use std::collections::BTreeMap;
@@ -60,7 +61,8 @@ pub async fn hold(
         _ => {
             let sentence = overwritten(cluster, set, &before).await;
             // After a conflict it is tried again at once.
-            // What was there before the first hold stays: an OnDelete may be one of our own whose answer was lost.
+            // The recorded strategy from before the first hold stays: an OnDelete may be one of our own whose response
+            // was lost.
             let before = (live == Mode::Native || annotation.is_some()).then_some(&before);
             write(cluster, holds, set, needed, before).await?;
             holds.rewrite(&set.meta.uid, &sentence);
@@ -116,7 +118,7 @@ async fn patch(
 pub async fn release(cluster: &dyn Cluster, set: &ObservedStatefulSet) -> Result<(), ReconcileError> {
     let Some(annotation) = set.meta.annotation(ANNOTATION_UPDATE_STRATEGY) else { return Ok(()) };
     let mut ops = Vec::new();
-    // What somebody else has written since stays.
+    // A strategy that somebody else has written since stays.
     if Mode::of(set) != Mode::Native {
         let before = serde_json::from_str::<Value>(annotation).ok().filter(Value::is_object);
         ops.push(PatchOp::set("/spec/updateStrategy", before.unwrap_or_else(default_strategy)));
@@ -134,18 +136,19 @@ async fn overwritten(cluster: &dyn Cluster, set: &ObservedStatefulSet, live: &Va
     let manager = fields.ok().and_then(|fields| manager_of(&fields, live));
     let by = manager.map_or_else(|| "somebody".to_owned(), |manager| format!("field manager {manager}"));
     let effect = match Mode::of(set) {
-        Mode::Window => "a pod that is lost comes back updated",
-        _ => "Kubernetes updates its pods by itself",
+        Mode::Window => "a lost pod is recreated at the new revision",
+        _ => "Kubernetes updates its pods without Windlass",
     };
     format!(
-        "{}: {by} has overwritten spec.updateStrategy with {live}, so that {effect}: remove \
+        "{}: {by} has overwritten spec.updateStrategy with {live}, so {effect}: remove \
          updateStrategy from the source of this StatefulSet, or set it to \
          {{\"type\":\"RollingUpdate\",\"rollingUpdate\":{{\"partition\":{HOLD_PARTITION}}}}}",
         set.meta.name
     )
 }
 
-/// The field manager that wrote what differs from the hold, other than Windlass: the partition or, without one, the type.
+/// The field manager that wrote what differs from the hold, other than Windlass: the partition or, without one, the
+/// type.
 fn manager_of(entries: &[Value], live: &Value) -> Option<String> {
     let decides =
         if live["rollingUpdate"]["partition"].is_null() { "/f:type" } else { "/f:rollingUpdate/f:partition" };

@@ -60,7 +60,8 @@ pub async fn check_template(scope: &NodeScope, node: &ObservedNode) -> Result<()
     Ok(())
 }
 
-/// Finds out whether a node that no fleet updates is only written otherwise than before: then its template has the content
+/// Finds out whether a node that no fleet updates is only written otherwise than before: then its template has the
+/// content
 /// that its StatefulSet has, and its pod stays.
 async fn check_same_content(
     scope: &NodeScope,
@@ -90,9 +91,11 @@ async fn check_same_content(
     Ok(())
 }
 
-/// True if the API server makes of this rendered template what the StatefulSet has: a dry run of our own patch would change
-/// nothing. What Windlass adds outside of the hash is added as this version does, or as earlier ones did: it is not
-/// written into an existing StatefulSet as long as nothing else changes. `label`: that of the revision, if it may be another
+/// True if the API server makes of this rendered template what the StatefulSet has: a dry run of our own patch would
+/// change
+/// nothing. Fields that Windlass adds outside of the hash may be those of this version, or of earlier ones: it is not
+/// written into an existing StatefulSet as long as nothing else changes. `label`: that of the revision, if it may be
+/// another
 /// than the spec's.
 async fn is_template_of(
     scope: &NodeScope,
@@ -162,7 +165,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
         answer.asked = now;
         match foreign_pod(scope, &set).await {
             Ok(taken) => answer.taken = taken,
-            Err(error) => debug!(node = %scope.key, %error, "whose its pod's name is could not be asked"),
+            Err(error) => debug!(node = %scope.key, %error, "could not look up the owner of the pod's name"),
         }
     }
     // Earlier events are about another pod.
@@ -189,8 +192,8 @@ fn in_short(note: &str) -> &str {
     note.split_once(" failed error: ").map_or(note, |(_, said)| said)
 }
 
-/// True if a pod is not created only because its claims are being deleted. That is no refusal: the controller tries
-/// again, and the pod is there once they are gone.
+/// True if a pod is not created only because its claims are being deleted. That is not a rejection: the controller
+/// retries, and creates the pod once they are deleted.
 fn is_of_claims_that_go(why: &str) -> bool {
     let each = why.strip_prefix('[').and_then(|why| why.strip_suffix(']')).unwrap_or(why);
     each.split(", ").all(|one| one.starts_with("pvc ") && one.ends_with(" is being deleted"))
@@ -229,8 +232,10 @@ pub async fn foreign(scope: &NodeScope, node: &ObservedNode) -> Result<Option<St
     }
 }
 
-/// The cached StatefulSet and Service with the node's name that lack our label, or have another value of it: a person or a
-/// policy changed it. They are in the cache because they were written or read by name. Watches select by the label, so no
+/// The cached StatefulSet and Service with the node's name that lack our label, or have another value of it: a person
+/// or a
+/// policy changed it. They are in the cache because they were written or read by name. Watches select by the label, so
+/// no
 /// event will report that they change or are gone.
 fn unlabelled(scope: &NodeScope) -> impl Iterator<Item = (Kind, Meta)> {
     // Every reconcile calls this, and hardly any node has unlabelled objects.
@@ -286,8 +291,8 @@ async fn foreign_claim(scope: &NodeScope, node: &ObservedNode) -> Result<Option<
         let is_owned = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
         if !is_owned && claim.label(LABEL_NODE).is_none() {
             return Ok(Some(format!(
-                "volumeClaimTemplates: PersistentVolumeClaim {name} exists and is not labelled as this node's; Windlass \
-                 does not touch it: remove it, or, if the node is to run on it, label it {LABEL_NODE}={}",
+                "volumeClaimTemplates: PersistentVolumeClaim {name} exists without the label of this node; Windlass \
+                 does not touch it: delete it, or, if the node should use it, label it {LABEL_NODE}={}",
                 node.meta.name
             )));
         }
@@ -337,8 +342,8 @@ fn sharers(scope: &NodeScope, namespace: &str, claim: &str) -> Vec<Arc<ObservedN
 
 fn is_of_another(claim: &str, other: &str) -> String {
     format!(
-        "volumeClaimTemplates: PersistentVolumeClaim {claim} is that of node {other}; Windlass does not touch it: give \
-         the claim template or the fleet another name"
+        "volumeClaimTemplates: PersistentVolumeClaim {claim} belongs to node {other}; Windlass does not touch it: \
+         give the claim template or the fleet another name"
     )
 }
 
@@ -426,7 +431,8 @@ async fn apply_service(scope: &NodeScope, node: &ObservedNode) -> AppliedAtOnce 
     }
 }
 
-/// Returns a sentence if admission changes what Windlass alone decides of the StatefulSet, or if the StatefulSet deletes
+/// Returns a sentence if admission changes what Windlass alone decides of the StatefulSet, or if the StatefulSet
+/// deletes
 /// the node's claims and that cannot be changed.
 async fn apply_to_set(
     scope: &NodeScope,
@@ -483,16 +489,18 @@ fn claims_would_go(set: &str) -> String {
     format!(
         "volumeClaimTemplates: StatefulSet {set} deletes its PersistentVolumeClaims, and setting its \
          persistentVolumeClaimRetentionPolicy to Retain has no effect: exempt the StatefulSets of Windlass from the \
-         admission policy that changes it; until then the node is not suspended and, if its claims are to stay, not \
-         removed"
+         admission policy that changes it; until then Windlass does not suspend the node and, if its claims are \
+         retained, does not delete it"
     )
 }
 
 /// Adds the node as an owner of its claims, or removes it, so that they are deleted with the node or kept, as the spec
 /// says. Returns a sentence if a claim is another node's.
 ///
-/// A claim of an earlier node of this name is about to be deleted with that one. If claims are to go, that is left to the
-/// garbage collector: another owner would save the claim, and its data with it. If they are to stay, the earlier owner is
+/// A claim of an earlier node of this name is about to be deleted with that one. If claims are to go, that is left to
+/// the
+/// garbage collector: another owner would save the claim, and its data with it. If they are to stay, the earlier owner
+/// is
 /// removed as well.
 pub async fn apply_to_claims(
     scope: &NodeScope,
@@ -525,8 +533,8 @@ pub async fn apply_to_claims(
     Ok(shared)
 }
 
-/// True if the node still exists and is not being deleted, by the API server itself. What is known here may be from
-/// before: a node that is deleted with `--cascade=orphan` is to leave its claims behind, and one that becomes their owner
+/// True if the node still exists and is not being deleted, by the API server itself. The cache may be stale: a node
+/// that is deleted with `--cascade=orphan` is to leave its claims behind, and one that becomes their owner
 /// again after the collector has removed it takes them along.
 async fn is_there(scope: &NodeScope, node: &ObservedNode) -> Result<bool, ReconcileError> {
     let is_same = |meta: &Meta| meta.uid == node.meta.uid && !meta.terminating;

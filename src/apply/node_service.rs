@@ -45,7 +45,7 @@ pub async fn apply(scope: &NodeScope, node: &ObservedNode) -> Result<Outcome, No
             Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::Service, node).await? {
                 Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence).into()),
                 Some(Belongs::Earlier) => Ok(leaving()),
-                _ => Err(TaskError::transient("waiting to see the Service that exists already").into()),
+                _ => Err(TaskError::transient("waiting for the cache to show the existing Service").into()),
             },
             Err(error) => Err(error.into()),
         };
@@ -85,5 +85,5 @@ pub fn reverted_by_admission(scope: &NodeScope, node: &ObservedNode) -> Option<S
 }
 
 fn leaving() -> Outcome {
-    Outcome::waiting("waiting for the Service of an earlier node of this name to be removed")
+    Outcome::waiting("waiting for the Service of an earlier node with this name to be deleted")
 }

@@ -1,5 +1,5 @@
-//! Writes of Windlass that admission changes. What the API server stored instead of the desired state is recorded, one
-//! record for each child, so that the same write is not repeated in each reconcile: it would change nothing. A difference
+//! Writes of Windlass that admission changes. The stored state is recorded, one record for each child, so that the
+//! same write is not repeated in each reconcile: it would change nothing. A difference
 //! in what Windlass depends on is written again once a minute, and is reported. A user's labels and annotations that
 //! admission overrides stay as admission wants them.
 
@@ -40,7 +40,8 @@ pub fn due(probes: &ProbeCache, id: &str, meta: &Meta, ops: Vec<PatchOp>) -> Vec
     if is_same && (is_left || is_recent) { Vec::new() } else { ops }
 }
 
-/// Writes `ops` to a child and records what the answer shows that admission changed. `ops_of`: the operations that bring
+/// Writes `ops` to a child and records what the answer shows that admission changed. `ops_of`: the operations that
+/// bring
 /// an object to its desired state.
 pub async fn write<T: Observed>(
     (cluster, probes): (&dyn Cluster, &ProbeCache),
@@ -99,8 +100,8 @@ fn message(kind: Kind, name: &str, left: &[PatchOp], stored: &Value) -> Option<S
     let all: Vec<String> = left.iter().filter_map(differs).collect();
     let (all, kind) = ((!all.is_empty()).then(|| all.join(", "))?, kind.name());
     Some(format!(
-        "{kind} {name}: {all}, and setting it back has no effect: exempt the {kind}s of Windlass from the admission policy \
-         that changes it"
+        "{kind} {name}: {all}, and restoring it has no effect: exempt the {kind}s of Windlass from the admission \
+         policy that changes it"
     ))
 }
 
@@ -222,8 +223,8 @@ mod tests {
         );
         written(&probes, &answer, "one", &answer).await;
         let message = "StatefulSet db-0: label app.kubernetes.io/managed-by is platform instead of windlass, spec.replicas is 2 \
-                       instead of 1, and setting it back has no effect: exempt the StatefulSets of Windlass from the admission \
-                       policy that changes it";
+                       instead of 1, and restoring it has no effect: exempt the StatefulSets of Windlass from the \
+                       admission policy that changes it";
         assert_eq!(reported(&probes, &answer).as_deref(), Some(message));
         for _ in 0..3 {
             assert_eq!(due_for(&probes, &answer, "one"), [""; 0]);

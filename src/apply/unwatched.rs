@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_kube_port::observed::Meta;
 use windlass_kube_port::{Cluster, ClusterError, Kind, View};
 
-/// How soon an object is read again that goes, or that its controller has not observed.
+/// How soon an object is read again that is being deleted, or that its controller has not observed.
 const SOON: Duration = Duration::from_secs(5);
 /// How soon any other object is read again: a person may change or delete it.
 const LATER: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What this process keeps beside the caches of the port, and may lose at any time: answers of the API server
+//! What this process keeps in addition to the caches of the port, and may lose at any time: answers of the API server
 //! ([`ProbeCache`]), results of computations ([`Computed`]), what no object records ([`Sightings`]), when statuses were
 //! written ([`StatusWrites`]), and how often the hold of a StatefulSet was written again ([`Holds`]).
 

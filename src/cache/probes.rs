@@ -1,4 +1,4 @@
-//! What the API server answered to questions that no watch answers, so that they are not asked in each reconcile. A process
+//! Answers of the API server to requests that no watch covers, so that they are not sent in each reconcile. A process
 //! that starts with an empty cache asks once more, and decides the same.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -70,7 +70,7 @@ pub struct Reverted {
     pub ops: Vec<PatchOp>,
     /// For each operation, the label or annotation that the API server stored in its place.
     pub stored: Vec<Option<String>>,
-    /// What Windlass depends on and admission changed, in a sentence.
+    /// The fields that Windlass depends on and admission changed, in a sentence.
     pub message: Option<String>,
 }
 
@@ -113,7 +113,8 @@ pub struct ProbeCache {
     pub unseen_claims: Remembered<(String, String), (i64, Instant)>,
     /// By UID of a node without a grant: whether its template is only written otherwise than that of its StatefulSet.
     pub same_templates: Remembered<str, SameTemplate>,
-    /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: the last write to
+    /// By UID of a node or a StatefulSet, or, for a Service, by that of its node or fleet and `/service`: the last
+    /// write to
     /// it, if admission changed it.
     pub reverted: Remembered<str, Reverted>,
     /// By node UID: why its pod is missing.

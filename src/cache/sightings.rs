@@ -1,6 +1,7 @@
-//! What this process has seen and no object records: since when it observes something that has no time of its own, or one
-//! by another machine's clock, and the revisions of StatefulSets that no status has yet. It starts anew with the process:
-//! what waits for a time then waits longer.
+//! What this process has seen and no object records: since when it observes something that has no time of its own, or
+//! one
+//! by another machine's clock, and the revisions of StatefulSets that no status has yet. It is lost with the process;
+//! waits for a time then take longer.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
@@ -65,7 +66,8 @@ impl Sightings {
         self.since.take(&(uid.to_owned(), discriminant(what)));
     }
 
-    /// Records the revision that a StatefulSet gives to pods of a template of ours. Earlier revisions stay known, because
+    /// Records the revision that a StatefulSet gives to pods of a template of ours. Earlier revisions stay known,
+    /// because
     /// the next pod may have one of them.
     pub fn saw_revision(&self, set_uid: &str, revision: &str) {
         let mut known = self.revisions(set_uid);

@@ -87,7 +87,7 @@ pub(super) fn pass_over(plan: &mut Plan, hooks: &[Hook], node: Option<&str>) -> 
     engine::pass_over(plan);
     let at = at?;
     let place = CurrentHook { at: &at, node };
-    let note = format!("{} failed, and it goes on without it: {}", place.name(), at.message);
+    let note = format!("{} failed, and the plan continues without it: {}", place.name(), at.message);
     Some(Event::warning(Reason::HookFailed, at.tried(), note))
 }
 

@@ -62,12 +62,12 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
     Ok(Next::on_event())
 }
 
-/// Reports in the conditions of the stored status that the new status is too large to be written. What runs is left
-/// alone, because no plan starts that is not persisted. Returns the error of the reconcile.
+/// Reports in the conditions of the stored status that the new status is too large to be written. Running pods are not
+/// changed, because no plan starts that is not persisted. Returns the error of the reconcile.
 async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) -> ReconcileError {
     let sentence = format!(
-        "status: it would have more than {MAX_STATUS_BYTES} bytes and is not written; take out of it what somebody else put \
-         there, or make the params of tasks of your own smaller"
+        "status: not written, because it would have more than {MAX_STATUS_BYTES} bytes: remove what others have \
+         added to it, or make the params of custom tasks smaller"
     );
     let before: Vec<Condition> = serde_json::from_value(stored["conditions"].clone()).unwrap_or_default();
     let mut said = before.clone();

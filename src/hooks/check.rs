@@ -34,8 +34,11 @@ pub fn check(hook: &Hook, rules: &HookRules) -> Result<(), String> {
         Some(HookAction::Query(query)) => check_query(query, hook.at, rules),
         Some(HookAction::Wait(wait)) => check_wait(wait, hook.timeout_seconds()),
         Some(HookAction::Approval) => Ok(()),
-        None => Err("it does exactly one of http, job, query, approval and wait: give it one, and only one"
-            .to_owned()),
+        None => Err(
+            "it needs exactly one of http, job, query, approval and wait: set one of them and remove the \
+            others"
+                .to_owned(),
+        ),
     };
     checked.map_err(|why| format!("hook {}: {why}", hook.name))
 }
@@ -48,14 +51,15 @@ fn check_http(http: &HttpHook, at: HookPoint, rules: &HookRules) -> Result<(), S
     for header in &http.headers {
         let field = format!("the header {:?} of http.headers", header.name);
         let name = HeaderName::from_bytes(header.name.as_bytes())
-            .map_err(|_| format!("{field} has a name that no header has"))?;
+            .map_err(|_| format!("{field} has a name that is not valid for a header"))?;
         if OURS.contains(&name.as_str()) {
-            return Err(format!("{field} is set by Windlass itself: leave it out"));
+            return Err(format!("{field} is set by Windlass: remove it"));
         }
         if let Some(text) = &header.value {
             let filled = Filled::parse(text).map_err(|why| format!("{field} {why}"))?;
             are_there(&field, filled.values(), at)?;
-            HeaderValue::from_str(text).map_err(|_| format!("{field} has a value that no header has"))?;
+            HeaderValue::from_str(text)
+                .map_err(|_| format!("{field} has a value that is not valid for a header"))?;
         }
     }
     compiles("http.success", &http.success, Over::Answer)?;
@@ -64,8 +68,8 @@ fn check_http(http: &HttpHook, at: HookPoint, rules: &HookRules) -> Result<(), S
 
 fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<(), String> {
     if rules.prometheus.is_none() {
-        return Err("a query is asked of the Prometheus that the operator was started with, and it was started without: \
-                    give it --prometheus-url"
+        return Err("a query needs a Prometheus server, and the operator has none: start the operator with \
+            --prometheus-url"
             .to_owned());
     }
     let promql = Filled::parse(&query.promql).map_err(|why| format!("query.promql {why}"))?;
@@ -78,7 +82,8 @@ fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<()
 fn check_wait(wait: &WaitHook, timeout: Option<i64>) -> Result<(), String> {
     match timeout.filter(|timeout| *timeout < wait.seconds) {
         Some(timeout) => Err(format!(
-            "wait.seconds is {} and timeoutSeconds {timeout}: it would always fail; set timeoutSeconds to more, or leave it out",
+            "wait.seconds is {} and timeoutSeconds is {timeout}, so the hook would always time out: increase \
+             timeoutSeconds, or remove it",
             wait.seconds
         )),
         None => Ok(()),
@@ -90,7 +95,7 @@ fn check_job(job: &JobHook) -> Result<(), String> {
     if job.template.is_object() && job.template["template"]["spec"]["containers"].is_array() {
         return Ok(());
     }
-    Err("job.template has to be a JobSpec: its pods' containers are in template.spec.containers".to_owned())
+    Err("job.template has to be a JobSpec, with containers in template.spec.containers".to_owned())
 }
 
 /// An absent expression is empty.
@@ -125,7 +130,12 @@ pub fn is_there(value: ValueName, at: HookPoint) -> bool {
 fn missing(field: impl Display, value: ValueName, at: HookPoint) -> String {
     let points: Vec<&str> =
         HookPoint::ALL.into_iter().filter(|point| is_there(value, *point)).map(HookPoint::as_str).collect();
-    format!("{field} has {value}, which does not exist at {}; it does at {}", at.as_str(), points.join(", "))
+    format!(
+        "{field} has {value}, which is not available at {}; it is available at \
+        {}",
+        at.as_str(),
+        points.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -187,7 +197,7 @@ mod tests {
             (
                 "BeforeRollout",
                 json!({"http": {"url": "http://{{podIP}}/"}}),
-                "http.url has {{podIP}}, which does not exist at BeforeRollout",
+                "http.url has {{podIP}}, which is not available at BeforeRollout",
             ),
             (
                 "AfterStep",
@@ -203,7 +213,7 @@ mod tests {
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/{{nodeName}}"}}),
-                "unknown value {{nodeName}}",
+                "unknown placeholder {{nodeName}}",
             ),
             (
                 "BeforeNode",
@@ -233,33 +243,33 @@ mod tests {
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/", "headers": [{"name": "a b", "value": ""}]}}),
-                "a name that no header has",
+                "a name that is not valid for a header",
             ),
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/", "headers": [{"name": "Host", "value": "x"}]}}),
-                "set by Windlass itself",
+                "is set by Windlass: remove it",
             ),
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/", "headers": [{"name": "windlass-task", "value": "x"}]}}),
-                "set by Windlass itself",
+                "is set by Windlass: remove it",
             ),
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/", "headers": [{"name": "a", "value": "x\ny"}]}}),
-                "a value that no header has",
+                "a value that is not valid for a header",
             ),
             (
                 "BeforeNode",
                 json!({"http": {"url": "http://peer/", "headers": [{"name": "a", "value": "{{x}}"}]}}),
-                "unknown value {{x}}",
+                "unknown placeholder {{x}}",
             ),
             ("BeforeNode", json!({"job": {"template": {}}}), "job.template has to be a JobSpec"),
             (
                 "BeforeNode",
                 json!({"wait": {"seconds": 10}, "timeoutSeconds": 5}),
-                "wait.seconds is 10 and timeoutSeconds 5",
+                "wait.seconds is 10 and timeoutSeconds is 5",
             ),
             ("BeforeNode", json!({}), "exactly one of"),
             ("BeforeNode", json!({"approval": {}, "wait": {"seconds": 1}}), "exactly one of"),

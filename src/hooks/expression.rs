@@ -48,11 +48,11 @@ impl Expression {
         let mut tree = match parser.map(std::thread::JoinHandle::join) {
             Ok(Ok(parsed)) => parsed?,
             Ok(Err(_)) => return Err("the parser cannot read it".to_owned()),
-            Err(error) => return Err(format!("there is no thread to parse it: {error}")),
+            Err(error) => return Err(format!("could not start a thread to parse it: {error}")),
         };
         references::check(&tree, text, over)?;
         if references::is_never_a_truth(&tree, over) {
-            return Err("it is neither true nor false: compare its result with something".to_owned());
+            return Err("its result is not a boolean: compare it with a value".to_owned());
         }
         let nodes = nodes(&tree);
         dialect::correct(&mut tree);
@@ -63,7 +63,7 @@ impl Expression {
     pub fn holds(&self, variables: &Variables) -> Result<bool, String> {
         let input: usize = variables.0.iter().map(|(_, value)| size(value)).sum();
         if self.nodes.saturating_mul(input) > BUDGET {
-            return Err("it takes too long over what was answered".to_owned());
+            return Err("it would take too long for this response".to_owned());
         }
         let mut context = dialect::context();
         for (name, value) in &variables.0 {
@@ -73,13 +73,13 @@ impl Expression {
         let evaluated = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)));
         match evaluated {
             Ok(Ok(Value::Bool(truth))) => Ok(truth),
-            Ok(Ok(_)) => Err("it is neither true nor false over what was answered".to_owned()),
+            Ok(Ok(_)) => Err("its result for this response is not a boolean".to_owned()),
             // The interpreter has no comparison for NaN, and reports a missing overload.
-            Ok(Err(_)) if variables.have_nan() => Err("NaN is smaller and greater than nothing".to_owned()),
+            Ok(Err(_)) if variables.have_nan() => Err("NaN cannot be compared".to_owned()),
             Ok(Err(error)) => {
                 Err(crate::engine::sentence::cut(&one_line(&error.to_string()), MAX_SENTENCE_BYTES))
             }
-            Err(_) => Err("it cannot be evaluated over what was answered".to_owned()),
+            Err(_) => Err("it cannot be evaluated for this response".to_owned()),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Host {
         let host = Url::parse(&url).ok().filter(|_| is_six || is_name).and_then(|url| Self::of(&url));
         host.ok_or_else(|| {
             format!(
-                "{text:?} is not a host: a host is a name or an address, without http://, port or path: \
+                "{text:?} is not a host: use a name or an IP address without http://, port or path, such as \
                  alertmanager.monitoring.svc, 10.0.0.7 or fd00::7"
             )
         })
@@ -70,7 +70,7 @@ impl HookUrl {
     pub fn parse(text: &str, allowed: &BTreeSet<Host>) -> Result<Self, String> {
         let filled = Filled::parse(text)?;
         if let Some(odd) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\') {
-            return Err(format!("has the character {odd:?}, which no URL has"));
+            return Err(format!("has the character {odd:?}, which is not allowed in a URL"));
         }
         let peer = peer(&filled, allowed)?;
         Ok(Self { peer, text: filled })
@@ -95,7 +95,9 @@ impl HookUrl {
                 let written = match address.parse::<IpAddr>() {
                     Ok(IpAddr::V4(address)) => address.to_string(),
                     Ok(IpAddr::V6(address)) => format!("[{address}]"),
-                    Err(_) => return Err(format!("{{{{podIP}}}} is {address:?}, which is no address")),
+                    Err(_) => {
+                        return Err(format!("{{{{podIP}}}} is {address:?}, which is not an IP address"));
+                    }
                 };
                 *piece = Piece::Text(written);
             }
@@ -135,15 +137,15 @@ fn peer(url: &Filled, allowed: &BTreeSet<Host>) -> Result<Peer, String> {
         return Err("has to begin with http://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("names a user: use a header with secretKeyRef".to_owned());
+        return Err("has a user or password: use a header with secretKeyRef".to_owned());
     }
     if url.port() == Some(0) || url.port() != with_others.port() {
         return Err("has a port that is not a number from 1 to 65535".to_owned());
     }
     let names: Vec<&str> = allowed.iter().map(Host::as_str).collect();
-    let others = if names.is_empty() { "no other".to_owned() } else { names.join(", ") };
+    let others = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let whose = format!(
-        "may be {{{{podIP}}}} of the node, or a host that the operator was started with (--hook-host: {others})"
+        "has to be {{{{podIP}}}} of the node, or a host that the operator allows with --hook-host ({others})"
     );
     match (Host::of(&url), Host::of(&with_others)) {
         (Some(one), Some(other)) if one.0 == "192.0.2.1" && other.0 == "192.0.2.2" => Ok(Peer::Pod),
@@ -151,7 +153,7 @@ fn peer(url: &Filled, allowed: &BTreeSet<Host>) -> Result<Peer, String> {
         (Some(host), Some(other)) if host == other => {
             Err(format!("has the host {host}, which is not allowed: it {whose}"))
         }
-        _ => Err(format!("has a value in its host: it {whose}")),
+        _ => Err(format!("has a placeholder in its host: it {whose}")),
     }
 }
 

@@ -92,7 +92,7 @@ fn within(expr: &Expr, source: &str, over: Over, element: Option<&str>) -> Resul
         Expr::Ident(name) if !over.variables().contains(&name.as_str()) => {
             let known = over.variables().join(", ");
             return Err(format!(
-                "undeclared reference to '{name}' {}; there are {known}",
+                "undeclared reference to '{name}' {}; the variables are {known}",
                 place(source, name)
             ));
         }
@@ -112,14 +112,15 @@ fn within(expr: &Expr, source: &str, over: Over, element: Option<&str>) -> Resul
         Expr::Comprehension(loop_) => {
             let name = loop_.iter_var.as_str();
             if over.variables().contains(&name) {
-                return Err(format!("'{name}' is a variable already, {}", place(source, name)));
+                return Err(format!("'{name}' is already a variable, {}", place(source, name)));
             }
             if matches!(loop_.accu_init.expr, Expr::List(_)) {
-                return Err("map and filter are not known here: use all, exists or exists_one".to_owned());
+                return Err("map and filter are not supported: use all, exists or exists_one".to_owned());
             }
             if element.is_some_and(|element| !is_part_of(&loop_.iter_range.expr, element)) {
                 return Err(format!(
-                    "the loop over {name} is in another one, and not over a part of its element"
+                    "the loop over {name} is inside another loop, but does not iterate over a part of that loop's \
+                     element"
                 ));
             }
             within(&loop_.iter_range.expr, source, over, element)?;
@@ -129,11 +130,11 @@ fn within(expr: &Expr, source: &str, over: Over, element: Option<&str>) -> Resul
         Expr::Struct(message) => {
             let name = &message.type_name;
             return Err(format!(
-                "undeclared reference to '{name}' {}: messages are not known here",
+                "undeclared reference to '{name}' {}: messages are not supported",
                 place(source, name)
             ));
         }
-        Expr::Unspecified => return Err("a part of it cannot be read".to_owned()),
+        Expr::Unspecified => return Err("a part of it cannot be parsed".to_owned()),
         Expr::Ident(_) | Expr::List(_) | Expr::Map(_) | Expr::Literal(_) | Expr::Select(_) => {}
     }
     let mut checked = Ok(());

@@ -20,7 +20,8 @@ pub struct PrometheusUrl(String);
 impl PrometheusUrl {
     /// Parses a URL. An error is a sentence with the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let how = "it is written http://prometheus.monitoring.svc:9090, with the path under which it is served if it has one";
+        let how =
+            "use a URL such as http://prometheus.monitoring.svc:9090, with its path prefix if it has one";
         let rest = text
             .strip_prefix("http://")
             .ok_or_else(|| format!("{text:?} does not begin with http://: {how}"))?;
@@ -28,7 +29,7 @@ impl PrometheusUrl {
         let is_odd =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '\\' | '@' | '{' | '}');
         if authority.is_empty() || authority.starts_with(':') || rest.contains(is_odd) {
-            return Err(format!("{text:?} is no URL of a Prometheus: {how}"));
+            return Err(format!("{text:?} is not the URL of a Prometheus server: {how}"));
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
     }

@@ -137,7 +137,11 @@ impl Filled {
             };
             let Some(value) = ValueName::read(name) else {
                 let known: Vec<String> = ValueName::ALL.iter().map(ToString::to_string).collect();
-                return Err(format!("has the unknown value {{{{{name}}}}}; known are {}", known.join(" ")));
+                return Err(format!(
+                    "has the unknown placeholder {{{{{name}}}}}; the placeholders are \
+                    {}",
+                    known.join(" ")
+                ));
             };
             pieces.push(Piece::Text(rest[..at].to_owned()));
             pieces.push(Piece::Value(value));
@@ -298,7 +302,7 @@ mod tests {
     fn an_unknown_value_is_named_with_those_that_are_known() {
         for text in ["{{podip}}", "{{pod-ip}}", "{{ fleet }}", "x{{Fleet}}", "{{status.phase}}"] {
             let sentence = Filled::parse(text).unwrap_err();
-            assert!(sentence.contains("unknown value {{"), "{text}: {sentence}");
+            assert!(sentence.contains("unknown placeholder {{"), "{text}: {sentence}");
             assert!(sentence.contains("{{podIP}}") && sentence.contains("{{set}}"), "{sentence}");
         }
     }

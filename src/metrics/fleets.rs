@@ -69,32 +69,34 @@ pub(super) struct Fleets {
 impl Fleets {
     pub(super) fn new(register: &mut Register<'_>) -> Self {
         Self {
-            info: register.add("fleet_info", "A fleet's strategy and the set of nodes that serves; always 1", Family::default()),
+            info: register.add("fleet_info", "The strategy and the active set of a fleet; always \
+                1", Family::default()),
             nodes: register.add(
                 "fleet_nodes",
-                "A fleet's nodes by state: desired, existing, updated, ready, available, failed; a node may be in several",
+                "The nodes of a fleet by state: desired, existing, updated, ready, available, failed; a node may be \
+                 in several states",
                 Family::default(),
             ),
             up_to_date: register.add("fleet_up_to_date", "Whether the condition UpToDate is True", Family::default()),
             up_to_date_reason: register.add(
                 "fleet_up_to_date_reason",
-                "The reason of the condition UpToDate, in words; always 1",
+                "The reason of the condition UpToDate; always 1",
                 Family::default(),
             ),
             stalled: register.add("fleet_stalled", "Whether the condition Stalled is True", Family::default()),
             held: register.add(
                 "fleet_held",
-                "Whether the condition Held is True: only Windlass updates the pods; absent but for a StatefulSetRollout",
+                "Whether the condition Held is True: only Windlass updates the pods; only for a StatefulSetRollout",
                 Family::default(),
             ),
             started: register.add(
                 "fleet_rollout_started_timestamp_seconds",
-                "When the active rollout began; absent where none is active",
+                "When the active rollout began; absent if no rollout is active",
                 Family::default(),
             ),
             progressed: register.add(
                 "fleet_rollout_last_progress_timestamp_seconds",
-                "When the active rollout last made progress; absent where none is active",
+                "When the active rollout last made progress; absent if no rollout is active",
                 Family::default(),
             ),
         }

@@ -145,63 +145,58 @@ impl Default for Metrics {
         register.add("build_info", "The version of Windlass that runs; always 1", builds);
         let leader = register.add(
             "leader",
-            "Whether this replica acts: it holds the Lease, or runs without election",
+            "Whether this replica is the leader: it holds the Lease, or runs without leader election",
             Gauge::default(),
         );
         let fleets = Fleets::new(&mut register);
         let rollouts = register.histograms(
             "rollout_duration_seconds",
-            "How long plans of fleets took, from their start to their end, as the history has them",
+            "The duration of fleet plans, from start to end, as recorded in status.history",
             rollout_histogram,
         );
         let tasks = register.histograms(
             "task_duration_seconds",
-            "How long tasks of plans took, of fleets and of nodes",
+            "The duration of tasks in the plans of fleets and nodes",
             task_histogram,
         );
-        let reconciles = register.add("reconcile", "Looks at objects, and how each ended", Family::default());
+        let reconciles = register.add("reconcile", "Reconciles, by outcome", Family::default());
         let reconcile_errors = register.add(
             "reconcile_errors",
-            "Looks at objects that failed and were no conflict with another's write",
+            "Reconciles that failed, except for write conflicts",
             Family::default(),
         );
         let reconcile_durations = register.histograms(
             "reconcile_duration_seconds",
-            "How long looks at objects took",
+            "The duration of reconciles",
             reconcile_histogram,
         );
-        let queue_depth = register.add(
-            "workqueue_depth",
-            "How many objects are due and wait for their turn",
-            Family::default(),
-        );
-        let queue_adds =
-            register.add("workqueue_adds", "How often objects were put on the queue", Family::default());
+        let queue_depth =
+            register.add("workqueue_depth", "Objects in the workqueue that are due", Family::default());
+        let queue_adds = register.add("workqueue_adds", "Objects added to the workqueue", Family::default());
         let queue_waits = register.histograms(
             "workqueue_queue_duration_seconds",
-            "How long objects that were due waited for their turn",
+            "How long due objects waited in the workqueue",
             reconcile_histogram,
         );
         let queue_retries = register.add(
             "workqueue_retries",
-            "How often objects were put on the queue again because a look at them failed",
+            "Objects requeued because their reconcile failed",
             Family::default(),
         );
         let requests = register.add(
             "api_requests",
-            "Requests to the API server; code is <none> where none came back",
+            "Requests to the API server; code is <none> if there was no response",
             Family::default(),
         );
         let request_durations = register.histograms(
             "api_request_duration_seconds",
-            "How long it took until an answer of the API server began",
+            "The time until a response of the API server began",
             request_histogram,
         );
         let cache_ages = register.add(
             "cache_age_seconds",
-            "For how long the watch cache of a kind has not been known to be current: nothing came but refusals, not even a \
-             bookmark, or all has to be listed again and no list was complete; the oldest, where several namespaces are \
-             watched apart",
+            "The age of the watch cache of a kind: the time since it was last known to be current; the maximum if \
+             several namespaces are watched separately",
             Family::default(),
         );
         Self(Arc::new(Counts {

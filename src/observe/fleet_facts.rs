@@ -36,14 +36,15 @@ struct Remnant {
     goes: bool,
 }
 
-/// An object that remains of a set, and its state, for a message. If a person removed its owner reference, only a person
+/// An object that remains of a set, and its state, for a message. If a person removed its owner reference, only a
+/// person
 /// deletes it.
 #[must_use]
 pub fn remnant_in_words(kind: Kind, meta: &Meta) -> String {
     let state = match (meta.terminating, meta.controller().is_some()) {
         (true, _) => " (terminating)",
         (false, true) => "",
-        (false, false) => " (it has no owner any more: delete it)",
+        (false, false) => " (it no longer has an owner: delete it)",
     };
     format!("{} {}{state}", kind.name(), meta.name)
 }
@@ -65,7 +66,7 @@ impl FleetScope {
             nodes.flat_map(|c| [c.restarts.asked.clone(), c.restarts.told.clone()]).collect();
         restarts.insert(self.restarted_at.clone());
         if status.rejected.as_ref().is_some_and(|r| r.ending() == Some(Ending::Aborted)) {
-            // What they run may be from before the restart that was aborted.
+            // Their pods may be from before the restart that was aborted.
             let moves = children.iter().filter(|c| !c.is_spent() && c.pod.hash != c.grant.hash);
             restarts.extend(moves.map(|c| self.restart_of_pod(&c.name)));
         }
@@ -331,13 +332,13 @@ impl FleetScope {
             return "exists and belongs to no fleet".to_owned();
         };
         let Some(name) = object.label(LABEL_DEPLOYMENT) else {
-            return format!("was left by a fleet that was deleted (uid {uid})");
+            return format!("belongs to a deleted fleet (uid {uid})");
         };
         let fleet = self.view.fleets.get(&Key::new(&object.namespace, name));
         if fleet.is_some_and(|fleet| fleet.meta.uid == uid) {
             format!("belongs to NodeDeployment {name} (uid {uid})")
         } else {
-            format!("was left by NodeDeployment {name}, which was deleted (uid {uid})")
+            format!("belongs to the deleted NodeDeployment {name} (uid {uid})")
         }
     }
 

@@ -44,7 +44,8 @@ impl FleetScope {
         self.promoting().map_or_else(|| self.specified(), |rollout| rollout.target)
     }
 
-    /// The rollout hash of the spec, whatever is being promoted: of the revision that has the same content, if the spec is
+    /// The rollout hash of the spec, whatever is being promoted: of the revision that has the same content, if the
+    /// spec is
     /// only written otherwise.
     #[must_use]
     #[doc(hidden)]
@@ -109,7 +110,7 @@ impl FleetScope {
         let status = &self.fleet.status;
         let retiring = status.retiring.iter().map(RetiringSet::build_id);
         let rollout = status.rollout.iter().map(Rollout::build_id);
-        // What last completed did so under the recorded build ID, whatever the spec says now.
+        // The last completed revision has the recorded build ID, whatever the spec says now.
         let known = [self.spec.build_id(), self.active_build_id(), status.active_build_id()];
         retiring.chain(rollout).chain(known).collect()
     }

@@ -58,14 +58,15 @@ impl FleetScope {
         };
         let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
         let yet = if facts.record.last_completed.is_none() {
-            ", as all are before anything has completed"
+            " or before the first rollout is complete"
         } else {
             ""
         };
         Some(format!(
-            "template.spec.volumeClaimTemplates: node {} was made with other volume claims, and nodes that are updated in \
-             place{yet} keep theirs: set volumeClaimTemplates back to what they were, or delete the StatefulNodes with the \
-             label windlass.dev/deployment={}, and they are made again with what is wanted (claims that exist stay)",
+            "template.spec.volumeClaimTemplates: node {} was created with other volume claims, and nodes that are \
+             updated in place{yet} keep their claims: restore the previous volumeClaimTemplates, or delete the \
+             StatefulNodes with the label windlass.dev/deployment={}, and Windlass recreates them with the desired \
+             claims (existing claims stay)",
             child.name, meta.name
         ))
     }

@@ -30,7 +30,7 @@ impl FleetScope {
             let sound = self.fleet.status.without(damage);
             tracing::warn!(
                 fleet = %self.fleet.meta.key(), ?damage,
-                "the status contradicts itself; it is read again from the Service and the nodes"
+                "the status contradicts itself; Windlass restores it from the Service and the nodes"
             );
             self.set_status(sound);
         }
@@ -67,7 +67,7 @@ impl FleetScope {
     pub(crate) fn record_same_content(&mut self, same_content: Option<SameContent>) {
         if self.fleet.status.same_content != same_content {
             self.set_status(NodeDeploymentStatus { same_content, ..(*self.fleet.status).clone() });
-            // What was computed was of another target.
+            // The cached results are about another target.
             self.cache = Arc::default();
         }
     }
@@ -77,7 +77,8 @@ impl FleetScope {
         self.fleet = Arc::new(fleet);
     }
 
-    /// What of the status cannot be trusted. Traffic may have moved to another set than the one on record if the
+    /// The parts of the status that cannot be trusted. Traffic may have moved to another set than the one on record if
+    /// the
     /// rollout that moved it is lost.
     fn damage(&self) -> Option<Damage> {
         let status = &self.fleet.status;
@@ -133,7 +134,8 @@ impl FleetScope {
         })
     }
 
-    /// The target that the conditions still report as given up, if it is the desired one and its record is lost: it must
+    /// The target that the conditions still report as given up, if it is the desired one and its record is lost: it
+    /// must
     /// not be retried just because of that.
     fn rejected(&self) -> Option<Rejected> {
         let status = &self.fleet.status;
@@ -172,8 +174,8 @@ impl FleetScope {
         })
     }
 
-    /// The status with the record of the set that serves, if that is missing or is of another set. What last completed
-    /// is read from the nodes' specs.
+    /// The status with the record of the set that serves, if that is missing or is of another set. The last completed
+    /// revision is read from the nodes' specs.
     fn record_of(&self, set: &SetName) -> Option<NodeDeploymentStatus> {
         let is_other = self.fleet.status.active_set().is_some_and(|recorded| recorded != *set);
         if !is_other && !self.fleet.status.last_completed_rollout_hash.is_empty() {

@@ -89,7 +89,7 @@ impl NodeScope {
     /// The node, or an error for a task if, since this reconcile began, the node was deleted or its desired state has
     /// changed. The plan was not made for that state, and its tasks must not carry it out.
     pub fn require(&self) -> Result<Arc<ObservedNode>, TaskError> {
-        let gone = || TaskError::transient(format!("StatefulNode {} is gone", self.key));
+        let gone = || TaskError::transient(format!("StatefulNode {} no longer exists", self.key));
         let node = self.node().ok_or_else(gone)?;
         let now = decided_on(&node);
         if now.0 != self.decided_on.0 {
@@ -97,7 +97,7 @@ impl NodeScope {
         }
         if now != self.decided_on {
             return Err(TaskError::transient(format!(
-                "what is wanted of StatefulNode {} has just changed",
+                "the desired state of StatefulNode {} has just changed",
                 self.key
             )));
         }
@@ -177,8 +177,10 @@ impl NodeScope {
         }
     }
 
-    /// What has to be gone before the node's pod can be created, in a sentence: the pod of an earlier StatefulSet of this
-    /// name, or a claim. A pod that mounts a claim which is about to be deleted with an earlier node would run on it, and
+    /// The object that has to be deleted before the node's pod can be created, in a sentence: the pod of an earlier
+    /// StatefulSet of this
+    /// name, or a claim. A pod that mounts a claim which is about to be deleted with an earlier node would run on it,
+    /// and
     /// lose its data when it is replaced for the first time.
     #[must_use]
     pub fn awaits(&self, node: &ObservedNode) -> Option<String> {
@@ -191,7 +193,9 @@ impl NodeScope {
             && pod.meta.controller().is_some_and(is_of_earlier)
         {
             let name = &pod.meta.name;
-            return Some(format!("waiting for pod {name} of an earlier StatefulSet of this name to end"));
+            return Some(format!(
+                "waiting for pod {name} of an earlier StatefulSet with this name to terminate"
+            ));
         }
         let claims = claim_names(node).into_iter();
         let claims: Vec<Arc<ObservedClaim>> =
@@ -203,13 +207,13 @@ impl NodeScope {
         if let Some(claim) = claims.iter().find(|claim| goes_with_earlier(&claim.meta)) {
             let name = &claim.meta.name;
             return Some(format!(
-                "waiting for PersistentVolumeClaim {name} to be removed with the earlier node of this name"
+                "waiting for PersistentVolumeClaim {name} to be deleted with the earlier node with this name"
             ));
         }
         // A claim that a pod uses is not removed, and a pod that nobody controls is adopted with its claims.
         let claim = claims.iter().find(|claim| claim.meta.terminating && pod.is_none())?;
         let name = &claim.meta.name;
-        Some(format!("waiting for PersistentVolumeClaim {name}, which is being deleted, to be gone"))
+        Some(format!("waiting for the deletion of PersistentVolumeClaim {name} to complete"))
     }
 
     fn live(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> LiveStatefulSet {
@@ -240,9 +244,12 @@ impl NodeScope {
         }
     }
 
-    /// The revision of the pod, if the node's status says nothing, as after its loss, and the pod says that it was created
-    /// for the template that the StatefulSet has. Its revision is an earlier one, and without a record a pod that serves
-    /// would be replaced, with those of all nodes whose status was lost. Nothing follows for a pod at the update revision:
+    /// The revision of the pod, if the node's status says nothing, as after its loss, and the pod says that it was
+    /// created
+    /// for the template that the StatefulSet has. Its revision is an earlier one, and without a record a pod that
+    /// serves
+    /// would be replaced, with those of all nodes whose status was lost. Nothing follows for a pod at the update
+    /// revision:
     /// if somebody edited the template of a new node, that is theirs, and the pod repeats what the template says.
     fn revision_without_status(&self, set: &ObservedStatefulSet) -> Option<String> {
         let pod = self.pod().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid))?;
@@ -304,7 +311,8 @@ impl NodeScope {
         Ok(RenderedTarget { hash: self.recorded_hash(node, hash), image })
     }
 
-    /// The hash under which the rendered template is recorded. A template that is only written otherwise goes on under the
+    /// The hash under which the rendered template is recorded. A template that is only written otherwise goes on under
+    /// the
     /// hash of the one that was written.
     fn recorded_hash(&self, node: &ObservedNode, rendered: PodTemplateHash) -> PodTemplateHash {
         let same = self.caches.probes.same_templates.get(&node.meta.uid);
@@ -417,7 +425,7 @@ pub fn is_node_of_name(owner: &Owner, node: &Meta) -> bool {
     owner.uid == node.uid || is_earlier_node(owner, node)
 }
 
-/// True if an owner is an earlier node of this node's name. What such an owner has is about to be deleted.
+/// True if an owner is an earlier node of this node's name. The objects of such an owner are about to be deleted.
 #[must_use]
 pub fn is_earlier_node(owner: &Owner, node: &Meta) -> bool {
     owner.kind == Kind::StatefulNode.name() && owner.name == node.name && owner.uid != node.uid
@@ -455,8 +463,7 @@ pub fn belongs_by_name(object: &Meta, by: &str, owner: &Meta, kind: &str) -> Bel
                 |o| format!("belongs to {} {}", o.kind, o.name),
             );
             Belongs::Elsewhere(format!(
-                "{kind} {} exists and {whose}; Windlass does not touch it: rename or remove it, or give the \
-                 node another name",
+                "{kind} {} exists and {whose}; Windlass does not touch it: delete it, or give the node another name",
                 object.name
             ))
         }

@@ -92,7 +92,8 @@ impl PodFleet {
         self.plans().into_iter().filter(|of| self.is_stored(&of.plan)).collect()
     }
 
-    /// True if the update strategy of a StatefulSet is one that Windlass wrote. One that had OnDelete before it was adopted
+    /// True if the update strategy of a StatefulSet is one that Windlass wrote. One that had OnDelete before it was
+    /// adopted
     /// is held like any other.
     pub fn is_ours(&self, set: &ObservedStatefulSet) -> bool {
         match Mode::of(set) {
@@ -146,7 +147,7 @@ pub(crate) fn as_fleet(
     let min_ready = sets.iter().filter_map(|of| of.set.external.as_deref()).map(|of| of.min_ready_seconds);
     spec.min_ready_seconds = min_ready.max().unwrap_or_default();
     let mut status = rollout.status.rollout.clone();
-    // What last completed is not recorded: the StatefulSets have it.
+    // The last completed revision is not recorded: the StatefulSets have it.
     status.last_completed_rollout_hash =
         if sets.is_empty() { String::new() } else { pods::completed(&sets).to_string() };
     Some(Arc::new(ObservedFleet {
@@ -247,8 +248,10 @@ impl FleetScope {
         missing
     }
 
-    /// The restart that the active rollout carries out, and since when. A pod does not say what it was restarted for, and the
-    /// requested time may be in the future: so it counts from when it was accepted, and no longer than the rollout lasts.
+    /// The restart that the active rollout carries out, and since when. A pod does not say what it was restarted for,
+    /// and the
+    /// requested time may be in the future: so it counts from when it was accepted, and no longer than the rollout
+    /// lasts.
     fn active_restart(&self) -> Option<(&RestartTime, DateTime<Utc>)> {
         let rollout = self.fleet.status.rollout.as_ref()?;
         let is_restart = rollout.cause == Cause::RestartRequested.as_ref();

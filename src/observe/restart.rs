@@ -5,7 +5,7 @@ use crate::api::names::{ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT};
 use windlass_kube_port::observed::ObservedNode;
 pub use windlass_kube_port::observed::{parse_time, restart_request, retried_plan};
 
-/// The latest restart that applies to a node. An abort takes back a restart that the status may record already: under
+/// The latest restart that applies to a node. An abort withdraws a restart that the status may record already: under
 /// its grant only the annotation counts. A request from before the node's creation was meant for an earlier node
 /// of that name and is ignored, unless the node belongs to a fleet, which then wrote it.
 #[must_use]

@@ -59,22 +59,23 @@ impl Health {
             return lacks;
         }
         match &*self.doing() {
-            Doing::Starting => Some("it has not begun to watch, nor read the Lease, yet".to_owned()),
+            Doing::Starting => Some("the replica is starting: it has neither started its watches nor read the \
+                Lease".to_owned()),
             Doing::StandingBy(_, Some(why)) => Some(format!(
-                "it stands by, and can never lead: the API server does not allow it the Lease: {why}"
+                "the replica is on standby and can never lead: the API server forbids access to the Lease: {why}"
             )),
             Doing::StandingBy(read, None) => {
                 let age = monotonic().duration_since(*read);
                 (age > FRESH).then(|| {
                     let seconds = age.as_secs();
-                    format!("it stands by, and the Lease could not be read for {seconds} s")
+                    format!("the replica is on standby and has not been able to read the Lease for {seconds} s")
                 })
             }
             Doing::Acting(views) if views.iter().any(|view| !view.is_ready() && !view.is_of_rollouts()) => {
-                Some("the caches are not filled yet".to_owned())
+                Some("the caches are not synced yet".to_owned())
             }
             Doing::Acting(views) if views.iter().any(|view| !view.is_ready()) => Some(
-                "the caches of StatefulSetRollouts are not filled yet: if their rights are missing, apply \
+                "the caches of StatefulSetRollouts are not synced yet: if their permissions are missing, apply \
                  deploy/rbac/stateful-sets-*.yaml, or start the operator with --stateful-sets=false"
                     .to_owned(),
             ),
@@ -231,12 +232,12 @@ fn oldest(ages: impl Iterator<Item = (Kind, Duration)>) -> BTreeMap<Kind, Durati
 
 fn first_stale(limit: Duration, times: BTreeMap<Kind, Duration>) -> Option<String> {
     let (kind, seconds) = longest_over(limit, times)?;
-    Some(format!("the cache of {kind} has heard nothing of the API server for {seconds} s"))
+    Some(format!("the watch of {kind} has had no response from the API server for {seconds} s"))
 }
 
 fn outdated(limit: Duration, ages: BTreeMap<Kind, Duration>) -> Option<String> {
     let (kind, seconds) = longest_over(limit, ages)?;
-    Some(format!("the cache of {kind} is {seconds} s old: the API server answers, but not with a whole list"))
+    Some(format!("the cache of {kind} is {seconds} s old: the API server responds, but no list was complete"))
 }
 
 /// The longest of these times if it exceeds the limit, in seconds, with its kind.
@@ -260,7 +261,7 @@ mod tests {
             view.freshness.listen(kind);
         }
         health.acts_on(vec![view.clone()]);
-        assert_eq!(health.not_ready().as_deref(), Some("the caches are not filled yet"));
+        assert_eq!(health.not_ready().as_deref(), Some("the caches are not synced yet"));
         view.fleets.end_relist();
         view.nodes.end_relist();
         view.stateful_sets.end_relist();
@@ -285,7 +286,7 @@ mod tests {
             let (second, ready, ill) = said.iter().find(|row| of(row).is_some()).unwrap();
             (*second, of(&(*second, ready.clone(), ill.clone())).clone().unwrap())
         };
-        let sentence = |s| format!("the cache of Pod has heard nothing of the API server for {s} s");
+        let sentence = |s| format!("the watch of Pod has had no response from the API server for {s} s");
         assert_eq!(first(|row| &row.1), (31, sentence(31)));
         assert_eq!(first(|row| &row.2), (121, sentence(121)));
         assert!(
@@ -310,7 +311,7 @@ mod tests {
         }
         assert_eq!(
             health.not_ready().as_deref(),
-            Some("the cache of Pod is 300 s old: the API server answers, but not with a whole list")
+            Some("the cache of Pod is 300 s old: the API server responds, but no list was complete")
         );
         let text = health.text();
         assert!(text.contains("windlass_cache_age_seconds{kind=\"Pod\"} 300.0"), "{text}");
@@ -354,7 +355,7 @@ mod tests {
         assert!(health.ill().is_some_and(|said| said.ends_with("for 121 s")), "no answer at all any more");
         refused.freshness.record(Kind::Pod, Sign::Progress);
         view.freshness.record(Kind::Pod, Sign::Progress);
-        assert!(health.ill().is_some_and(|said| said.starts_with("the cache of StatefulNode")));
+        assert!(health.ill().is_some_and(|said| said.starts_with("the watch of StatefulNode")));
     }
 
     #[tokio::test(start_paused = true)]
@@ -377,7 +378,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(200)).await;
         assert_eq!(
             health.not_ready().as_deref(),
-            Some("it stands by, and the Lease could not be read for 200 s")
+            Some("the replica is on standby and has not been able to read the Lease for 200 s")
         );
         assert_eq!(health.ill(), None);
         health.stands_by(StandbyState::Well);
@@ -386,8 +387,8 @@ mod tests {
         assert_eq!(
             health.not_ready().as_deref(),
             Some(
-                "it stands by, and can never lead: the API server does not allow it the Lease: leases is forbidden: apply \
-                 deploy/rbac"
+                "the replica is on standby and can never lead: the API server forbids access to the Lease: leases is \
+                 forbidden: apply deploy/rbac"
             )
         );
         assert_eq!(health.ill(), None);

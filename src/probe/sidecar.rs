@@ -158,7 +158,7 @@ impl SidecarConnection<'_> {
             return Ok(None);
         }
         let found = self.cluster.get(Kind::Secret, namespace, name).await;
-        let secret = format!("Secret {namespace}/{name}, which sidecar.tokenSecret names,");
+        let secret = format!("Secret {namespace}/{name}, which sidecar.tokenSecret refers to,");
         match found {
             Ok(Some(object)) => match token_in(&object) {
                 Some(token) => Ok(Some(token)),
@@ -170,7 +170,7 @@ impl SidecarConnection<'_> {
                 "{secret} does not exist: create it with the sidecar's token under its key `{KEY}`"
             )),
             Err(ClusterError::Forbidden { .. }) => Err(format!(
-                "the operator may not read {secret} as deploy/rbac would let it: give its role the verb get on secrets"
+                "the operator may not read {secret} because its role lacks the verb get on secrets: apply deploy/rbac"
             )),
             Err(error) => Err(error.to_string()),
         }

@@ -118,7 +118,7 @@ fn endpoint(base_url: &str, path: &[&str]) -> Result<Url, SidecarError> {
 fn bearer(url: &Url, token: &str) -> Result<HeaderValue, SidecarError> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| {
         SidecarError::Unreachable(format!(
-            "the sidecar at {url} cannot be asked: its token has characters that no HTTP header can carry"
+            "the sidecar at {url} cannot be queried: its token has characters that are not allowed in an HTTP header"
         ))
     })?;
     value.set_sensitive(true);
@@ -151,14 +151,17 @@ fn accepted(url: &Url, (status, body): (StatusCode, Vec<u8>)) -> Result<Vec<u8>,
 fn read<T: DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, SidecarError> {
     serde_json::from_slice(body).map_err(|error| {
         log_unquoted(url, body);
-        let fault =
-            if error.is_data() { "JSON that is not in its protocol" } else { "something that is not JSON" };
+        let fault = if error.is_data() {
+            "JSON that does not match the protocol"
+        } else {
+            "something that is not JSON"
+        };
         let (line, column) = (error.line(), error.column());
         SidecarError::Garbled(format!("the sidecar at {url} answered {fault} (line {line}, column {column})"))
     })
 }
 
-/// Unexpected bodies go to the log and never into an error, which ends in a status: whoever may write `sidecar.url`
+/// Unexpected bodies go to the log and never into an error, which ends in a status: a user who may write `sidecar.url`
 /// could otherwise read, through the operator, what only the operator can reach.
 fn log_unquoted(url: &Url, body: &[u8]) {
     tracing::debug!(%url, answer = excerpt(body), "an answer outside the sidecar's protocol");

@@ -41,7 +41,7 @@ pub(super) fn client(timeout: Duration) -> Result<Client, String> {
         .pool_idle_timeout(IDLE_CONNECTION)
         .pool_max_idle_per_host(1)
         .build()
-        .map_err(|error| format!("no HTTP client could be made: {}", root_cause(&error)))
+        .map_err(|error| format!("could not create an HTTP client: {}", root_cause(&error)))
 }
 
 /// Sends `request` and reads the whole answer, whatever its status.

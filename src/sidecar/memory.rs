@@ -80,11 +80,11 @@ impl Memory {
                 (TaskState::Complete, "the node is marked ready".to_owned())
             }
             SidecarTaskType::HaltAtHeight if tells_height => {
-                (TaskState::Running, "waiting to learn the application's height".to_owned())
+                (TaskState::Running, "waiting for the application's height".to_owned())
             }
             SidecarTaskType::HaltAtHeight => (
                 TaskState::Failed,
-                "the application's height is not known here: start the sidecar with --height-url".to_owned(),
+                "the sidecar cannot read the application's height: start it with --height-url".to_owned(),
             ),
         };
         let task = Task { request, state, message };
@@ -102,7 +102,7 @@ impl Memory {
                     self.halted = true;
                     task.state = TaskState::Complete;
                     task.message =
-                        format!("the application is at height {height}, and was to halt at {halt}");
+                        format!("the application reached height {height}; the halt height is {halt}");
                 }
                 Ok(height) => {
                     task.message = format!("waiting for height {halt}: the application is at {height}");

@@ -19,7 +19,7 @@ pub struct Status {
     /// The application's height; `None` if unknown.
     #[serde(default)]
     pub height: Option<i64>,
-    /// The application reached the height it was told to halt at.
+    /// The application reached the requested halt height.
     #[serde(default)]
     pub halted: bool,
 }

@@ -17,9 +17,9 @@ pub async fn run(args: SidecarArgs) -> Result<(), String> {
     }
     let told_to_stop = told_to_stop()?;
     let listener = listen(args.bind).and_then(TcpListener::from_std).map_err(|error| {
-        format!("cannot serve on {} ({error}): choose another address with --bind", args.bind)
+        format!("cannot listen on {} ({error}): choose another address with --bind", args.bind)
     })?;
-    tracing::info!(address = %args.bind, "the sidecar serves");
+    tracing::info!(address = %args.bind, "the sidecar is listening");
     serve(listener, server, told_to_stop)
         .await
         .map_err(|error| format!("the sidecar stopped serving: {error}"))

@@ -73,11 +73,13 @@ impl SidecarServer {
             Some(token) if token::same(token, &wanted) => Ok(()),
             Some(_) => Err(Refusal(
                 StatusCode::UNAUTHORIZED,
-                "the bearer token is not this sidecar's: check the node's sidecar.tokenSecret".to_owned(),
+                "the bearer token does not match this sidecar's token: check the node's \
+                 sidecar.tokenSecret"
+                    .to_owned(),
             )),
             None => Err(Refusal(
                 StatusCode::UNAUTHORIZED,
-                "this sidecar takes tasks only with `Authorization: Bearer <token>`: set the node's \
+                "this sidecar accepts tasks only with `Authorization: Bearer <token>`: set the node's \
                  sidecar.tokenSecret"
                     .to_owned(),
             )),
@@ -180,11 +182,11 @@ async fn submit(
         Submitted::Again(answer) => Ok((StatusCode::OK, Json(answer))),
         Submitted::OtherContent(kind) => Err(Refusal(
             StatusCode::CONFLICT,
-            format!("the ID {id} is a {kind} task's of other content: give this one an ID of its own"),
+            format!("the ID {id} belongs to a {kind} task with different content: use another ID"),
         )),
         Submitted::Full => Err(Refusal(
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many tasks are unfinished here: wait, or restart the sidecar".to_owned(),
+            "the sidecar has too many unfinished tasks: wait, or restart the sidecar".to_owned(),
         )),
     }
 }
@@ -199,7 +201,7 @@ async fn task(
     server.memory().task(&id).map(Json).ok_or_else(|| {
         Refusal(
             StatusCode::NOT_FOUND,
-            "no task of this ID was submitted since the sidecar started: submit it again".to_owned(),
+            "no task with this ID was submitted since the sidecar started: submit it again".to_owned(),
         )
     })
 }

@@ -15,13 +15,11 @@ impl TokenFile {
     pub(super) async fn read(&self) -> Result<Vec<u8>, String> {
         let path = self.0.display();
         let bytes = tokio::fs::read(&self.0).await.map_err(|error| {
-            format!("--token-file {path} cannot be read ({error}): give it a readable file")
+            format!("--token-file {path} cannot be read ({error}): set it to a readable file")
         })?;
         let token = bytes.trim_ascii();
         if token.is_empty() {
-            return Err(format!(
-                "--token-file {path} is empty: write the token into it, or leave the flag out"
-            ));
+            return Err(format!("--token-file {path} is empty: write the token into it, or remove the flag"));
         }
         Ok(token.to_vec())
     }

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The template needs the pod's IP, which is not assigned yet.
-    #[error("the pod has no IP address yet, so its sidecar cannot be asked")]
+    #[error("the pod has no IP address yet, so its sidecar cannot be queried")]
     NoPodIp,
     /// The template is invalid.
     #[error("sidecar.url `{template}` {fault}")]
@@ -38,7 +38,7 @@ pub fn url_for(
         let (placeholder, after) = rest[at..]
             .strip_prefix('{')
             .and_then(|inside| inside.split_once('}'))
-            .ok_or_else(|| bad("has a brace without its partner".to_owned()))?;
+            .ok_or_else(|| bad("has an unmatched brace".to_owned()))?;
         match placeholder {
             "name" => url.push_str(name),
             "namespace" => url.push_str(namespace),
@@ -51,14 +51,15 @@ pub fn url_for(
             }
             unknown => {
                 return Err(bad(format!(
-                    "has the placeholder {{{unknown}}}; known are {{name}}, {{namespace}}, {{port}} and {{podIP}}"
+                    "has the unknown placeholder {{{unknown}}}; the placeholders are {{name}}, {{namespace}}, \
+                     {{port}} and {{podIP}}"
                 )));
             }
         }
         rest = after;
     }
     url.push_str(rest);
-    parse_http(&url).map_err(|fault| bad(format!("makes `{url}`, which {fault}")))?;
+    parse_http(&url).map_err(|fault| bad(format!("gives `{url}`, which {fault}")))?;
     Ok(url.trim_end_matches('/').to_owned())
 }
 

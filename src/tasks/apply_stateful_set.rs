@@ -35,7 +35,7 @@ impl Task for ApplyStatefulSet {
         }
         if facts.set == StatefulSetFact::Leaving {
             return Ok(Outcome::waiting(
-                "waiting for the StatefulSet of an earlier node of this name to be removed",
+                "waiting for the StatefulSet of an earlier node with this name to be deleted",
             ));
         }
         if facts.set == StatefulSetFact::Missing {
@@ -52,7 +52,7 @@ impl Task for ApplyStatefulSet {
             return Ok(Outcome::waiting(KEPT_BY_GRANT));
         }
         let Some(set) = scope.set() else {
-            return Err(TaskError::transient("the StatefulSet went while it was to be written"));
+            return Err(TaskError::transient("the StatefulSet was deleted before it could be updated"));
         };
         let stamp = TemplateMeta {
             annotations: [(ANNOTATION_TEMPLATE_HASH.to_owned(), rendered.hash.to_string())].into(),
@@ -105,7 +105,7 @@ pub async fn create_stateful_set(
         }
         Err(ClusterError::AlreadyExists { .. }) => match scope.whose(Kind::StatefulSet, node).await? {
             Some(Belongs::Elsewhere(sentence)) => Err(TaskError::terminal(sentence)),
-            _ => Err(TaskError::transient("waiting to see the StatefulSet that exists already")),
+            _ => Err(TaskError::transient("waiting for the cache to show the existing StatefulSet")),
         },
         Err(error) => Err(error.into()),
     }
@@ -113,7 +113,7 @@ pub async fn create_stateful_set(
 
 fn waits_for_a_grant() -> Outcome {
     Outcome::waiting(
-        "waiting for a grant: this version of Windlass renders another template than the granted one",
+        "waiting for a grant: this version of Windlass renders a different template from the granted one",
     )
 }
 

@@ -51,8 +51,8 @@ impl Task for AwaitNodesAtHeight {
             )
         } else {
             format!(
-                "waiting for {} to halt at height {at}: no sidecar says when; once it has, annotate \
-                 windlass.dev/skip={task}",
+                "waiting for {} to halt at height {at}: no sidecar reports the halt; after the node has halted, \
+                 annotate windlass.dev/skip={task}",
                 some_of(&without_sidecar)
             )
         }))

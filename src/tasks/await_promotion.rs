@@ -23,7 +23,7 @@ impl Task for AwaitPromotion {
             Ensured::NotNow(outcome) => return Ok(outcome),
         };
         if let Some(blocker) = &fleet.blocker {
-            return Ok(Outcome::waiting(format!("waiting for a spec that can be carried out: {blocker}")));
+            return Ok(Outcome::waiting(format!("waiting for a spec that can be applied: {blocker}")));
         }
         let ready = entrants.may_take_over(fleet, cx.plan);
         if !entrants.view.awaits_person() {
@@ -35,11 +35,14 @@ impl Task for AwaitPromotion {
         Ok(Outcome::waiting(match ready {
             // A person who promotes forces the promotion, which waits for no node to catch up.
             Outcome::Waiting { message, .. } if entrants.are_available(fleet) => {
-                format!("{message}; a person promotes after that, or at once: {how}")
+                format!("{message}; after that, a manual promotion is needed; to promote now, {how}")
             }
-            // Nor does it wait for nodes to be ready: whoever were told how would cut all traffic.
-            Outcome::Waiting { message, .. } => format!("{message}; a person promotes after that"),
-            _ => format!("waiting for a person: {how}"),
+            // A forced promotion does not even wait for nodes to be ready and would cut all traffic, so the message
+            // does not say how.
+            Outcome::Waiting { message, .. } => {
+                format!("{message}; after that, a manual promotion is needed")
+            }
+            _ => format!("waiting for a manual promotion: {how}"),
         }))
     }
 }

@@ -31,8 +31,8 @@ impl Task for AwaitRemoval {
         let node = cx.env.get::<NodeScope>()?.require()?;
         Ok(Outcome::waiting(match node.meta.controller() {
             Some(owner) => format!("waiting for {} {} to delete the node", owner.kind, owner.name),
-            None => "waiting for its fleet to delete the node; where that is gone, clear spec.removalID, or delete the \
-                     node"
+            None => "waiting for its fleet to delete the node; if the fleet no longer exists, clear spec.removalID, \
+                or delete the node"
                 .to_owned(),
         }))
     }

@@ -20,7 +20,7 @@ impl Task for AwaitSpecUpdate {
         let facts = fleet.facts();
         let rollout_target = &fleet.rollout_target;
         if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, rollout_target)) {
-            let message = format!("{} is no longer at its grant", child.name);
+            let message = format!("{} no longer matches its grant", child.name);
             return Ok(Outcome::invalidated(CHILD_CHANGED, message));
         }
         let waiting: Vec<&str> = facts

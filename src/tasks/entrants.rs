@@ -63,11 +63,11 @@ impl Entrants {
         Outcome::waiting(if !unready.is_empty() {
             format!("waiting for {} to be ready", some_of(&unready))
         } else if !unproven.is_empty() {
-            format!("waiting for {} to have been ready for minReadySeconds", some_of(&unproven))
+            format!("waiting for {} to be ready for minReadySeconds", some_of(&unproven))
         } else if let Some(node) = self.view.wanted().find_map(unreachable) {
             format!("waiting for {node}")
         } else {
-            format!("waiting for {} to catch up, by what its sidecar says", some_of(&behind))
+            format!("waiting for {} to catch up, as reported by its sidecar", some_of(&behind))
         })
     }
 
@@ -108,8 +108,8 @@ pub(super) fn unreachable(child: &ChildFacts) -> Option<String> {
     Some(format!("{}: SidecarUnreachable: {why}", child.name))
 }
 
-/// What is wrong with the fleet's Service, in a sentence, if traffic could not be moved now: nobody would serve if the
-/// old nodes stopped before that ends. Nothing else that is wrong with a spec keeps traffic.
+/// The problem with the fleet's Service, in a sentence, if traffic could not be moved now: no node would receive
+/// traffic if the old nodes stopped before that is fixed. No other problem of a spec keeps traffic.
 pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     if let Some(sentence) = fleet_objects::taken_service(fleet) {
         return Some(format!("waiting for the fleet's Service: {sentence}"));
@@ -117,15 +117,16 @@ pub(super) fn why_traffic_stays(fleet: &FleetScope) -> Option<String> {
     if let Some(blocker) = fleet.blocker.as_ref().filter(|blocker| blocker.is_of_service()) {
         return Some(format!("waiting: {blocker}"));
     }
-    fleet.facts().service.is_missing.then(|| "waiting for the fleet's Service to be there".to_owned())
+    fleet.facts().service.is_missing.then(|| "waiting for the fleet's Service to exist".to_owned())
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is complete
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Until the set is
+/// complete
 /// the outcome says what it waits for. Once traffic has moved the outcome is done: the nodes serve, and no earlier task
 /// has anything left to do.
 pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result<Ensured, TaskError> {
     let Some(rollout) = fleet.set_rollout() else {
-        return Err(TaskError::terminal("the status tells of no set of nodes that is to take over"));
+        return Err(TaskError::terminal("the status has no set of nodes to promote"));
     };
     if rollout.stage == Stage::Retiring {
         return Ok(Ensured::NotNow(Outcome::Done));
@@ -143,10 +144,10 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
         let advice = if rollout.is_revocable() {
             "change the template, or delete and create it again"
         } else {
-            "set spec.template to what it said, for no other can be promoted now"
+            "restore its spec.template, because no other revision can be promoted now"
         };
         return Err(TaskError::terminal(format!(
-            "the ControllerRevision of {target} is gone or cannot be read: {advice}"
+            "the ControllerRevision of {target} does not exist or cannot be read: {advice}"
         )));
     }
     let service = fleet.view.services.get(&fleet.fleet.meta.key()).filter(|s| fleet.owns(&s.meta));
@@ -166,8 +167,10 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
     Ok(Ensured::Whole(Box::new(Entrants { rollout, view })))
 }
 
-/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Traffic does not depend on
-/// them yet, and nothing of the set has ever completed, but those whose main containers run may do their work and go one
+/// Creates the missing nodes of the new set, and grants the target to those that are not at it. Traffic does not
+/// depend on
+/// them yet, and nothing of the set has ever completed, but those whose main containers run may do their work and go
+/// one
 /// wave at a time. Returns what differs from the assumptions, in a sentence, if something does.
 async fn bring_to_target(
     fleet: &FleetScope,

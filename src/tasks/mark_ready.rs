@@ -42,7 +42,7 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
     let facts = fleet.facts();
     let rollout_target = &fleet.rollout_target;
     if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, rollout_target)) {
-        return Outcome::invalidated(CHILD_CHANGED, format!("{} is no longer at its grant", child.name));
+        return Outcome::invalidated(CHILD_CHANGED, format!("{} no longer matches its grant", child.name));
     }
     if facts.is_converged(rollout_target) {
         return Outcome::Done;
@@ -54,10 +54,10 @@ fn fleet_ready(fleet: &FleetScope) -> Outcome {
     }
     if !facts.is_completed(rollout_target) {
         return Outcome::waiting(
-            "waiting for the StatefulSet controller to complete the update: status.currentRevision",
+            "waiting for the StatefulSet controller to complete the update in status.currentRevision",
         );
     }
-    // Nodes that leave become ready no more.
+    // Nodes that leave do not become ready any more.
     let leaving = leave::waits_for(&facts);
     Outcome::waiting(leaving.unwrap_or_else(|| "waiting for every node to exist".to_owned()))
 }
@@ -68,20 +68,20 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     let facts = scope.facts(&node);
     let rolling = is_rolling(&cx.plan.recipe);
     let Some(set) = facts.live() else {
-        return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
+        return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet no longer exists"));
     };
     let Some(pod) = facts.staying_pod() else {
         return Ok(if rolling {
             Outcome::waiting("waiting for the pod to be created again")
         } else {
-            Outcome::invalidated(CHILD_CHANGED, "the pod that was to be marked ready is gone")
+            Outcome::invalidated(CHILD_CHANGED, "the pod that was to be marked ready no longer exists")
         });
     };
     if rolling && !set.observed {
         return Ok(Outcome::waiting(UNSEEN));
     }
     if rolling && !(facts.is_at_grant(pod) && facts.template_is_granted()) {
-        return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod is not at the granted template any more"));
+        return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod no longer has the granted template"));
     }
     let marked = request_mark_ready(scope, &node, &cx.record.id)?;
     let again = marked.again;
@@ -92,7 +92,8 @@ fn node_ready(cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         }
         (SidecarReadiness::Unheard, true) => Ok(Outcome::recheck("waiting for the sidecar to answer", again)),
         (SidecarReadiness::NotReady, true) => Ok(Outcome::recheck(
-            "waiting for the sidecar to say that the node is ready: the pod is, the sidecar says it is not",
+            "waiting for the sidecar to report the node ready: the pod is Ready, but the sidecar reports that the \
+             node is not",
             again,
         )),
         (_, false) => {

@@ -59,11 +59,11 @@ pub use windlass_kube_port::observed::ObservedPod;
 pub const CHILD_CHANGED: &str = "ChildChanged";
 
 /// What a task waits for while the status of a StatefulSet is behind its template.
-pub(crate) const UNSEEN: &str = "waiting for the StatefulSet controller to see the template: \
-                                 status.observedGeneration of the StatefulSet is behind";
+pub(crate) const UNSEEN: &str = "waiting for the StatefulSet controller to observe the template: \
+    status.observedGeneration of the StatefulSet is behind";
 
 /// What a task waits for while the node's grant does not allow it to replace the pod.
-pub(crate) const KEPT_BY_GRANT: &str = "waiting for a new grant: the pod keeps what it runs until then";
+pub(crate) const KEPT_BY_GRANT: &str = "waiting for a new grant: the pod keeps its template until then";
 
 /// The requeue delay after a write conflict, if no event comes first.
 const AFTER_CONFLICT: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ const AFTER_CONFLICT: Duration = Duration::from_secs(10);
 /// watch event of the other write may already have been consumed.
 fn not_written(error: ClusterError) -> Result<Outcome, TaskError> {
     if error.is_conflict() {
-        Ok(Outcome::recheck("waiting to see what changed in the meantime", AFTER_CONFLICT))
+        Ok(Outcome::recheck("waiting for the cache to show a concurrent change", AFTER_CONFLICT))
     } else {
         Err(error.into())
     }

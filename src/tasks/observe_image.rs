@@ -19,7 +19,7 @@ impl Task for ObserveImage {
         let node = scope.require()?;
         let facts = scope.facts(&node);
         let Some(set) = facts.live() else {
-            return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet is gone"));
+            return Ok(Outcome::invalidated(CHILD_CHANGED, "the node's StatefulSet no longer exists"));
         };
         let Some(pod) = facts.staying_pod() else {
             return Ok(Outcome::waiting("waiting for the pod to be created again"));
@@ -28,7 +28,7 @@ impl Task for ObserveImage {
             return Ok(Outcome::waiting(UNSEEN));
         }
         if !facts.is_at_template(pod) {
-            return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod was made for something else"));
+            return Ok(Outcome::invalidated(CHILD_CHANGED, "the pod was created for another template"));
         }
         let running = facts.running();
         let is_seen = running.pod_uid.as_ref() == Some(&pod.uid);

@@ -48,14 +48,14 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     let (name, target) = (&scope.update.name, cx.plan.target_hash.as_str());
     let changed = |what: String| Ok(Outcome::invalidated(CHILD_CHANGED, what));
     let Some(pod) = Pod::of(scope) else {
-        return changed(format!("no StatefulSet has a pod {name} any more"));
+        return changed(format!("no selected StatefulSet has a pod {name} any longer"));
     };
     let (set, revision) = (&pod.set, revision_of(target));
     if pod.is_at(scope, target) {
         return Ok(Outcome::Done);
     }
     if revision != set.update_revision && revision != set.current_revision() {
-        return changed(format!("{revision} is no revision of StatefulSet {} any more", set.set.meta.name));
+        return changed(format!("{revision} is no longer a revision of StatefulSet {}", set.set.meta.name));
     }
     // Once a pod is deleted, the StatefulSet can be held without completing.
     let goes_back = set.mode_for(target) == Mode::Hold && set.would_complete();
@@ -76,7 +76,7 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
         return Ok(Outcome::waiting("waiting for the old pod to terminate"));
     }
     if live.meta.uid != scope.update.pod_uid {
-        return changed(format!("{name} is another pod than the one that was to be replaced"));
+        return changed(format!("pod {name} is not the pod that this plan replaces"));
     }
     if let Some(sentence) = keeps(scope, &pod).await? {
         return Ok(Outcome::recheck(sentence, REQUEUE_STALE_PODS));
@@ -93,7 +93,8 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     }
 }
 
-/// Why a pod that serves may not be deleted now, in a sentence: pods have gone down since it was granted, which may be hours
+/// Why a pod that serves may not be deleted now, in a sentence: pods have gone down since it was granted, which may be
+/// hours
 /// ago.
 async fn keeps(scope: &PodScope, pod: &Pod) -> Result<Option<String>, TaskError> {
     let (facts, name) = (&pod.facts, &scope.update.name);
@@ -103,7 +104,9 @@ async fn keeps(scope: &PodScope, pod: &Pod) -> Result<Option<String>, TaskError>
     let others = facts.children.iter().filter(|child| child.name != **name);
     let down = others.filter(|child| !child.pod.available).count() + facts.shutting_down.len();
     if down >= usize::try_from(facts.spec.max_unavailable).unwrap_or_default() {
-        return Ok(Some(format!("waiting for other pods to be available: {down} are not, and this one is")));
+        return Ok(Some(format!(
+            "waiting for other pods to become available: {down} are not, but this pod is"
+        )));
     }
     Ok(scope.fleet.find_stale_pods(&facts.children, &[]).await?)
 }
@@ -113,14 +116,17 @@ pub(super) fn ready(scope: &PodScope, cx: &TaskContext<'_>) -> Outcome {
     let (name, target) = (&scope.update.name, cx.plan.target_hash.as_str());
     let pod = Pod::of(scope);
     let Some((pod, child)) = pod.as_ref().and_then(|pod| Some((pod, pod.child(scope)?))) else {
-        return Outcome::invalidated(CHILD_CHANGED, format!("no StatefulSet has a pod {name} any more"));
+        return Outcome::invalidated(
+            CHILD_CHANGED,
+            format!("no selected StatefulSet has a pod {name} any longer"),
+        );
     };
-    // It may come back at the target, and it has no more time for that than the first one.
+    // It may be recreated at the target, within the deadline of the first one.
     let Some(live) = pod.live.as_ref().filter(|live| !live.meta.terminating) else {
         return Outcome::waiting("waiting for the StatefulSet controller to create the pod again");
     };
     if !pod.is_at(scope, target) {
-        let what = format!("{name} is at {} and not at the target any more", live.revision);
+        let what = format!("pod {name} is at {} and no longer at the target", live.revision);
         return Outcome::invalidated(CHILD_CHANGED, what);
     }
     if child.pod.available {

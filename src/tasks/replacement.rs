@@ -68,7 +68,7 @@ impl NodeScope {
         let invalidated = |what| Ok(Replacement::NotNow(Outcome::invalidated(CHILD_CHANGED, what)));
         let waiting = |what| Ok(Replacement::NotNow(Outcome::waiting(what)));
         let Some(set) = facts.live() else {
-            return invalidated("the node's StatefulSet is gone");
+            return invalidated("the node's StatefulSet no longer exists");
         };
         if !facts.template_is_granted() {
             return invalidated("the StatefulSet's template is not the granted one");
@@ -91,7 +91,7 @@ impl NodeScope {
         if facts.is_of_an_unknown_revision(pod) {
             let left = self.doubts_revision_for(&node.meta.uid, &pod.uid);
             if !left.is_zero() {
-                let what = "waiting to see which revision the StatefulSet has given to its pod";
+                let what = "waiting for the revision that the StatefulSet controller gave to the pod";
                 return Ok(Replacement::NotNow(Outcome::recheck(what, left)));
             }
         }
@@ -100,7 +100,10 @@ impl NodeScope {
         }
         match self.pod().filter(|live| live.meta.uid == pod.uid && pod.owned) {
             Some(live) => Ok(Replacement::Due(live)),
-            None => waiting("waiting for the pod of this name, which is not the StatefulSet's"),
+            None => waiting(
+                "waiting for the pod with this name, which does not belong to the StatefulSet, to be \
+                deleted",
+            ),
         }
     }
 }

@@ -58,7 +58,8 @@ impl Task for RetireIncumbents {
             if left.is_empty() {
                 return are_gone(fleet, &rollout, set).await;
             }
-            // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist yet.
+            // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist
+            // yet.
             let why = kept.map(|why| format!("; {why}")).unwrap_or_default();
             return Ok(Outcome::waiting(still_there(set, &left) + &why));
         }
@@ -71,15 +72,15 @@ impl Task for RetireIncumbents {
         Ok(match due.and_then(|due| (due - cx.now).to_std().ok()).filter(|wait| !wait.is_zero()) {
             Some(wait) => {
                 let at = due.unwrap_or(cx.now).format("%H:%M:%S UTC");
-                Outcome::recheck(format!("waiting until {at}, when set {set} is removed"), wait)
+                Outcome::recheck(format!("waiting until {at} to remove set {set}"), wait)
             }
             None => Outcome::waiting(still_there(set, &left())),
         })
     }
 }
 
-/// Done, once no pod of the old set runs. If the new nodes are created only then, none of the old ones may write any more:
-/// that is what this order is chosen for, so the API server itself is asked.
+/// Done, once no pod of the old set runs. If the new nodes are created only then, none of the old ones may write any
+/// more. This order guarantees it, so the API server itself is asked.
 async fn are_gone(fleet: &FleetScope, rollout: &SetRollout, set: &SetName) -> Result<Outcome, TaskError> {
     if rollout.strategy != Strategy::BlueGreenImmediate || rollout.stage != Stage::Promoting {
         return Ok(Outcome::Done);
@@ -93,8 +94,9 @@ async fn are_gone(fleet: &FleetScope, rollout: &SetRollout, set: &SetName) -> Re
     })
 }
 
-/// Why the old nodes may not go yet, if so. Once the promotion has begun, some of them may be gone already: only what
-/// keeps traffic from moving keeps the others then, and whatever else is wrong with the spec is of the next rollout.
+/// Why the old nodes may not be removed yet, if so. Once the promotion has begun, some of them may already be deleted:
+/// only what
+/// keeps traffic from moving keeps the others then, and other problems of the spec concern the next rollout.
 fn why_they_stay(fleet: &FleetScope, rollout: &SetRollout) -> Option<String> {
     entrants::why_traffic_stays(fleet).or_else(|| {
         let blocker = fleet.blocker.as_ref().filter(|_| rollout.is_revocable())?;
@@ -105,5 +107,5 @@ fn why_they_stay(fleet: &FleetScope, rollout: &SetRollout) -> Option<String> {
 /// An object that is not removed blocks the rollout, so the message names it.
 fn still_there(set: &SetName, left: &[String]) -> String {
     let names: Vec<&str> = left.iter().map(String::as_str).collect();
-    format!("waiting for set {set} to go; what is left of it: {}", some_of(&names))
+    format!("waiting for the deletion of set {set} to complete; remaining objects: {}", some_of(&names))
 }

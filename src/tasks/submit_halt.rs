@@ -19,9 +19,9 @@ fn heights(fleet: &FleetScope) -> Option<String> {
         let name = |ordinal| node_name(&fleet.fleet.meta.name, &facts.set, ordinal);
         let absent: Vec<String> = facts.absent().into_iter().map(name).collect();
         let absent: Vec<&str> = absent.iter().map(String::as_str).collect();
-        let why = "since no old node is asked to halt before each has said a height";
+        let why = "because no old node is asked to halt before each has reported a height";
         return (!absent.is_empty())
-            .then(|| format!("waiting for {} to be there again, {why}", some_of(&absent)));
+            .then(|| format!("waiting for {} to be recreated, {why}", some_of(&absent)));
     };
     let known = fleet.fleet.status.rollout.iter().flat_map(|rollout| &rollout.unconverged);
     let since = |name: &str| {
@@ -34,7 +34,7 @@ fn heights(fleet: &FleetScope) -> Option<String> {
         .collect();
     let named: Vec<&str> = named.iter().map(String::as_str).collect();
     Some(format!(
-        "waiting for {} to say a height, since no old node is asked to halt before each has: {}: {}",
+        "waiting for {} to report a height, because no old node is asked to halt before each has: {}: {}",
         some_of(&named),
         first.name,
         why_without_height(first)
@@ -72,7 +72,7 @@ impl Task for SubmitHalt {
         }
         entrants::ask_to_halt(fleet, &rollout, cx).await?;
         match entrants::unasked(fleet, &rollout).first() {
-            Some(name) => Ok(Outcome::waiting(format!("waiting for {name} to be asked to halt"))),
+            Some(name) => Ok(Outcome::waiting(format!("waiting for the halt request to {name}"))),
             None => Ok(Outcome::Done),
         }
     }

@@ -51,7 +51,7 @@ impl Task for SwitchTraffic {
             return Ok(Outcome::waiting(format!("waiting for the fleet's Service: {sentence}")));
         }
         if service().is_none() && fleet.spec.service.is_some() && fleet.blocker.is_none() {
-            return Ok(Outcome::waiting("waiting for the fleet's Service to be there"));
+            return Ok(Outcome::waiting("waiting for the fleet's Service to exist"));
         }
         if let Some(service) = service().filter(|service| !traffic::is_at(service, &rollout.entrant)) {
             // A cache may lag while a node goes down.

@@ -30,7 +30,7 @@ impl Task for UpdateNodeSpecs {
         }
         if hooks::hold_grants(&facts, &fleet.rollout_target) {
             let failure = hooks::failure(&facts).unwrap_or_default();
-            return Ok(Outcome::waiting(format!("nothing more is granted: {failure}")));
+            return Ok(Outcome::waiting(format!("no further node gets a grant: {failure}")));
         }
         let grants = next_grants(&facts, &fleet.rollout_target);
         let grants = match self.step {

@@ -83,6 +83,6 @@ impl Traces {
 
 impl fmt::Debug for Traces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Traces(told)" } else { "Traces(not told)" })
+        f.write_str(if self.0.is_some() { "Traces(on)" } else { "Traces(off)" })
     }
 }

@@ -54,5 +54,5 @@ fn a_log_in_json_has_an_object_with_time_level_and_message_on_every_line() {
     let started = said("windlass operator starts").expect("it says that it starts");
     assert_eq!(started["fields"]["version"], env!("CARGO_PKG_VERSION"), "{started}");
     assert_eq!(started["fields"]["bind"], "127.0.0.1:0", "{started}");
-    assert!(said("windlass operator stops").is_some(), "{lines:?}");
+    assert!(said("stopping the windlass operator").is_some(), "{lines:?}");
 }

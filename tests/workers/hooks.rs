@@ -118,7 +118,7 @@ async fn hooks_stand_in_a_rollout_of_workers_and_outlive_the_operator() -> Resul
         ),
         (
             json!({"name": "a", "at": "AfterRollout", "job": {"template": {"template": {"spec": {"containers": [{}]}}}}}),
-            "refuses its Job",
+            "rejects its Job",
         ),
     ] {
         farm.patch(json!({"spec": {"hooks": [hook]}})).await?;

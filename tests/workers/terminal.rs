@@ -28,7 +28,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
     let said = farm.typed(&["status", "wwd/orders"]).await?;
     assert_eq!(said.code, 1);
     assert!(
-        said.stderr.contains("workerdeployment.windlass.dev/orders is not in namespace"),
+        said.stderr.contains("workerdeployment.windlass.dev/orders does not exist in namespace"),
         "{}",
         said.stderr
     );

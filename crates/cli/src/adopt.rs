@@ -1,4 +1,4 @@
-//! `windlass adopt`: has existing StatefulSets rolled out by Windlass. Prints the manifest of a StatefulSetRollout, or
+//! `windlass adopt`: lets Windlass roll out existing StatefulSets. Prints the manifest of a StatefulSetRollout, or
 //! creates it.
 
 use std::collections::BTreeMap;
@@ -37,10 +37,10 @@ pub struct AdoptArgs {
     /// Whether several StatefulSets are updated together [default: Together]
     #[arg(long, value_enum, value_name = "GROUPS")]
     groups: Option<GroupsArg>,
-    /// Hold the StatefulSets, and update no pod until windlass resume
+    /// Take over the StatefulSets, but update no pod until windlass resume
     #[arg(long)]
     paused: bool,
-    /// Create it, in place of printing its manifest
+    /// Create it instead of printing its manifest
     #[arg(long)]
     apply: bool,
     #[command(flatten)]
@@ -52,13 +52,14 @@ pub struct AdoptArgs {
 enum GroupsArg {
     /// Their pods share one wave
     Together,
-    /// One is finished before the next one starts
+    /// Windlass updates one StatefulSet after the other
     OneAtATime,
 }
 
 /// Parses a number or a percentage. Its limits are checked by the API server.
 fn share(text: &str) -> Result<Value, String> {
-    let wrong = || format!("{text:?} is no number of pods: write 1, or a percentage, as 25%");
+    let wrong =
+        || format!("{text:?} is not a number of pods: write a number such as 1, or a percentage such as 25%");
     let (digits, is_percentage) = match text.strip_suffix('%') {
         Some(digits) => (digits, true),
         None => (text, false),
@@ -75,7 +76,7 @@ fn names(words: &[String]) -> Result<Vec<String>, String> {
     };
     let name = |name: &str| {
         if name.is_empty() || name.contains('/') {
-            return Err(format!("{name:?} names no StatefulSet; write sts/NAME"));
+            return Err(format!("{name:?} is not a StatefulSet; write sts/NAME"));
         }
         Ok(name.to_owned())
     };
@@ -87,7 +88,7 @@ fn names(words: &[String]) -> Result<Vec<String>, String> {
     };
     match words {
         [first] if is_type(first) => {
-            return Err(format!("{first} alone names no object; write {first}/NAME"));
+            return Err(format!("{first} needs a name; write {first}/NAME"));
         }
         [first, names @ ..] if is_type(first) => {
             names.iter().try_for_each(|word| name(word).map(&mut add))?;
@@ -96,7 +97,7 @@ fn names(words: &[String]) -> Result<Vec<String>, String> {
             for word in words {
                 let named = word.split_once('/').filter(|(kind, _)| is_type(kind));
                 let (_, named) = named.ok_or_else(|| {
-                    format!("{word:?} names no StatefulSet; write sts/NAME each time, or sts NAME NAME")
+                    format!("{word:?} is not a StatefulSet; write sts/NAME each time, or sts NAME NAME")
                 })?;
                 add(name(named)?);
             }
@@ -105,7 +106,7 @@ fn names(words: &[String]) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The manifest of the StatefulSetRollout. Only what was asked for is in its strategy.
+/// The manifest of the StatefulSetRollout. Its strategy contains only the given flags.
 fn manifest(arguments: &AdoptArgs, names: &[String], namespace: Option<&str>) -> Value {
     let mut metadata = json!({"name": arguments.name.as_ref().or(names.first())});
     if let Some(namespace) = namespace {
@@ -130,7 +131,9 @@ fn manifest(arguments: &AdoptArgs, names: &[String], namespace: Option<&str>) ->
 pub async fn adopt(arguments: AdoptArgs) -> Result<(), Failure> {
     let names = names(&arguments.words).map_err(Failure::Usage)?;
     if arguments.flags.all_namespaces {
-        return Err(Failure::Usage("a StatefulSetRollout is in one namespace: name it with -n".to_owned()));
+        return Err(Failure::Usage(
+            "a StatefulSetRollout belongs to one namespace: select it with -n".to_owned(),
+        ));
     }
     if !arguments.apply {
         // Needs no cluster.
@@ -147,20 +150,20 @@ async fn apply(arguments: &AdoptArgs, names: &[String], cluster: &Cluster) -> Re
     let sets = read_sets(cluster, names).await?;
     let kind = Kind::Other(STATEFUL_SETS);
     let rollouts = kind.list(cluster).await;
-    let rollouts = rollouts.map_err(|error| format!("StatefulSetRollouts cannot be listed: {error}"))?;
+    let rollouts = rollouts.map_err(|error| format!("cannot list StatefulSetRollouts: {error}"))?;
     if let Some(refusal) = sets.iter().find_map(|set| refusal(set, &rollouts)) {
         return Err(refusal);
     }
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let target = Target { kind, name };
-    let object: DynamicObject = serde_json::from_value(manifest)
-        .map_err(|error| format!("{target} cannot be written as an object: {error}"))?;
-    // Not applied: an object of this name that somebody else has made would be changed.
+    let object: DynamicObject =
+        serde_json::from_value(manifest).map_err(|error| format!("cannot serialize {target}: {error}"))?;
+    // Not applied: apply would change an existing object of this name.
     let params = PostParams { field_manager: Some(CLI_MANAGER.to_owned()), ..PostParams::default() };
     match target.api(&cluster.client, &cluster.namespace).create(&params, &object).await {
         Ok(_) => Ok(created(&target, &sets, arguments.paused)),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            Err(format!("{target} exists already; give another name with --name"))
+            Err(format!("{target} already exists; choose another name with --name"))
         }
         Err(error) => Err(format!("{target}: {}", sentence(&error))),
     }
@@ -182,7 +185,7 @@ async fn read_sets(cluster: &Cluster, names: &[String]) -> Result<Vec<Value>, St
     Ok(sets)
 }
 
-/// Why a StatefulSet is not adopted, if so: it has a controller, or a StatefulSetRollout selects it.
+/// The reason not to adopt a StatefulSet, if any: it has a controller, or a StatefulSetRollout selects it.
 fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&set["metadata"]["name"]);
@@ -190,14 +193,16 @@ fn refusal(set: &Value, rollouts: &[Value]) -> Option<String> {
     let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
     if let Some(controller) = controller {
         return Some(format!(
-            "statefulset.apps/{name} is controlled by {} {}, which writes its updateStrategy: Windlass cannot hold it",
+            "statefulset.apps/{name} is controlled by {} {}, which sets its updateStrategy: Windlass cannot take it over",
             text(&controller["kind"]),
             text(&controller["name"])
         ));
     }
     let by = rollouts.iter().find(|rollout| selects(rollout, set))?;
     let by = text(&by["metadata"]["name"]);
-    Some(format!("statefulset.apps/{name} is selected by ssr/{by} already: change that, or delete it first"))
+    Some(format!(
+        "statefulset.apps/{name} is already selected by ssr/{by}: change or delete that StatefulSetRollout first"
+    ))
 }
 
 /// True if a StatefulSetRollout selects the StatefulSet.
@@ -213,7 +218,7 @@ fn selects(rollout: &Value, set: &Value) -> bool {
         || selection.selector.is_some_and(is_matched)
 }
 
-/// What was done, and what happens now.
+/// The result, and the next step.
 fn created(target: &Target, sets: &[Value], is_paused: bool) -> String {
     let behind = |set: &Value| {
         let status = &set["status"];
@@ -232,7 +237,7 @@ fn created(target: &Target, sets: &[Value], is_paused: bool) -> String {
         };
         let left = match behind(set) {
             0 => String::new(),
-            left => format!("; pods that are not at {} yet: {left}", word(&set["status"]["updateRevision"])),
+            left => format!("; pods not yet at {}: {left}", word(&set["status"]["updateRevision"])),
         };
         format!(
             "statefulset.apps/{}: Windlass sets its updateStrategy so that only Windlass updates its pods; the present one \
@@ -242,13 +247,14 @@ fn created(target: &Target, sets: &[Value], is_paused: bool) -> String {
     };
     let lines: String = sets.iter().map(line).collect();
     let left: i64 = sets.iter().map(behind).sum();
+    let pods = if left == 1 { "pod" } else { "pods" };
     let then = match (left, is_paused) {
         (0, _) => "no pod restarts because of this".to_owned(),
-        (left, true) => format!(
-            "it is paused: after windlass resume {target}, Windlass updates {left} of the pods in waves"
-        ),
+        (left, true) => {
+            format!("the rollout is paused: {left} {pods} to update; to start it: windlass resume {target}")
+        }
         (left, false) => {
-            format!("Windlass now updates {left} of the pods in waves; to stop that: windlass pause {target}")
+            format!("Windlass now updates {left} {pods} in waves; to stop it: windlass pause {target}")
         }
     };
     format!("{target} created\n{lines}{then}\n")
@@ -316,7 +322,7 @@ spec:
         let text = printed(
             "statefulset a statefulset.apps/b a --name all --max-unavailable 25% --groups OneAtATime -n shop",
         );
-        assert!(text.is_err_and(|error| error.contains("\"statefulset.apps/b\" names no StatefulSet")));
+        assert!(text.is_err_and(|error| error.contains("\"statefulset.apps/b\" is not a StatefulSet")));
         let text = printed("sts a b a --name all --max-unavailable 25% --groups OneAtATime -n shop").unwrap();
         for part in [
             "  name: all\n  namespace: shop\n",
@@ -333,12 +339,15 @@ spec:
     #[test]
     fn words_that_name_no_statefulset_are_answered_with_what_to_write() {
         for (line, expected) in [
-            ("sts", "sts alone names no object; write sts/NAME"),
-            ("ledger", "\"ledger\" names no StatefulSet; write sts/NAME"),
-            ("nd/ledger", "\"nd/ledger\" names no StatefulSet"),
-            ("sts/a b", "\"b\" names no StatefulSet; write sts/NAME each time"),
-            ("sts/", "\"\" names no StatefulSet"),
-            ("sts/a --max-unavailable many", "is no number of pods: write 1, or a percentage"),
+            ("sts", "sts needs a name; write sts/NAME"),
+            ("ledger", "\"ledger\" is not a StatefulSet; write sts/NAME"),
+            ("nd/ledger", "\"nd/ledger\" is not a StatefulSet"),
+            ("sts/a b", "\"b\" is not a StatefulSet; write sts/NAME each time"),
+            ("sts/", "\"\" is not a StatefulSet"),
+            (
+                "sts/a --max-unavailable many",
+                "is not a number of pods: write a number such as 1, or a percentage",
+            ),
             ("sts/a --groups Both", "[possible values: Together, OneAtATime]"),
         ] {
             let error = printed(line).unwrap_err();
@@ -365,16 +374,16 @@ spec:
             (json!({}), json!({"names": ["other"]}), None),
             (owner(false), json!({"selector": {"matchLabels": {"app": "other"}}}), None),
             (owner(true), json!({}), Some("is controlled by Kafka events")),
-            (json!({}), json!({"names": ["other", "ledger"]}), Some("is selected by ssr/r already")),
+            (json!({}), json!({"names": ["other", "ledger"]}), Some("is already selected by ssr/r")),
             (
                 json!({}),
                 json!({"selector": {"matchLabels": {"app": "ledger"}}}),
-                Some("is selected by ssr/r"),
+                Some("is already selected by ssr/r"),
             ),
             (
                 json!({}),
                 json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}),
-                Some("is selected by ssr/r"),
+                Some("is already selected by ssr/r"),
             ),
         ] {
             let refused = refusal(&set(&changes), &[rollout(selection.clone())]);
@@ -407,11 +416,9 @@ no pod restarts because of this
             let all = created(&target, &[set(&json!({})), set(&rolling)], is_paused);
             all.lines().last().unwrap_or_default().to_owned()
         };
-        assert!(
-            created(&target, &[set(&rolling)], false).contains("; pods that are not at ledger-b yet: 2\n")
-        );
-        assert!(last(false).contains("now updates 2 of the pods in waves"), "{}", last(false));
-        assert!(last(true).contains("it is paused"), "{}", last(true));
+        assert!(created(&target, &[set(&rolling)], false).contains("; pods not yet at ledger-b: 2\n"));
+        assert!(last(false).contains("now updates 2 pods in waves"), "{}", last(false));
+        assert!(last(true).contains("the rollout is paused"), "{}", last(true));
     }
 
     #[tokio::test]
@@ -426,11 +433,14 @@ no pod restarts because of this
         let cluster = Cluster { client, namespace: "shop".to_owned(), all_namespaces: false };
         for (line, expected) in [
             ("sts/ledger", Ok("statefulsetrollout.windlass.dev/ledger created\n")),
-            ("sts/ledger sts/none", Err("statefulset.apps/none is not in namespace shop; name another")),
-            ("sts/ledger sts/taken", Err("statefulset.apps/taken is selected by ssr/r already")),
+            (
+                "sts/ledger sts/none",
+                Err("statefulset.apps/none does not exist in namespace shop; select another"),
+            ),
+            ("sts/ledger sts/taken", Err("statefulset.apps/taken is already selected by ssr/r")),
             (
                 "sts/ledger --name r",
-                Err("statefulsetrollout.windlass.dev/r exists already; give another name"),
+                Err("statefulsetrollout.windlass.dev/r already exists; choose another name"),
             ),
         ] {
             let arguments = read(line).unwrap();

@@ -56,7 +56,7 @@ pub fn script(arguments: &CompletionArgs, name: &str) -> Result<(), String> {
     let mut text = Vec::new();
     shell
         .write_registration(ASKED_BY, name, name, name, &mut text)
-        .map_err(|error| format!("the script cannot be written: {error}"))?;
+        .map_err(|error| format!("cannot write the script: {error}"))?;
     super::print(&String::from_utf8_lossy(&text))
 }
 
@@ -65,7 +65,7 @@ pub fn man(arguments: ManArgs, command: clap::Command) -> Result<(), String> {
     let Some(folder) = arguments.dir else {
         let mut text = Vec::new();
         let rendered = clap_mangen::Man::new(command).render(&mut text).and_then(|()| text.flush());
-        rendered.map_err(|error| format!("the page cannot be written: {error}"))?;
+        rendered.map_err(|error| format!("cannot write the page: {error}"))?;
         return super::print(&String::from_utf8_lossy(&text));
     };
     let written = std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(command, &folder));

@@ -14,7 +14,7 @@ use windlass_kube_port::client::connect;
 /// own flags.
 pub const HEADING: &str = "Cluster";
 
-/// Which cluster, and who asks it.
+/// The cluster, and the user for its requests.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Connection {
     /// The kubeconfig [default: $KUBECONFIG, or ~/.kube/config; in a pod its service account]
@@ -23,10 +23,10 @@ pub struct Connection {
     /// The kubeconfig's context [default: its current one]
     #[arg(help_heading = HEADING, long, value_name = "NAME")]
     context: Option<String>,
-    /// Ask as this user; takes the right to impersonate
+    /// The user to impersonate; needs the right to impersonate
     #[arg(help_heading = HEADING, long = "as", value_name = "USER")]
     as_user: Option<String>,
-    /// Ask as a member of this group; repeatable
+    /// A group to impersonate; repeatable
     #[arg(help_heading = HEADING, long = "as-group", value_name = "GROUP", requires = "as_user")]
     as_groups: Vec<String>,
 }
@@ -108,7 +108,7 @@ impl Connection {
                 Some(self.as_groups.clone()).filter(|groups| !groups.is_empty());
         }
         let namespace = config.default_namespace.clone();
-        let client = connect(config).map_err(|e| format!("the cluster's client cannot be made: {e}"))?;
+        let client = connect(config).map_err(|e| format!("cannot create the Kubernetes client: {e}"))?;
         Ok((client, namespace))
     }
 
@@ -122,22 +122,22 @@ impl Connection {
             return Err(unknown(std::env::var_os("KUBECONFIG").as_deref(), unread));
         }
         let read = self.kubeconfig.as_ref().map_or_else(Kubeconfig::read, Kubeconfig::read_from);
-        let kubeconfig = read.map_err(|e| format!("the kubeconfig cannot be read: {e}"))?;
+        let kubeconfig = read.map_err(|e| format!("cannot read the kubeconfig: {e}"))?;
         if let Some(context) = &self.context
             && !kubeconfig.contexts.iter().any(|known| known.name == *context)
         {
             let known: Vec<&str> = kubeconfig.contexts.iter().map(|known| known.name.as_str()).collect();
             let known = if known.is_empty() {
-                "it has none".to_owned()
+                "it defines none".to_owned()
             } else {
-                format!("it has {}", known.join(", "))
+                format!("it defines {}", known.join(", "))
             };
             return Err(format!("the kubeconfig has no context {context}: {known}"));
         }
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(|e| format!("the kubeconfig cannot be used: {e}"))
+            .map_err(|e| format!("cannot use the kubeconfig: {e}"))
     }
 }
 
@@ -146,16 +146,16 @@ fn unknown(named: Option<&OsStr>, unread: Option<KubeconfigError>) -> String {
     let named = named.filter(|paths| !paths.is_empty());
     match (named, unread) {
         (Some(paths), Some(KubeconfigError::ReadConfig(error, path))) => format!(
-            "{} of KUBECONFIG ({}) cannot be read: {error}; name a kubeconfig, or unset KUBECONFIG",
+            "cannot read {} of KUBECONFIG ({}): {error}; set KUBECONFIG to an existing file, or unset it",
             path.display(),
             paths.to_string_lossy()
         ),
         (_, Some(KubeconfigError::ReadConfig(..) | KubeconfigError::FindPath)) => {
-            "no cluster is known: set KUBECONFIG to a kubeconfig, or run in a pod with a service account"
+            "no cluster is configured: set KUBECONFIG to a kubeconfig, or run in a pod with a service account"
                 .to_owned()
         }
-        (_, Some(error)) => format!("the kubeconfig cannot be used: {error}"),
-        (_, None) => "the kubeconfig could not be read, and can be by now: try again".to_owned(),
+        (_, Some(error)) => format!("cannot use the kubeconfig: {error}"),
+        (_, None) => "the kubeconfig was not readable a moment ago, but is now: try again".to_owned(),
     }
 }
 
@@ -167,10 +167,10 @@ mod tests {
     fn that_no_cluster_is_known_is_said_in_a_sentence_that_says_what_to_do() {
         let missing = || KubeconfigError::ReadConfig(std::io::ErrorKind::NotFound.into(), "/none".into());
         for (named, unread, message) in [
-            (Some("/none"), missing(), "/none of KUBECONFIG (/none) cannot be read: "),
-            (None, missing(), "no cluster is known: set KUBECONFIG"),
-            (Some(""), missing(), "no cluster is known: set KUBECONFIG"),
-            (None, KubeconfigError::CurrentContextNotSet, "the kubeconfig cannot be used: "),
+            (Some("/none"), missing(), "cannot read /none of KUBECONFIG (/none): "),
+            (None, missing(), "no cluster is configured: set KUBECONFIG"),
+            (Some(""), missing(), "no cluster is configured: set KUBECONFIG"),
+            (None, KubeconfigError::CurrentContextNotSet, "cannot use the kubeconfig: "),
         ] {
             let sentence = unknown(named.map(OsStr::new), Some(unread));
             assert!(sentence.starts_with(message) && !sentence.contains("in-cluster"), "{sentence}");

@@ -38,7 +38,7 @@ pub async fn watch(client: Client, health: Health, stateful_sets: bool) {
                 before = missing;
             }
             // Not a reason for being unready: whatever fails here is reported elsewhere.
-            Err(error) => debug!(%error, "what is published of the definitions cannot be read"),
+            Err(error) => debug!(%error, "cannot read the published OpenAPI schema"),
         }
         tokio::time::sleep(EVERY).await;
     }
@@ -83,8 +83,8 @@ fn lacking(document: &Value, stateful_sets: bool) -> Option<String> {
             .find_map(|part| first_missing(&own["properties"][part], &served["properties"][part], part));
         if let Some(path) = missing {
             return Some(format!(
-                "the CustomResourceDefinition {}.{GROUP} that is installed is older than this version of Windlass and does \
-                 not know {path}: apply deploy/crds of this version, or what `windlass crds` prints",
+                "the CustomResourceDefinition {}.{GROUP} is older than this version of Windlass and does \
+                 not have {path}: apply deploy/crds of this version, or the output of `windlass crds`",
                 crd.spec.names.plural
             ));
         }
@@ -168,7 +168,7 @@ mod tests {
             })
         };
         assert_eq!(less(true).await, None);
-        assert!(less(false).await.unwrap().contains("does not know status.plan"));
+        assert!(less(false).await.unwrap().contains("does not have status.plan"));
     }
 
     #[test]

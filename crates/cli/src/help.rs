@@ -4,47 +4,47 @@
 /// The environment variables and exit codes that all commands share.
 pub const OF_ALL: &str = "\
 Environment:
-  KUBECONFIG               kubeconfigs, separated by colons, where --kubeconfig names none
-  HTTPS_PROXY, NO_PROXY    the proxy on the way to the API server, and the hosts that none is used for; lower case, too
-  NO_COLOR                 no colours, where it is set
-  COLUMNS                  how wide lines are, where standard output is no terminal
-  LC_ALL, LC_CTYPE, LANG   whether there is more than ASCII, the first that is set; where none is, there is
-  TERM                     `dumb`: nothing is drawn over
-  USER, LOGNAME            who asks, where the API server does not say it
-  RUST_LOG                 what the operator logs, as info,windlass=debug
-  HOSTNAME                 what a replica of the operator calls itself
+  KUBECONFIG               kubeconfigs, separated by colons; used without --kubeconfig
+  HTTPS_PROXY, NO_PROXY    the proxy for the API server, and the hosts without a proxy; also in lower case
+  NO_COLOR                 disables colours if set
+  COLUMNS                  the width of lines if standard output is not a terminal
+  LC_ALL, LC_CTYPE, LANG   the first that is set decides whether output is UTF-8 or ASCII; default UTF-8
+  TERM                     `dumb`: output is not redrawn in place
+  USER, LOGNAME            your name in records, if the API server does not report it
+  RUST_LOG                 the operator's log levels, such as info,windlass=debug
+  HOSTNAME                 the identity of a replica of the operator
 
 Exit codes:
   0  done
-  1  failed: the last line on standard error says why
+  1  failed: the last line on standard error is the reason
   2  wrong usage: nothing was done
-  A command that has others says so in its own help.";
+  Commands with other exit codes list them in their own help.";
 
 pub const OF_PLAN: &str = "\
 Exit codes:
   0  nothing would change
-  1  the change would be refused, nobody can tell, or wrong usage
+  1  the change would be rejected or could not be evaluated, or a usage error
   2  something would change";
 
 pub const OF_STATUS: &str = "\
 Exit codes with --exit-status, of several fleets the worst:
   0  up to date, paused or not
-  1  stalled or refused, or failed
+  1  stalled, rejected or failed
   2  wrong usage
-  3  on its way, or waiting for a person
-Without it: 0 where it was shown, 1 where something could not be read, 2 wrong usage.";
+  3  in progress, or waiting for a person
+Without it: 0 shown, 1 something could not be read, 2 wrong usage.";
 
 pub const OF_WAIT: &str = "\
 Exit codes, of several fleets the worst:
   0  up to date
-  1  stalled or refused, as soon as it is so; or failed, or there is none
+  1  stalled, rejected, failed, or nothing selected
   2  wrong usage
-  3  still on its way when --timeout is over";
+  3  still in progress when --timeout expires";
 
 pub const OF_VERBS: &str = "\
 Exit codes:
-  0  done, or it was so already
-  1  failed, or refused by one of the objects; the others were done; or there is none
+  0  done, or nothing to do
+  1  failed for one of the objects (the others were changed), or nothing selected
   2  wrong usage: nothing was done";
 
 /// The objects of a verb that accepts fleets alone.

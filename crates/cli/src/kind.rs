@@ -1,4 +1,4 @@
-//! The kinds that a person may name, and their names.
+//! The kinds of objects on the command line, and their names.
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -9,14 +9,14 @@ use crate::extension::{EXTENSIONS, Extension};
 use crate::reader::sentence;
 use windlass_core::api::names::{GROUP, VERSION};
 
-/// The kinds that a person may name.
+/// The kinds of objects on the command line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A NodeDeployment.
     Fleet,
     /// A StatefulNode.
     Node,
-    /// That of an extension.
+    /// A kind of an extension.
     Other(&'static dyn Extension),
 }
 

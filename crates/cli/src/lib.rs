@@ -53,61 +53,61 @@ struct Arguments {
 enum Command {
     /// Run the controllers, with KUBECONFIG or the in-cluster account
     Operator(operator::OperatorArgs),
-    /// A fleet rolled before your eyes, on an embedded cluster; nothing to install
+    /// Show rollouts on a simulated cluster in this process; nothing to install
     #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
-    /// What fleets are doing, what they wait for, and which nodes are ill
+    /// Show the progress of fleets, what they wait for, and unhealthy nodes
     #[command(after_long_help = help::OF_STATUS)]
     Status(status::StatusArgs),
-    /// What a change would do, and to which node when, without doing it
+    /// Show the effect of a change and the order of nodes, without making it
     #[command(after_long_help = help::OF_PLAN)]
     Plan(plan::PlanArgs),
-    /// Why a fleet or a node is as it is, and what can be done
+    /// Explain the state of a fleet or a node, and suggest commands
     #[command(mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_OR_NODES)))]
     Explain(explain::ExplainArgs),
-    /// What differs between two revisions of a fleet
+    /// Show the differences between two revisions of a fleet
     Diff(explain::diff::DiffArgs),
-    /// What happened to a fleet and its nodes, in the order of time
+    /// Show the history of a fleet and its nodes, oldest first
     Logs(explain::logs::LogsArgs),
-    /// A page on this machine that shows fleets live, with buttons for the verbs, with your rights
+    /// Serve a local page that shows fleets live, with buttons for the verbs, with your rights
     Dashboard(dashboard::DashboardArgs),
-    /// Wait until a fleet is up to date, or stalled or refused
+    /// Wait until a fleet is up to date, stalled or rejected
     #[command(after_long_help = help::OF_WAIT)]
     Wait(status::WaitArgs),
-    /// Begin nothing more of a fleet's rollouts until it is resumed
+    /// Pause a fleet's rollouts
     #[command(after_long_help = help::OF_VERBS)]
     Pause(verbs::VerbArgs),
-    /// Go on with a paused fleet
+    /// Resume a paused fleet
     #[command(after_long_help = help::OF_VERBS)]
     Resume(verbs::VerbArgs),
     /// Restart every node of a fleet in waves, or one node
     #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
     Restart(verbs::VerbArgs),
-    /// Stop a fleet's rollout; nodes stay at what they run, and the target is not tried again by itself
+    /// Stop a fleet's rollout; nodes keep their revisions, and Windlass does not retry the target by itself
     #[command(after_long_help = help::OF_VERBS)]
     Abort(verbs::AbortArgs),
-    /// Try a target again that failed, was aborted or rolled back, or a hook that failed
+    /// Retry a target that failed, was aborted or rolled back, or a hook that failed
     #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
-    /// Go on without a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
+    /// Skip a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
     #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
     Skip(verbs::SkipArgs),
-    /// Let a fleet's hook go on that waits for a person
+    /// Approve a fleet's hook that waits for a person
     #[command(after_long_help = help::OF_VERBS)]
     Approve(verbs::ApproveArgs),
     /// Move traffic to the nodes that wait to take over
     #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
     Promote(verbs::PromoteArgs),
-    /// Set a fleet's template to a revision that is kept
+    /// Set a fleet's template to a stored revision
     #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
     Rollback(verbs::RollbackArgs),
-    /// List the revisions that a fleet keeps, what each changed, and the plans that ended
+    /// List a fleet's stored revisions, the changes of each, and its ended plans
     History(verbs::HistoryArgs),
-    /// Have existing StatefulSets rolled out by Windlass: print the StatefulSetRollout, or create it
+    /// Let Windlass roll out existing StatefulSets: print the StatefulSetRollout, or create it
     Adopt(adopt::AdoptArgs),
-    /// The versions of this program, and of the operators of the cluster
+    /// Print the versions of this program and of the cluster's operators
     Version(version::VersionArgs),
-    /// Print a script that has a shell complete commands, flags, and the names of fleets and nodes
+    /// Print a shell script that completes commands, flags, and the names of fleets and nodes
     Completion(completion::CompletionArgs),
     /// Print the man page, or write one for each command
     Man(completion::ManArgs),
@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
     // each thread.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("the async runtime does not start: {error}")),
+        Err(error) => return failed(&format!("cannot start the async runtime: {error}")),
     };
     let asked = match arguments.command {
         Command::Status(arguments) => return coded(runtime.block_on(status::status(arguments))),
@@ -150,7 +150,7 @@ pub fn main() -> ExitCode {
         other => other,
     };
     ended(match asked {
-        // These commands have exit codes of their own.
+        // These commands have their own exit codes.
         Command::Status(_)
         | Command::Plan(_)
         | Command::Wait(_)
@@ -190,7 +190,7 @@ fn called() -> String {
     name.unwrap_or_else(|| "windlass".to_owned())
 }
 
-/// The command line. As a kubectl plugin it calls itself by the words that were typed.
+/// The command line. As a kubectl plugin, its name is that of the typed command.
 fn command() -> clap::Command {
     let command = Arguments::command();
     if called().starts_with("kubectl-") { command.bin_name("kubectl windlass") } else { command }
@@ -199,7 +199,7 @@ fn command() -> clap::Command {
 /// Why a command failed, in a sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Failure {
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     Usage(String),
     /// The arguments are fine, but the command failed.
     Failed(String),
@@ -231,7 +231,7 @@ fn ended(result: Result<(), impl Into<Failure>>) -> ExitCode {
     }
 }
 
-/// As [`ended`], for a command with exit codes of its own.
+/// As [`ended`], for a command with its own exit codes.
 fn coded(result: Result<ExitCode, Failure>) -> ExitCode {
     result.unwrap_or_else(Failure::report)
 }
@@ -246,7 +246,7 @@ fn print(text: &str) -> Result<(), String> {
     use std::io::Write;
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output cannot be written: {error}"))
+            Err(format!("cannot write to standard output: {error}"))
         }
         _ => Ok(()),
     }
@@ -268,7 +268,7 @@ fn now() -> DateTime<Utc> {
 
 /// Resolves at SIGTERM or SIGINT.
 fn stopped() -> Result<impl Future<Output = ()> + Send + 'static, String> {
-    let watch = |kind| signal(kind).map_err(|e| format!("signals cannot be watched: {e}"));
+    let watch = |kind| signal(kind).map_err(|e| format!("cannot watch for signals: {e}"));
     let (mut term, mut interrupt) = (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {

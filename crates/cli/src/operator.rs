@@ -30,44 +30,45 @@ pub struct OperatorArgs {
     /// Work in this namespace only; repeatable [default: all namespaces]
     #[arg(long = "namespace", short = 'n', value_name = "NS", value_parser = namespace)]
     namespaces: Vec<String>,
-    /// How many objects of a kind are reconciled at the same time
+    /// The number of objects of a kind that are reconciled at the same time
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CONCURRENCY, value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: u16,
     /// Elect a leader among replicas, by a Lease in the namespace of the account [default]
     #[arg(long, conflicts_with = "no_leader_elect")]
     leader_elect: bool,
-    /// Run without electing a leader, where there is no other replica
+    /// Run without leader election; only if there is no other replica
     #[arg(long)]
     no_leader_elect: bool,
-    /// Let requests of hooks go to this host, beside the fleet's own nodes: a name or an address, without a port; repeatable
+    /// Allow hooks to send requests to this host, in addition to the fleet's nodes: a name or an address, without a port;
+    /// repeatable
     #[arg(long = "hook-host", value_name = "HOST", value_parser = Host::parse)]
     hook_hosts: Vec<Host>,
-    /// The Prometheus that hooks query, as in `http://prometheus.monitoring.svc:9090`
+    /// The Prometheus that hooks query, such as `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
     /// Reconcile StatefulSetRollouts: needs their definition and the rights of `deploy/rbac/stateful-sets-*.yaml`
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     stateful_sets: bool,
-    /// Remove `metadata.managedFields` of `StatefulNodes` and their `StatefulSets`: less work for the API server in fleets of a
-    /// thousand nodes, and no record of who wrote which field
+    /// Remove `metadata.managedFields` of `StatefulNodes` and their `StatefulSets`. This saves work on the API server in
+    /// fleets of a thousand nodes, but loses the record of who wrote which field
     #[arg(long)]
     drop_managed_fields: bool,
     #[command(flatten)]
     extensions: OperatorFlags,
-    /// The OpenTelemetry collector that receives traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
+    /// The OpenTelemetry collector for traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = collector)]
     otlp_endpoint: Option<String>,
-    /// Where /metrics, /healthz and /readyz are served; 0.0.0.0 is every address, IPv6 as well
+    /// The address of /metrics, /healthz and /readyz; 0.0.0.0 listens on every address, also IPv6
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
-    /// Who may read /metrics: everybody who reaches the port, or whose bearer token may get the path /metrics (a token review and
-    /// a subject access review)
+    /// Who may read /metrics: everyone who can reach the port, or only accounts whose bearer token may get the path /metrics
+    /// (checked by a token review and a subject access review)
     #[arg(long, value_enum, default_value_t = MetricsAuth::None)]
     metrics_auth: MetricsAuth,
     #[command(flatten)]
     page: PageArgs,
-    /// How the log is written
+    /// The format of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 }
@@ -81,8 +82,8 @@ fn namespace(text: &str) -> Result<String, String> {
         || text.starts_with('-')
         || text.ends_with('-')
     {
-        return Err("a namespace's name is 1 to 63 lowercase letters, digits and dashes, with no dash at either end; \
-                    leave the flag out to work in all namespaces"
+        return Err("the name of a namespace has 1 to 63 lowercase letters, digits and dashes, with no dash at either end; \
+                    omit the flag for all namespaces"
             .to_owned());
     }
     Ok(text.to_owned())
@@ -93,7 +94,7 @@ fn namespace(text: &str) -> Result<String, String> {
 fn collector(text: &str) -> Result<String, String> {
     let is_http = reqwest::Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host());
     let wrong =
-        || "write the address of an OTLP/HTTP collector, as http://collector.monitoring:4318".to_owned();
+        || "write the address of an OTLP/HTTP collector, such as http://collector.monitoring:4318".to_owned();
     if is_http { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
@@ -159,12 +160,12 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let definitions = super::definitions::watch(definitions, health.clone(), arguments.stateful_sets);
     let router = pages(health, scrapers, controllers);
     let serve = axum::serve(listener, router).into_future();
-    // Before it logs that it runs: whoever reads that may signal it at once.
+    // Before the log line: a reader of that line may send a signal at once.
     let stopped = super::stopped()?;
     info!(version = env!("CARGO_PKG_VERSION"), bind = %arguments.bind, "windlass operator starts");
     let stop = async move {
         stopped.await;
-        info!("windlass operator stops: what is being reconciled is finished first");
+        info!("stopping the windlass operator after the current reconciles");
     };
     let ended = tokio::select! {
         result = operator.run(stop) => result.map_err(|e| e.to_string()),
@@ -199,7 +200,7 @@ fn pages(health: Health, scrapers: Option<Scrapers>, controllers: Vec<Arc<dyn Co
         if let Some(scrapers) = scrapers.as_ref() {
             scrapers.admit(&headers).await?;
         }
-        // The end marker stands once, at the end.
+        // The end marker occurs once, at the end.
         let more = controllers.iter().map(|controller| controller.metrics()).filter(|more| !more.is_empty());
         let text = more.fold(health.text(), |text, more| text.trim_end_matches("# EOF\n").to_owned() + &more);
         Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, windlass::internal::CONTENT_TYPE)], text))
@@ -225,7 +226,7 @@ fn log(format: LogFormat) {
     let colours = super::is_coloured(&std::io::stderr());
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
-    // A subscriber that is already set stays.
+    // A subscriber that is already set is kept.
     let _ = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),

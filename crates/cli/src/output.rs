@@ -8,11 +8,11 @@ use super::target::Target;
 /// A format for programs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Output {
-    /// JSON, a document an object
+    /// JSON, one document per object
     Json,
-    /// YAML, a document an object
+    /// YAML, one document per object
     Yaml,
-    /// TYPE/NAME, a line an object
+    /// TYPE/NAME, one line per object
     Name,
 }
 
@@ -27,7 +27,7 @@ impl Output {
 
     /// Formats a document; `name`, which only objects have, prints JSON.
     pub fn document(self, value: &Value) -> Result<String, String> {
-        let unwritable = |error: &dyn std::fmt::Display| format!("it cannot be written as {self:?}: {error}");
+        let unwritable = |error: &dyn std::fmt::Display| format!("cannot format it as {self:?}: {error}");
         match self {
             Self::Yaml => {
                 serde_saphyr::to_string(value).map(|text| format!("---\n{text}")).map_err(|e| unwritable(&e))

@@ -9,11 +9,12 @@ use super::connection::HEADING;
 
 const HEAD: &str = "# The command line
 
-Made from the program itself: UPDATE_DOCS=1 cargo test --lib reference
+Generated from the program: UPDATE_DOCS=1 cargo test --lib reference
 
-`windlass COMMAND --help` and the man pages (`windlass man --dir FOLDER`) say the same. As `kubectl-windlass` on `PATH` each is
-`kubectl windlass COMMAND`. What each command takes of rights is in [verbs](verbs.md), what `status`, `plan`, `explain`, `diff` and
-`logs` print in [in the terminal](terminal.md), and what a build with the feature `temporal` adds in [Temporal](temporal.md).
+`windlass COMMAND --help` and the man pages (`windlass man --dir FOLDER`) show the same text. With the program as `kubectl-windlass` on
+`PATH`, each command is also `kubectl windlass COMMAND`. See [verbs](verbs.md) for the rights of each command,
+[in the terminal](terminal.md) for the output of `status`, `plan`, `explain`, `diff` and `logs`, and [Temporal](temporal.md) for the
+commands of a build with the feature `temporal`.
 ";
 
 /// Escapes text for HTML tags and table cells.
@@ -37,7 +38,7 @@ fn row(arg: &Arg) -> String {
     if arg.is_positional() && arg.get_num_args().is_some_and(|range| range.max_values() > 1) {
         written.push_str(" …");
     }
-    let help = arg.get_help().unwrap_or_else(|| panic!("{written} says nothing of itself")).to_string();
+    let help = arg.get_help().unwrap_or_else(|| panic!("{written} has no help")).to_string();
     // A default that depends on something is stated in the help.
     let (help, stated) = match help
         .rsplit_once(" [default: ")
@@ -78,7 +79,7 @@ fn own(command: &Command) -> impl Iterator<Item = &Arg> {
 
 fn section(command: &mut Command) -> String {
     let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
-    let about = command.get_about().unwrap_or_else(|| panic!("{name} says nothing of itself")).to_string();
+    let about = command.get_about().unwrap_or_else(|| panic!("{name} has no help")).to_string();
     let usage = command.render_usage().to_string();
     let usage: Vec<&str> = usage.trim_start_matches("Usage:").lines().map(str::trim).collect();
     let mut text = format!("\n## {name}\n\n{}.\n\n```text\n{}\n```\n", escaped(&about), usage.join("\n"));
@@ -157,9 +158,9 @@ fn each_variable_that_is_read_is_told_of() {
         for name in read_by(code).into_iter().filter(|name| !name.is_empty() && !name.starts_with("UPDATE_"))
         {
             let is_told = super::help::OF_ALL.contains(&name.to_uppercase());
-            assert!(is_told, "{} reads {name}, of which no help tells", file.display());
+            assert!(is_told, "{} reads {name}, which no help mentions", file.display());
             known += 1;
         }
     }
-    assert!(known >= 6, "so few are read: {known}");
+    assert!(known >= 6, "too few are read: {known}");
 }

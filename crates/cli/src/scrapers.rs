@@ -43,7 +43,8 @@ impl Scrapers {
         let Some(token) = bearer(headers) else {
             return Err((
                 StatusCode::UNAUTHORIZED,
-                "send a bearer token of an account that may get /metrics\n".to_owned(),
+                "this endpoint needs a bearer token of an account that may get the path /metrics\n"
+                    .to_owned(),
             ));
         };
         let digest: [u8; 32] = Sha256::digest(token).into();
@@ -53,8 +54,7 @@ impl Scrapers {
             Some((at, answer)) if now.duration_since(at) < KNOWN_FOR => answer,
             _ => {
                 let answer = self.ask(token).await.map_err(|error| {
-                    let sentence =
-                        format!("the API server could not be asked whose token this is: {error}\n");
+                    let sentence = format!("the API server could not review the token: {error}\n");
                     (StatusCode::SERVICE_UNAVAILABLE, sentence)
                 })?;
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,13 +75,13 @@ impl Scrapers {
         let status = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
         let Some(user) = user else {
-            return Ok(Err((StatusCode::UNAUTHORIZED, "the API server does not know this token")));
+            return Ok(Err((StatusCode::UNAUTHORIZED, "the API server rejects this token")));
         };
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = SubjectAccessReview { spec: may_get_metrics(user), ..SubjectAccessReview::default() };
         let status = reviews.create(&PostParams::default(), &review).await?.status;
         let is_allowed = status.is_some_and(|status| status.allowed);
-        let refused = (StatusCode::FORBIDDEN, "this account has no right to get the path /metrics");
+        let refused = (StatusCode::FORBIDDEN, "this account may not get the path /metrics");
         Ok(if is_allowed { Ok(()) } else { Err(refused) })
     }
 }

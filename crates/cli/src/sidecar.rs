@@ -9,20 +9,20 @@ use windlass::internal::parse_http;
 /// The arguments of `windlass sidecar`.
 #[derive(Debug, clap::Args)]
 pub struct SidecarArgs {
-    /// The address to serve on; 0.0.0.0 is every address, IPv6 as well
+    /// The address to serve on; 0.0.0.0 listens on every address, also IPv6
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7777")]
     bind: SocketAddr,
 
-    /// The application's URL that answers 2xx once it has caught up, unless its body is `false` or
+    /// The application's URL that returns 2xx once it has caught up, unless the body is `false` or
     /// `{"caughtUp": false}`; without it, a node has caught up when it is ready
     #[arg(long, value_name = "URL", value_parser = application_url)]
     caught_up_url: Option<Url>,
 
-    /// The application's URL that answers with its height: a whole number, or `{"height": n}`
+    /// The application's URL that returns its height: a whole number, or `{"height": n}`
     #[arg(long, value_name = "URL", value_parser = application_url)]
     height_url: Option<Url>,
 
-    /// A file with the bearer token that tasks must come with
+    /// A file with the bearer token that requests for tasks must have
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Parses the objects that a person names: `TYPE/NAME …`, `TYPE NAME …`, or a type alone, as in kubectl.
+//! Parses the names of objects on the command line: `TYPE/NAME …`, `TYPE NAME …`, or a type alone, as in kubectl.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub use super::kind::Kind;
 use crate::reader::sentence;
 use windlass_core::api::names::GROUP;
 
-/// An object that a person named.
+/// An object that the command line names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
     pub kind: Kind,
@@ -26,7 +26,7 @@ pub struct Target {
 impl Target {
     fn new(kind: Kind, name: &str) -> Result<Self, String> {
         if name.is_empty() || name.contains('/') {
-            return Err(format!("{name:?} names no object; write nd/NAME, sn/NAME or ssr/NAME"));
+            return Err(format!("{name:?} does not name an object; write nd/NAME, sn/NAME or ssr/NAME"));
         }
         Ok(Self { kind, name: name.to_owned() })
     }
@@ -38,9 +38,9 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text
             .split_once('/')
-            .ok_or_else(|| format!("{text:?} names no kind; write nd/{text}, sn/{text} or ssr/{text}"))?;
+            .ok_or_else(|| format!("{text:?} has no kind; write nd/{text}, sn/{text} or ssr/{text}"))?;
         let kind = Kind::called(kind).ok_or_else(|| {
-            format!("{kind:?} is no kind of Windlass; write nd/{name}, sn/{name} or ssr/{name}")
+            format!("{kind:?} is not a kind of Windlass; write nd/{name}, sn/{name} or ssr/{name}")
         })?;
         Self::new(kind, name)
     }
@@ -62,7 +62,9 @@ impl Target {
     pub async fn get(&self, client: &Client, namespace: &str) -> Result<Value, String> {
         match self.api(client, namespace).get_opt(&self.name).await {
             Ok(Some(object)) => Ok(json!(object)),
-            Ok(None) => Err(format!("{self} is not in namespace {namespace}; name another with --namespace")),
+            Ok(None) => Err(format!(
+                "{self} does not exist in namespace {namespace}; select another with --namespace"
+            )),
             Err(error) => Err(format!("{self}: {}", sentence(&error))),
         }
     }
@@ -72,7 +74,7 @@ impl Target {
         if self.kind == kind {
             return Ok(());
         }
-        Err(format!("{self}: {verb} is for a {}; name one, as {}/NAME", kind.name(), kind.short()))
+        Err(format!("{self}: {verb} is for a {}; write {}/NAME", kind.name(), kind.short()))
     }
 }
 
@@ -120,17 +122,15 @@ impl ObjectSelector {
                     if word.contains('/') {
                         return message;
                     }
-                    format!("{word:?} stands after {first:?}: write TYPE/NAME each time, or TYPE NAME NAME")
+                    format!("{word:?} after {first:?} is not supported: write TYPE/NAME each time, or TYPE NAME NAME")
                 })
             });
             return targets.collect::<Result<_, String>>().map(Self::These);
         }
         match (Kind::called(first), names) {
-            (None, []) => {
-                Err(format!("{first:?} names no kind; write nd/{first}, sn/{first} or ssr/{first}"))
-            }
+            (None, []) => Err(format!("{first:?} has no kind; write nd/{first}, sn/{first} or ssr/{first}")),
             (None, [name, ..]) => {
-                Err(format!("{first:?} is no kind of Windlass; write nd {name} or sn {name}"))
+                Err(format!("{first:?} is not a kind of Windlass; write nd {name} or sn {name}"))
             }
             (Some(kind), []) => Ok(Self::All(kind)),
             (Some(kind), names) => {
@@ -148,7 +148,7 @@ pub struct Located {
     pub namespace: String,
 }
 
-/// The words of a verb, which has to name its objects.
+/// The words of a verb, which requires names.
 #[derive(Args, Clone, Debug)]
 struct NamedWords {
     /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME
@@ -173,7 +173,7 @@ pub struct Named {
 #[derive(Args, Clone, Debug)]
 struct SelectedWords {
     /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME; nd or ssr for all of
-    /// a type
+    /// that type
     #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]
@@ -194,15 +194,13 @@ impl Named {
         let NamedWords { words, all, flags } = words;
         let selector = ObjectSelector::read(&words)?;
         match (&selector, all) {
-            (ObjectSelector::These(_), true) => Err("--all takes a type and no name: nd --all".to_owned()),
+            (ObjectSelector::These(_), true) => Err("--all needs a type without a name: nd --all".to_owned()),
             (ObjectSelector::All(kind), false) => {
                 let short = kind.short();
-                Err(format!(
-                    "{short} alone names no object; write {short}/NAME, or {short} --all for each of them"
-                ))
+                Err(format!("{short} needs a name; write {short}/NAME, or {short} --all for all of them"))
             }
             (ObjectSelector::These(_), false) if flags.all_namespaces => {
-                Err("an object is in one namespace: --all-namespaces goes with TYPE --all".to_owned())
+                Err("--all-namespaces needs TYPE --all, without names".to_owned())
             }
             _ => Ok(Self { selector, flags }),
         }
@@ -226,7 +224,7 @@ impl Named {
     }
 
     /// The objects with their namespaces. Lists from the API server only if all of a type are selected; an error if
-    /// there are none, since a verb that does nothing would seem to have been carried out.
+    /// there are none, since a verb without objects would otherwise seem to succeed.
     pub async fn located(&self, cluster: &Cluster) -> Result<Vec<Located>, String> {
         let located = self.selector.located(cluster).await?;
         match &self.selector {
@@ -267,7 +265,7 @@ impl Selected {
         let SelectedWords { words, flags } = words;
         let selector = ObjectSelector::read(&words)?;
         if matches!(selector, ObjectSelector::These(_)) && flags.all_namespaces {
-            return Err("an object is in one namespace: --all-namespaces goes with a type alone".to_owned());
+            return Err("--all-namespaces needs a type without names".to_owned());
         }
         Ok(Self { selector, flags })
     }
@@ -327,7 +325,7 @@ mod tests {
             Cluster { client: without_objects(), namespace: "shop".to_owned(), all_namespaces: false };
         let one = ObjectSelector::read(&["nd/db".to_owned()]).unwrap();
         let named = Named { selector: one, flags: ClusterFlags::default() };
-        assert_eq!(named.located(&cluster).await.unwrap().len(), 1, "what is named is asked for later");
+        assert_eq!(named.located(&cluster).await.unwrap().len(), 1, "named objects are read later");
     }
 
     fn read(line: &str) -> Result<Vec<String>, String> {
@@ -368,7 +366,7 @@ mod tests {
     fn words_that_name_nothing_are_answered_with_what_to_write() {
         for (line, message) in [
             ("db", "write nd/db, sn/db or ssr/db"),
-            ("db web", "\"db\" is no kind of Windlass; write nd web"),
+            ("db web", "\"db\" is not a kind of Windlass; write nd web"),
             ("pod/db", "write nd/db, sn/db or ssr/db"),
             ("nd/", "write nd/NAME"),
             ("nd/a/b", "write nd/NAME"),

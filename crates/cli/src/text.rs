@@ -1,4 +1,4 @@
-//! What is written to a terminal: its width, colours and character set.
+//! Output to a terminal: its width, colours and character set.
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
@@ -110,7 +110,7 @@ pub fn mapped(line: &Line, map: impl Fn(&str) -> String) -> Line {
 
 /// Wraps a line that is longer than `width` columns, aligned with its own indentation. Escape sequences count as
 /// zero.
-#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only used by the demo"))]
 pub fn wrapped(line: &str, width: usize) -> String {
     let indent = line.chars().take_while(|c| matches!(c, ' ' | '▸')).count();
     textwrap::fill(line, between_words(width, &" ".repeat(indent)))
@@ -230,7 +230,7 @@ mod tests {
             ["\x1b[2m  one two\x1b[0m", "  \x1b[31mthree\x1b[0m", "  \x1b[31mfour\x1b[0m"]
         );
         let line = Line::from("  (one, two\u{a0}✓, three\u{a0}○)");
-        assert_eq!(folded(&line, 10), ["  (one,", "  two ✓,", "  three ○)"], "a sign stays with its word");
+        assert_eq!(folded(&line, 10), ["  (one,", "  two ✓,", "  three ○)"], "a glyph stays with its word");
         assert_eq!(folded(&line, 80).len(), 1);
     }
 }

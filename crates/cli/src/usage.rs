@@ -15,7 +15,7 @@ pub fn code() -> u8 {
 /// error.
 pub fn report(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // If this fails, nobody reads the output.
+        // An error here means that the output is closed.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
@@ -30,7 +30,7 @@ fn sentence(error: &clap::Error) -> String {
     let paragraphs = said.unwrap_or_default().trim().trim_start_matches("error: ").split("\n\n");
     let joined = paragraphs.map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
     let sentence = joined.collect::<Vec<_>>().join("; ");
-    // Errors of our own have no synopsis: they say what to write.
+    // Windlass's own errors have no synopsis: they contain the correct form.
     if error.get(ContextKind::Usage).is_some() { sentence + "; see --help" } else { sentence }
 }
 
@@ -183,8 +183,8 @@ mod tests {
                 "windlass pause",
                 "the following required arguments were not provided: <TYPE/NAME>...; see --help",
             ),
-            ("windlass status nosuch", "\"nosuch\" names no kind; write nd/nosuch, sn/nosuch or ssr/nosuch"),
-            ("windlass pause nd", "nd alone names no object; write nd/NAME, or nd --all for each of them"),
+            ("windlass status nosuch", "\"nosuch\" has no kind; write nd/nosuch, sn/nosuch or ssr/nosuch"),
+            ("windlass pause nd", "nd needs a name; write nd/NAME, or nd --all for all of them"),
         ] {
             assert_eq!(sentence_for(line), expected, "{line}");
         }

@@ -1,5 +1,5 @@
-//! `windlass version`: of this program, and of the cluster's operators, which write it on the Lease that they hold. A
-//! Lease that is not renewed any more is left of an operator that was killed, and is no sign of one that runs.
+//! `windlass version`: the versions of this program and of the cluster's operators, which record theirs in their Lease.
+//! A Lease that is no longer renewed belongs to an operator that was killed.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use clap::Args;
@@ -13,13 +13,13 @@ use windlass_kube_port::lease::ANNOTATION_VERSION;
 /// The arguments of `windlass version`.
 #[derive(Args, Debug)]
 pub struct VersionArgs {
-    /// Only of this program; no cluster is asked
+    /// Print only the version of this program, without a request to a cluster
     #[arg(long)]
     client: bool,
-    /// Where the operator runs
+    /// The namespace of the operator
     #[arg(long, value_name = "NS", default_value = "windlass-system", conflicts_with = "client")]
     operator_namespace: String,
-    /// Print it for a program
+    /// Print data
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
     #[command(flatten)]
@@ -37,10 +37,10 @@ struct OperatorVersion {
     running: bool,
 }
 
-/// How long a Lease may go without being renewed, at least: clocks differ, and an API server may be away for a moment.
+/// How long a Lease may go without being renewed, at least: clocks differ, and an API server may be unavailable for a moment.
 const LEAST_SILENCE: TimeDelta = TimeDelta::seconds(60);
 
-/// True if somebody renews the Lease.
+/// True if the Lease is being renewed.
 fn is_renewed(renewed_at: Option<DateTime<Utc>>, lease_seconds: Option<i64>, now: DateTime<Utc>) -> bool {
     let lease = TimeDelta::seconds(lease_seconds.unwrap_or_default().clamp(0, i64::from(i32::MAX)));
     renewed_at.is_some_and(|at| now - at <= (lease * 2).max(LEAST_SILENCE))
@@ -69,8 +69,8 @@ impl OperatorVersion {
     fn line(&self) -> String {
         let version = self.version.as_deref().unwrap_or("unknown, older than 0.1.0");
         let silent = match self.renewed_at.filter(|_| !self.running) {
-            Some(at) => format!(", not renewed since {}: it does not run", written(at)),
-            None if !self.running => ", never renewed: it does not run".to_owned(),
+            Some(at) => format!(", not renewed since {}: not running", written(at)),
+            None if !self.running => ", never renewed: not running".to_owned(),
             None => String::new(),
         };
         format!("Operator Version: {version} (Lease {}, held by {}{silent})\n", self.lease, self.holder)
@@ -90,14 +90,14 @@ fn written(at: DateTime<Utc>) -> String {
 
 /// An error unless an operator runs.
 fn one_runs(operators: &[OperatorVersion], namespace: &str) -> Result<(), String> {
-    let more = "name another with --operator-namespace; one that runs with --no-leader-elect has none";
+    let more = "select another with --operator-namespace; an operator with --no-leader-elect has no Lease";
     if operators.is_empty() {
         return Err(format!("no operator holds a Lease in namespace {namespace}: {more}"));
     }
     if operators.iter().any(|operator| operator.running) {
         return Ok(());
     }
-    Err(format!("no operator runs: no Lease in namespace {namespace} is renewed any more; {more}"))
+    Err(format!("no operator is running: no Lease in namespace {namespace} is being renewed; {more}"))
 }
 
 /// Prints the versions.
@@ -126,8 +126,8 @@ async fn operators(arguments: &VersionArgs) -> Result<Vec<OperatorVersion>, Stri
     let namespace = &arguments.operator_namespace;
     let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &ApiResource::from_gvk(&kind));
     let leases = api.list(&ListParams::default()).await.map_err(|error| match error {
-        kube::Error::Api(status) => format!("the operator's Lease cannot be read: {}", status.message),
-        error => format!("the API server cannot be reached: {error}"),
+        kube::Error::Api(status) => format!("cannot read the operator's Lease: {}", status.message),
+        error => format!("cannot reach the API server: {error}"),
     })?;
     let now = super::now();
     Ok(leases.items.iter().filter_map(|lease| OperatorVersion::of(&json!(lease), now)).collect())
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_not_renewed_any_more_is_of_no_operator_that_runs() {
-        let ended = "it does not run";
+        let ended = "not running";
         for (renewed, seconds, said) in [
             (json!("2026-01-01T04:09:58.123456Z"), json!(45), ""),
             (json!("2026-01-01T04:08:30Z"), json!(45), ""),
@@ -183,10 +183,10 @@ mod tests {
                 .map(|told| (told["renewedAt"].clone(), told["running"].clone())),
             [(json!(NOW), json!(true)), (json!("2026-01-01T03:00:00Z"), json!(false))]
         );
-        assert!(ended.line().contains(", not renewed since 2026-01-01T03:00:00Z: it does not run)"));
+        assert!(ended.line().contains(", not renewed since 2026-01-01T03:00:00Z: not running)"));
         for (operators, said) in [
             (vec![], "no operator holds a Lease in namespace ops: "),
-            (vec![ended], "no operator runs: no Lease in namespace ops is renewed any more; "),
+            (vec![ended], "no operator is running: no Lease in namespace ops is being renewed; "),
         ] {
             let sentence = one_runs(&operators, "ops").unwrap_err();
             assert!(sentence.starts_with(said) && sentence.contains("--operator-namespace"), "{sentence}");

@@ -60,7 +60,7 @@ pub enum SkipRefused {
         state: TaskState,
     },
     /// Tasks of this type cannot be skipped.
-    #[error("task {task_id} cannot be skipped: a task of type {type_} must be done")]
+    #[error("task {task_id} cannot be skipped: tasks of type {type_} are not skippable")]
     NotSkippable {
         /// The task.
         task_id: String,
@@ -68,7 +68,7 @@ pub enum SkipRefused {
         type_: String,
     },
     /// The task's type or params cannot be resolved.
-    #[error("it cannot be told whether it may be skipped: {0}")]
+    #[error("could not determine whether the task can be skipped: {0}")]
     Unresolved(#[from] ResolveError),
 }
 
@@ -102,7 +102,7 @@ pub fn skip(
     }
     record.state = TaskState::Skipped;
     record.finished_at = Some(now);
-    "a person has skipped it".clone_into(&mut record.message);
+    "skipped by a user".clone_into(&mut record.message);
     if current {
         plan.retry_at = None;
     }

@@ -67,7 +67,7 @@ impl Env {
     pub fn get<T: Any + Send + Sync>(&self) -> Result<&T, TaskError> {
         self.find().ok_or_else(|| {
             TaskError::terminal(format!(
-                "the environment has no {}: give the operator one before it starts",
+                "the environment has no {}: provide one to the operator before it starts",
                 type_name::<T>()
             ))
         })

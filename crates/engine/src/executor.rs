@@ -66,7 +66,8 @@ pub enum Advance {
 
 /// Runs the tasks of an active plan, from the first that is neither Complete nor Skipped, until one has to wait or must
 /// be persisted, or the plan ends. Changes nothing if the plan is not active, or while its current task backs off after
-/// a transient error, or rests after a run that changed its progress: events arrive at any time and must not turn a backoff
+/// a transient error, or rests after a run that changed its progress: events arrive at any time and must not turn a
+/// backoff
 /// into a hot loop, and the write of the progress is an event itself.
 ///
 /// A task without a deadline of its own counts as stalled after `default_deadline`. A change of this value applies at
@@ -181,8 +182,10 @@ async fn step(
     }
 }
 
-/// Runs a task. A panic in it is a transient error. Otherwise one task would end the process and with it all other plans,
-/// and so would the next process, which reads the same plan. The plan is as it was: it changes only by what tasks answer.
+/// Runs a task. A panic in it is a transient error. Otherwise one task would end the process and with it all other
+/// plans,
+/// and so would the next process, which reads the same plan. The plan is unchanged: only the outcomes of tasks change
+/// it.
 async fn run(task: &dyn Task, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
     caught("the task panicked", task.run(cx)).await.unwrap_or_else(|why| {
         tracing::error!(
@@ -190,7 +193,7 @@ async fn run(task: &dyn Task, cx: &TaskContext<'_>) -> Result<Outcome, TaskError
             task = cx.record.id,
             type_ = cx.record.type_,
             why,
-            "a task panicked and is tried again"
+            "a task panicked; will retry"
         );
         Err(TaskError::transient(why))
     })
@@ -230,7 +233,7 @@ pub fn next_deadline(plan: &Plan) -> Option<DateTime<Utc>> {
 /// out of order, or complete without doing anything, and is not executed.
 pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
     if plan.tasks.is_empty() {
-        return Err(format!("plan {} has no tasks: there is nothing that it could have done", plan.id));
+        return Err(format!("plan {} has no tasks, so it is not a valid plan", plan.id));
     }
     let current = plan.current().unwrap_or(plan.tasks.len());
     for (index, task) in plan.tasks.iter().enumerate() {
@@ -246,13 +249,16 @@ pub fn check_shape(plan: &Plan, registry: &Registry) -> Result<(), String> {
             }
         };
         if !in_order {
-            return Err(format!("task {} is {:?}, out of its turn in an active plan", task.id, task.state));
+            return Err(format!(
+                "task {} is {:?}, which is out of order in an active plan",
+                task.id, task.state
+            ));
         }
     }
     Ok(())
 }
 
-/// What is left of the current task's backoff, or of its rest. If it is longer than any backoff can be, it was written
+/// The rest of the current task's backoff or pause. If it is longer than any backoff can be, it was written
 /// before the clock was set back, and is ignored.
 fn backing_off(plan: &Plan, now: DateTime<Utc>) -> Option<Duration> {
     let left = (plan.retry_at? - now).to_std().ok()?;

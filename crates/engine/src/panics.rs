@@ -7,8 +7,8 @@ use futures::FutureExt;
 
 use super::sentence::{MAX_MESSAGE_BYTES, cut};
 
-/// Runs a future to its end. The error is a sentence about a panic in it: these words, and what the panic said. What the
-/// future works on has to bear being left halfway.
+/// Runs a future to its end. The error is a sentence about a panic in it: these words, and the panic's message. The
+/// data that the future works on has to stay valid if the future stops halfway.
 pub async fn caught<T>(what: &str, future: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| sentence(what, &*panic))
 }

@@ -17,7 +17,7 @@ pub enum PlanState {
     Complete,
     /// A task failed permanently, or the plan could not be read.
     Failed,
-    /// Another plan replaced it, or what it was for no longer applies.
+    /// Another plan replaced it, or its purpose no longer applies.
     Superseded,
     /// A user aborted it.
     Aborted,
@@ -104,8 +104,10 @@ pub struct Plan {
     /// How many plans to this target failed before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u32,
-    /// When the next retry is due, if any: of the current task of an active plan after a transient error, or after a run
-    /// that changed its progress (set by the engine), or of a failed plan as a whole (set by whoever retries plans).
+    /// When the next retry is due, if any: of the current task of an active plan after a transient error, or after a
+    /// run
+    /// that changed its progress (set by the engine), or of a failed plan as a whole (set by the caller that retries
+    /// plans).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<DateTime<Utc>>,
     /// Its tasks, in order.

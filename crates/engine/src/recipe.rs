@@ -102,8 +102,8 @@ pub enum RecipeError {
     },
     /// It overrides a built-in recipe and lacks one of its steps.
     #[error(
-        "recipe {name} has no task {task}, which every plan of that name needs: add it{place}; tasks of your own may \
-         stand anywhere"
+        "recipe {name} has no task {task}, which every plan of that name needs: add it{place}; custom tasks may be \
+         anywhere"
     )]
     Lacks {
         /// The recipe.
@@ -115,8 +115,8 @@ pub enum RecipeError {
     },
     /// It overrides a built-in recipe and has one of its steps out of order.
     #[error(
-        "recipe {name} has the task {task} out of its turn, at index {index}: its required tasks are {}, in this order, \
-         each once; tasks of your own may stand anywhere", required.join(", ")
+        "recipe {name} has task {task} out of order, at index {index}: its required tasks are {}, in this order, \
+         each once; custom tasks may be anywhere", required.join(", ")
     )]
     OutOfTurn {
         /// The recipe.
@@ -129,9 +129,7 @@ pub enum RecipeError {
         required: Vec<String>,
     },
     /// It overrides a built-in recipe and has one of its steps with other params.
-    #[error(
-        "recipe {name}: task {task} has to have the params {params}, as in the recipe that comes with Windlass"
-    )]
+    #[error("recipe {name}: task {task} needs the params {params}, as in the built-in recipe")]
     OtherParams {
         /// The recipe.
         name: String,
@@ -140,7 +138,7 @@ pub enum RecipeError {
         /// The required params, as JSON.
         params: String,
     },
-    /// A step was to be inserted beside one that the recipe does not have.
+    /// A step was to be inserted next to one that the recipe does not have.
     #[error("recipe {name} has no task {task}; it has: {}", known.join(", "))]
     NoSuchStep {
         /// The recipe.

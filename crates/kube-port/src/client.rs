@@ -5,7 +5,7 @@
 //!
 //! - A response begins within [`REQUEST_TIMEOUT`], and its body, unless it is a watch, does not pause for longer.
 //! - A write is sent once. The retry layer of kube-rs sends a request again after 429, 503 and 504. The first request
-//!   may have been carried out by then; the second is refused with a conflict, and the write would count as not made.
+//!   may have been carried out by then; the second is refused with a conflict, and the write would count as failed.
 //!   The outcome of a write without a response is found by reading.
 //! - A write that the replica may not make any more, or that has timed out, does not leave the process, wherever it
 //!   waited.
@@ -83,9 +83,9 @@ pub fn connect(config: Config) -> kube::Result<Client> {
 enum Unanswered {
     #[error("the API server did not answer within {} s", REQUEST_TIMEOUT.as_secs())]
     Late,
-    #[error("the answer of the API server came to a stop")]
+    #[error("the API server stopped sending its response")]
     Stopped,
-    #[error("not sent: this replica does not lead any more, or the request's time was up")]
+    #[error("not sent: this replica is no longer the leader, or the request timed out")]
     NotSent,
 }
 

@@ -6,8 +6,9 @@ use thiserror::Error;
 
 use windlass_engine::TaskError;
 
-/// What the API server says of a JSON patch that it cannot apply to the stored object: an operation removes what is not
-/// there, or adds to what is not there. Every patch of Windlass can be applied to the object that it was decided on. Other
+/// The API server's message about a JSON patch that it cannot apply to the stored object: an operation removes
+/// something, or adds to something, that does not exist. Every patch of Windlass can be applied to the object that it
+/// was decided on. Other
 /// refusals with 422 name the object, and what is wrong with it.
 const DOES_NOT_APPLY: &str = "the server rejected our request due to an error in our request";
 
@@ -24,7 +25,7 @@ pub enum ClusterError {
         message: String,
     },
     /// A create found the name taken (409 AlreadyExists).
-    #[error("{object} exists already")]
+    #[error("{object} already exists")]
     AlreadyExists {
         /// The object.
         object: String,
@@ -36,7 +37,7 @@ pub enum ClusterError {
         object: String,
     },
     /// The server refuses the content permanently (400, 413, 422, and 500 for a patch that does not fit the schema).
-    #[error("the API server refuses {object}: {message}")]
+    #[error("the API server rejects {object}: {message}")]
     Refused {
         /// The object.
         object: String,
@@ -52,7 +53,7 @@ pub enum ClusterError {
         message: String,
     },
     /// The server permanently refuses the delete of the object. The object itself is valid.
-    #[error("the API server refuses the delete of {object}: {message}")]
+    #[error("the API server rejects the delete of {object}: {message}")]
     DeleteRefused {
         /// The object.
         object: String,
@@ -91,7 +92,7 @@ impl ClusterError {
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists { object },
             409 => Self::Conflict { object, message },
             // The server applies a patch before it compares the resourceVersion. So a patch that was decided on an
-            // outdated state, and removes what is gone by now, is not answered with 409.
+            // outdated state, and removes something that no longer exists, does not get 409.
             422 if does_not_apply(&status) => Self::Conflict { object, message },
             400 | 413 | 422 => Self::Refused { object, message },
             500 if message.contains("failed to create typed patch object") => {
@@ -125,7 +126,7 @@ impl ClusterError {
         matches!(self, Self::DeleteRefused { .. }).then(|| self.to_string())
     }
 
-    /// What went wrong, for a sentence that names the object: the API server's message if it refused the request.
+    /// The error, for a sentence that names the object: the API server's message if it refused the request.
     #[must_use]
     pub fn message(&self) -> String {
         match self {

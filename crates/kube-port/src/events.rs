@@ -197,7 +197,7 @@ impl EventRecorder {
         let reason = event.reason;
         let event = self.manifest(kind, about, event, &format!("{}.{}", about.name, hex(&id[..8])));
         if queue.try_send(Queued { event, since: monotonic() }).is_err() {
-            warn!(object = %about.key(), reason, "an event was dropped: too many wait to be sent");
+            warn!(object = %about.key(), reason, "an event was dropped: the queue of events is full");
         }
     }
 
@@ -237,7 +237,7 @@ fn id(about: &Meta, reason: &str, cause: &str) -> Id {
 async fn post(cluster: &dyn Cluster, event: Value) {
     match cluster.create(Kind::Event, event).await {
         Ok(_) | Err(ClusterError::AlreadyExists { .. }) => {}
-        Err(error) => debug!(%error, "an event was lost"),
+        Err(error) => debug!(%error, "an event could not be sent"),
     }
 }
 

@@ -63,7 +63,8 @@ impl KubeCluster {
         self
     }
 
-    /// Removes the managed fields of StatefulNodes and StatefulSets with each patch of them. Only for a view of objects that
+    /// Removes the managed fields of StatefulNodes and StatefulSets with each patch of them. Only for a view of
+    /// objects that
     /// Windlass creates: the fields of others belong to those who apply them.
     #[must_use]
     pub fn dropping_managed_fields(mut self, drops: bool) -> Self {
@@ -77,7 +78,7 @@ impl KubeCluster {
         }
         Err(ClusterError::Transient {
             object: object.to_owned(),
-            message: "not written: this replica does not lead any more".to_owned(),
+            message: "not written: this replica is no longer the leader".to_owned(),
             retry_after: None,
         })
     }
@@ -174,8 +175,8 @@ impl Cluster for KubeCluster {
         let described = target.describe();
         self.check_fence(&described)?;
         let api = self.api(target.kind, &target.namespace);
-        // A node or a version of workers may be wanted again by the time at which a slow server carries this out. What
-        // else is deleted changes all the time and goes whatever its version.
+        // A node or a version of workers may be desired again before a slow server carries this out. Other objects
+        // change all the time, and are deleted at any version.
         let is_versioned = matches!(target.kind, Kind::StatefulNode | Kind::Deployment);
         let version = is_versioned.then(|| target.resource_version.clone());
         let params = DeleteParams::background()
@@ -287,7 +288,7 @@ impl Cluster for KubeCluster {
 }
 
 fn too_many(object: String) -> ClusterError {
-    let message = format!("it has over {MAX_PAGES} pages");
+    let message = format!("it has more than {MAX_PAGES} pages");
     ClusterError::Transient { object, message, retry_after: None }
 }
 
@@ -311,7 +312,9 @@ impl KubeCluster {
                 }
                 return Err(ClusterError::Conflict {
                     object: format!("{} {owner_key}", of.name()),
-                    message: "it was deleted meanwhile, and what it owned is not made again".to_owned(),
+                    message: "it was deleted in the meantime, so Windlass does not recreate its \
+                        dependents"
+                        .to_owned(),
                 });
             }
         }
@@ -376,7 +379,8 @@ impl KubeCluster {
     }
 
     /// Updates the view after a refused patch. After 404 the object is gone, however late the watch is. After a
-    /// conflict, a StatefulSet, a Service or a Deployment is read: if it has lost the label by which it is watched, no watch would
+    /// conflict, a StatefulSet, a Service or a Deployment is read: if it has lost the label by which it is watched, no
+    /// watch would
     /// ever show its new version.
     async fn look_again(&self, target: &Target, error: &ClusterError) {
         match error {

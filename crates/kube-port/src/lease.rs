@@ -2,18 +2,20 @@
 //!
 //! A leader may start writes for `LEASE` after it *sent* the last renewal that was answered; then its fence closes. It
 //! gives a write up after one request time-out, and no part of the write leaves the process or its host later. So no
-//! write of a leader is on its way any more when `QUIET` has passed since its last renewal, and no other replica acts
+//! write of a leader is in flight any more when `QUIET` has passed since its last renewal, and no other replica acts
 //! before that:
 //!
-//! - A replica that takes over the Lease has seen it unchanged for that long, by its own clock and nobody else's.
+//! - A replica that takes over the Lease has seen it unchanged for that long, by its own clock.
 //! - A replica that creates the Lease, because there was none or somebody deleted it, waits for that long: the previous
 //!   leader may not have noticed yet.
 //! - Only a Lease that was released by a leader that had finished its work is taken at once.
 //!
 //! An API server that has taken in a write, and does not notice that the client gave it up, may carry it out for up to
-//! `UNKNOWN_OUTCOME_TTL`. A leader that stops in good order knows whether there is such a write. If so, it does not release the
-//! Lease but leaves it, with a duration that covers the write, and whoever takes the Lease has seen it unchanged for
-//! that long. A leader that dies cannot leave word, and its successor does not wait for a write that hardly ever
+//! `UNKNOWN_OUTCOME_TTL`. A leader that stops in good order knows whether there is such a write. If so, it does not
+//! release the
+//! Lease but leaves it, with a duration that covers the write, and a replica that takes the Lease has seen it
+//! unchanged for
+//! that long. A leader that crashes cannot record this, and its successor does not wait for a write that hardly ever
 //! exists: it is guarded by the version of its object, and counts against the wave once it is carried out.
 //!
 //! A leader stops at once if its Lease is gone or has another holder. An identity belongs to one process: a process
@@ -185,13 +187,13 @@ impl Candidate {
         self
     }
 
-    /// The fence, which is open while this replica leads.
+    /// The fence, which is open while this replica is the leader.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Waits until this replica leads and no request of another replica can be in flight.
+    /// Waits until this replica is the leader and no request of another replica can be in flight.
     pub async fn lead(&self) {
         let mut standby = Standby::default();
         let (lease, identity) = (&self.election.name, &self.election.identity);
@@ -206,14 +208,15 @@ impl Candidate {
             }
             match attempt {
                 Ok(Some(taken)) => {
-                    info!(%lease, %identity, wait = ?taken.wait, "this replica has the lease, and waits until no write of another is under way");
+                    info!(%lease, %identity, wait = ?taken.wait, "this replica acquired the lease, and waits until \
+                        no write of another replica can be in flight");
                     if self.wait_out(&taken).await {
-                        info!(%lease, %identity, "this replica leads");
+                        info!(%lease, %identity, "this replica is the leader");
                         return;
                     }
                 }
                 Ok(None) => {}
-                Err(error) => warn!(%error, "the lease cannot be read or written; tried again"),
+                Err(error) => warn!(%error, "could not read or write the lease; will retry"),
             }
             tokio::time::sleep(PERIOD).await;
         }
@@ -242,7 +245,7 @@ impl Candidate {
                 }
                 Ok(None) => return false,
                 Err(error) => {
-                    warn!(%error, "the lease could not be renewed; tried again");
+                    warn!(%error, "could not renew the lease; will retry");
                     pause = RETRY;
                 }
             }
@@ -259,7 +262,7 @@ impl Candidate {
                 Ok(Some(sent)) => self.fence.open_since(sent),
                 Ok(None) => break,
                 Err(error) => {
-                    warn!(%error, "the lease could not be renewed; tried again");
+                    warn!(%error, "could not renew the lease; will retry");
                     pause = RETRY;
                 }
             }
@@ -278,7 +281,7 @@ impl Candidate {
             self.write(&lease, "", RELEASED, false).await.map(drop)
         });
         if let Err(error) = released.await {
-            warn!(%error, "the lease could not be released; it runs out by itself");
+            warn!(%error, "could not release the lease; it will expire");
         }
     }
 
@@ -287,7 +290,8 @@ impl Candidate {
     pub async fn leave(&self, doubt: Duration) {
         self.fence.close();
         let (lease, wait) = (&self.election.name, QUIET.max(whole_seconds(doubt)));
-        warn!(%lease, ?wait, "a write was not answered and may still be carried out: the lease is not released, it runs out");
+        warn!(%lease, ?wait, "the API server may still carry out a write that got no response: the lease is not \
+            released and will expire");
         let left = self.within(async {
             let Some(lease) = self.leases.get_opt(&self.election.name).await? else { return Ok(()) };
             if holder(&lease) != self.election.identity {
@@ -296,7 +300,7 @@ impl Candidate {
             self.write(&lease, &self.election.identity, wait, false).await.map(drop)
         });
         if let Err(error) = left.await {
-            warn!(%error, "the lease could not be written a last time; it runs out by itself");
+            warn!(%error, "could not update the lease before stopping; it will expire");
         }
     }
 
@@ -309,8 +313,8 @@ impl Candidate {
             standby.awaits(self.create()).await?;
             return Ok(Some(Taken { sent, wait: QUIET }));
         };
-        // An API server that is slow to answer carries out what was given up. Taken for another's, our own write would be
-        // waited for again and again.
+        // A slow API server may carry out a request that timed out. If our own write counted as another replica's, the
+        // wait would start again each time.
         if standby.asked && holder(&lease) == self.election.identity {
             return Ok(Some(Taken { sent, wait: QUIET }));
         }
@@ -336,7 +340,7 @@ impl Candidate {
     async fn renew(&self) -> kube::Result<Option<Instant>> {
         let sent = monotonic();
         let Some(lease) = self.leases.get_opt(&self.election.name).await? else {
-            warn!("the lease is gone");
+            warn!("the lease no longer exists");
             return Ok(None);
         };
         if holder(&lease) != self.election.identity {
@@ -398,7 +402,7 @@ impl Candidate {
 
     async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
         let Ok(answer) = tokio::time::timeout(ANSWER, call).await else {
-            let sentence = format!("no answer within {} s", ANSWER.as_secs());
+            let sentence = format!("no response within {} s", ANSWER.as_secs());
             return Err(Trouble { sentence, is_refused: false });
         };
         answer.map_err(|error| Trouble {
@@ -416,8 +420,8 @@ fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()).unwrap_or_default()
 }
 
-/// True if the last holder released the Lease in good order. A person who removes the holder's name leaves the duration
-/// as it was.
+/// True if the last holder released the Lease in good order. A person who removes the holder's name leaves the
+/// duration unchanged.
 fn is_given_up(lease: &Lease) -> bool {
     holder(lease).is_empty() && duration(lease).is_some_and(|duration| duration <= RELEASED)
 }
@@ -428,7 +432,8 @@ fn duration(lease: &Lease) -> Option<Duration> {
 }
 
 /// For how long a Lease has to be unchanged before another replica takes it. Its holder may have left it with a write
-/// that may still be carried out. No such write needs more than [`UNKNOWN_OUTCOME_TTL`], whatever a person wrote into the Lease.
+/// that may still be carried out. No such write needs more than [`UNKNOWN_OUTCOME_TTL`], whatever a person wrote into
+/// the Lease.
 fn lapses_after(lease: &Lease) -> Duration {
     duration(lease).unwrap_or_default().clamp(QUIET, UNKNOWN_OUTCOME_TTL)
 }
@@ -443,7 +448,7 @@ fn sentence(error: kube::Error, namespace: &str) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
             format!(
-                "{}: apply deploy/rbac/leader-election.yaml, which allows it, for namespace {namespace}",
+                "{}: to grant the permission, apply deploy/rbac/leader-election.yaml for namespace {namespace}",
                 status.message
             )
         }
@@ -466,7 +471,7 @@ mod tests {
         };
         assert_eq!(
             refused(403),
-            "leases \"windlass\" is forbidden: apply deploy/rbac/leader-election.yaml, which allows it, for namespace shop"
+            "leases \"windlass\" is forbidden: to grant the permission, apply deploy/rbac/leader-election.yaml for namespace shop"
         );
         assert_eq!(refused(500), "leases \"windlass\" is forbidden");
     }

@@ -92,7 +92,7 @@ enum Trouble {
     Asking(#[from] kube::Error),
     #[error("the watch was ended: {}", .0.message)]
     Ended(Box<Status>),
-    #[error("the watch was over at once")]
+    #[error("the watch ended immediately")]
     Short,
     #[error("the list was not complete within {} s", SETTLED_AFTER.as_secs())]
     Late,
@@ -254,15 +254,15 @@ impl<F: Fn(Meta)> Watch<F> {
 
     fn say(&mut self, error: &Trouble) {
         if error.code() != 403 {
-            warn!(%error, "the watch of events failed and is tried again");
+            warn!(%error, "the watch of events failed; will retry");
             return;
         }
         // Logged once: until somebody changes the permissions, only messages are missing.
         if !std::mem::replace(&mut self.is_told, true) {
             warn!(
                 %error,
-                "events may not be watched, and why a pod is refused or cannot start will not be known: grant list and watch of \
-                 events.k8s.io, as deploy/rbac does"
+                "the operator may not watch events, so conditions do not show why a pod is rejected or cannot start: \
+                 grant list and watch on events.k8s.io, as deploy/rbac does"
             );
         }
     }

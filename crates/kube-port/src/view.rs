@@ -212,7 +212,7 @@ impl View {
     #[must_use]
     pub fn has_doubts(&self) -> bool {
         let mut doubts = self.doubts();
-        // An API server that is well causes no more doubts, so nothing else would ever remove the last ones.
+        // A healthy API server causes no more doubts, so nothing else would ever remove the last ones.
         doubts.prune();
         !doubts.open.is_empty()
     }

@@ -136,7 +136,7 @@ fn paced<T: Send + 'static>(
                     return Some((event, (events, attempts)));
                 }
                 Err(error) => {
-                    warn!(kind = kind.name(), %error, "a watch failed and is tried again");
+                    warn!(kind = kind.name(), %error, "a watch failed; will retry");
                     let is_refused = is_refusal(&error);
                     if is_refused && !attempts.was_refused {
                         // The API server answers again: that it is not ready yet, or has compacted the resourceVersion,

@@ -185,7 +185,7 @@ struct Ended {
 /// of that time.
 ///
 /// A panic is a bug in the reconcile of one object. It is logged with the object, which is reconciled again after a
-/// backoff; the others go on. If it ended the process, the next one would read the same objects and panic again.
+/// backoff; the others continue. If it ended the process, the next one would read the same objects and panic again.
 pub async fn run_workqueue<F>(
     mut requests: UnboundedReceiver<impl Into<Request>>,
     concurrency: u16,
@@ -263,7 +263,7 @@ fn end(queue: &Shared, ended: Result<Ended, JoinError>, rest: impl Fn(&Key) -> D
             counted.panicked(took);
             let mut queue = lock(queue);
             let wait = queue.panicked(&key);
-            error!(kind = counted.kind(), object = %key, why, ?wait, "a reconcile panicked and is tried again");
+            error!(kind = counted.kind(), object = %key, why, ?wait, "a reconcile panicked; will retry");
             // It rests as well: the events of a busy object must not turn the backoff into a hot loop.
             let until = monotonic() + wait;
             counted.add(&mut queue, key.clone(), until);

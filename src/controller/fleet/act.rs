@@ -58,7 +58,7 @@ impl StatusChange {
 impl<'a> Decided<'a> {
     pub(super) async fn act(self) -> Result<Acted<'a>, ReconcileError> {
         let Self { mut fleet, facts, action } = self;
-        // A reconcile that only changes the plan applies nothing, and still says what keeps standing in the way.
+        // A reconcile that only changes the plan applies nothing, and still reports what blocks the rollout.
         // Otherwise the conditions would change for one write.
         let applies_nothing =
             matches!(action, Action::EndStored(_) | Action::ChangePlan { .. } | Action::StorePlan { .. });
@@ -153,18 +153,17 @@ impl Fleet<'_> {
         }
     }
 
-    /// Keeps a plan that is to end, but whose traffic cannot be moved back or whose Jobs cannot be deleted now, and does
-    /// everything beside it: nodes that are lost come back, and only that finds out that the name of the Service is free
-    /// again, and makes the Service.
+    /// Keeps a plan that is to end, but whose traffic cannot be moved back or whose Jobs cannot be deleted now, and
+    /// does all other work: it recreates lost nodes, and it creates the Service once its name is free again.
     async fn retry_end_later(&mut self) -> StatusChange {
-        // As it is stored: what a person asked of it meanwhile is obeyed once it is known whether it ends.
+        // The plan as stored: a person's requests are obeyed once it is known whether the plan ends.
         let plan = self.stored_plan().ok().flatten();
         self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;
-        // It does not move on either: a rollout that somebody takes back must not pass the point of no return.
+        // It does not move on either: a rollout that is being canceled must not pass the point of no return.
         let status = (*self.scope.fleet.status).clone();
         let urgency = if self.has_news() { Urgency::Now } else { Urgency::Progress("") };
-        // What is known to keep it ends with an event, or is asked for as anything else that is wrong with a fleet. An
-        // error has a backoff of its own.
+        // A known obstacle ends with an event, or is checked again like any other problem of a fleet. An error has its
+        // own backoff.
         let report = &self.report;
         let is_known = self.scope.blocker.is_some() || report.not_applied.is_some() || report.error.is_some();
         let soon = (!is_known).then_some(REQUEUE_TRAFFIC);
@@ -176,7 +175,7 @@ impl Fleet<'_> {
         match error.refusal().filter(|_| error.refused_delete().is_none()) {
             // Jobs are only deleted: it is the Service that has to change.
             Some(message) => {
-                self.scope.block(Blocker::Service(format!("service: the API server refuses it: {message}")));
+                self.scope.block(Blocker::Service(format!("service: the API server rejects it: {message}")));
             }
             None => self.note(error),
         }

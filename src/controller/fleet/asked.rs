@@ -30,15 +30,15 @@ impl Fleet<'_> {
         if named.is_some_and(|t| t.state == TaskState::Skipped) {
             return false;
         }
-        let what = named.map_or_else(|| "no task of its plan".to_owned(), |t| t.type_.clone());
+        let what = named.map_or_else(|| "not a task of its plan".to_owned(), |t| t.type_.clone());
         let skipped = named
             .is_some_and(|task| !OF_NODES_ONLY.is(task))
             .then(|| engine::skip(plan, task_id, &self.cx.registry, self.now));
         let note = match skipped {
             Some(Ok(())) => return true,
             None | Some(Err(SkipRefused::NotSkippable { .. })) => format!(
-                "{task_id} ({what}) is not skipped: of a fleet's tasks only await-caught-up and await-nodes-at-height may \
-                 be, hooks, and those of your own that say so; a node's mark-ready may, named on the node"
+                "{task_id} ({what}) is not skipped: only await-caught-up, await-nodes-at-height, hooks and custom \
+                 tasks marked skippable can be skipped on a fleet; to skip a node's mark-ready, annotate the node"
             ),
             Some(Err(refused)) => refused.to_string(),
         };

@@ -146,7 +146,7 @@ impl Fleet<'_> {
     }
 
     /// Starts another plan for a promotion whose plan has failed: the same recipe and target, the same nodes and the
-    /// same halt height. The promotion still cannot be taken back.
+    /// same halt height. The promotion still cannot be rolled back.
     fn resume(
         &self,
         facts: &FleetFacts,
@@ -226,7 +226,7 @@ impl Fleet<'_> {
             }
             return Ok(next);
         };
-        // The set of nodes is kept. A rollout that can no longer be taken back stays in its stage.
+        // The set of nodes is kept. A rollout that can no longer be rolled back stays in its stage.
         status.plan = Some(RawPlan::of(&next));
         if let Some(rollout) = status.rollout.as_mut().filter(|_| set.is_revocable()) {
             rollout.stage = set.strategy.first_stage();
@@ -311,14 +311,14 @@ fn traffic_moved(facts: &FleetFacts) -> Option<&SetRollout> {
 
 fn moved(rollout: &SetRollout, plan: &Plan) -> Event {
     let (set, before) = (&rollout.entrant, rollout.incumbent_text());
-    let note = format!("set {set} serves {} in place of set {before}", short(&rollout.target));
+    let note = format!("set {set} is active at {} and replaces set {before}", short(&rollout.target));
     Event::normal(Reason::Promoted, &plan.id, note)
 }
 
 /// The part of an event's note that says that traffic has moved back; empty if it had not moved.
 fn back_again(facts: &FleetFacts) -> String {
     traffic_moved(facts)
-        .map(|rollout| format!("; traffic is back at set {}", rollout.incumbent_text()))
+        .map(|rollout| format!("; traffic moved back to set {}", rollout.incumbent_text()))
         .unwrap_or_default()
 }
 
@@ -365,16 +365,19 @@ fn ended(
         }
         (Ending::Superseded, None) if facts.rollout.now.set().is_some() && facts.spec.replicas > 0 => {
             let to = facts.record.last_completed.as_ref().map(short).unwrap_or_default();
-            let note = format!("the rollout to {from} is superseded: {to} is wanted again, and serves");
+            let note = format!(
+                "the rollout to {from} is superseded: {to}, which is still active, is the desired \
+                revision again"
+            );
             Some(Event::normal(Reason::RolloutSuperseded, &old.id, note))
         }
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
             reject(status, facts, old, Ending::Aborted);
             let nodes = if facts.rollout.now.set().is_some() {
-                "its new nodes go"
+                "its new nodes are deleted"
             } else {
-                "nodes stay at what they run"
+                "nodes keep their current revisions"
             };
             let note = format!("the rollout to {from} was aborted{}; {nodes}", back_again(facts));
             Some(Event::warning(Reason::RolloutAborted, &old.id, note))
@@ -382,7 +385,7 @@ fn ended(
         (Ending::RolledBack, _) => {
             let by_hook = hooks::failure(facts).filter(|_| is_rolled_back_by_hook(facts, old));
             let (what, why) = match by_hook {
-                _ if facts.is_aborted(old) => ("was aborted", "a person requested it".to_owned()),
+                _ if facts.is_aborted(old) => ("was aborted", "a user requested it".to_owned()),
                 Some(failure) => ("failed at a hook", failure),
                 None => ("stalled", why_stalled(status, facts, old.finished_at.unwrap_or_default())),
             };

@@ -39,7 +39,7 @@ pub(super) struct ReconcileFindings {
     pub(super) needs_requeue: bool,
     /// When to read the objects again that no watch shows; `None` if there are none.
     pub(super) look_again: Option<Duration>,
-    /// What a person asked for that is refused in this reconcile.
+    /// A person's request that is refused in this reconcile.
     pub(super) remarks: Vec<Remark>,
     /// The IDs of the stored plan's tasks that were already over.
     pub(super) finished_tasks: Vec<String>,
@@ -65,7 +65,7 @@ impl<'a> Fleet<'a> {
         self.record(&Event::warning(reason, cause, note));
     }
 
-    /// Records an error from outside the plan. What the API server refuses permanently is reported in the status
+    /// Records an error from outside the plan. A permanent rejection by the API server is reported in the status
     /// instead of retried as an error.
     pub(super) fn note(&mut self, error: ReconcileError) {
         if let Some(sentence) = error.refused_delete() {

@@ -161,8 +161,10 @@ impl Fleet<'_> {
         pass_over(plan, &self.scope.spec.update_strategy.hooks, None)
     }
 
-    /// Corrects the result of an in-place plan that completed: its nodes may have changed while what comes after the last
-    /// step ran, such as hooks at `AfterRollout` or tasks of an embedder's own. The plan is superseded if a node has lost
+    /// Corrects the result of an in-place plan that completed: its nodes may have changed while what comes after the
+    /// last
+    /// step ran, such as hooks at `AfterRollout` or tasks of an embedder's own. The plan is superseded if a node has
+    /// lost
     /// its grant, and keeps waiting until the nodes have converged again.
     pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
         let is_in_place = self.scope.set_rollout().is_none();
@@ -173,7 +175,7 @@ impl Fleet<'_> {
         if let Some(child) = facts.wanted().find(|c| !facts.is_granted(c, &self.scope.rollout_target)) {
             plan.state = PlanState::Superseded;
             plan.finished_at = Some(self.now);
-            let message = format!("{} is no longer at its grant", child.name);
+            let message = format!("{} no longer matches its grant", child.name);
             return Advance::Invalidated { reason: crate::tasks::CHILD_CHANGED.to_owned(), message };
         }
         if facts.is_converged(&self.scope.rollout_target) {
@@ -181,7 +183,7 @@ impl Fleet<'_> {
         }
         plan.state = PlanState::Active;
         plan.finished_at = None;
-        // That a task is done which must not run again is stored first, once.
+        // The completion of a task that must not run again is stored first, once.
         if self.has_stored_tasks_of(plan) {
             Advance::Waiting { recheck_after: None }
         } else {
@@ -200,15 +202,16 @@ impl Fleet<'_> {
         has_moved(plan, self.scope.fleet.status.plan.as_ref())
     }
 
-    /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there, or if the fleet
+    /// Moves traffic back to the set that served before, in one write. Returns true if traffic is there, or if the
+    /// fleet
     /// has no Service by its spec.
     pub(super) async fn move_back(&self, rollout: &SetRollout) -> Result<bool, ReconcileError> {
         if self.scope.spec.service.is_none() {
             return Ok(true);
         }
         let service = self.scope.view.services.get(&self.scope.fleet.meta.key());
-        // A Service that belongs to something else is not touched, and of one that is not there nobody knows yet whose it
-        // will be. The new set is not given up before that is clear: its nodes may carry the traffic.
+        // A Service that belongs to something else is not touched, and the owner of a Service that does not exist is
+        // not known yet. The new set is not given up before that is clear: its nodes may carry the traffic.
         let Some(service) = service.filter(|s| self.scope.owns(&s.meta)) else { return Ok(false) };
         // If the status has lost the incumbent set, it still has the active set.
         let incumbent = rollout.incumbent.clone().unwrap_or_else(|| self.scope.facts().set.clone());
@@ -233,7 +236,7 @@ impl Fleet<'_> {
         for place in hooks::asking(facts) {
             let id = &place.at.task_id;
             let note = format!(
-                "{} waits for a person: windlass approve {}, or the annotation windlass.dev/approve={id}",
+                "{} is waiting for approval: windlass approve {}, or annotate windlass.dev/approve={id}",
                 place.name(),
                 self.scope.asked_as()
             );

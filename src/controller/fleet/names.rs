@@ -81,7 +81,7 @@ impl Fleet<'_> {
             let names = self.scope.cluster.names(kind, &self.scope.fleet.meta.namespace).await;
             taken.extend(names.map_err(|error| {
                 format!(
-                    "a new set of nodes cannot be named now: listing every {} failed: {error}",
+                    "could not choose a name for the new set of nodes: listing every {} failed: {error}",
                     kind.name()
                 )
             })?);

@@ -71,7 +71,8 @@ impl Fleet<'_> {
         }
     }
 
-    /// Reports a StatefulSet whose controller does not observe its changes. Until it does, the desired revision is not known.
+    /// Reports a StatefulSet whose controller does not observe its changes. Until it does, the desired revision is not
+    /// known.
     fn look_for_controller(&mut self, of: &PodSet) {
         let (meta, what) = (&of.set.meta, Sighting::Unobserved(of.set.meta.generation));
         if of.set.is_observed() {
@@ -116,7 +117,7 @@ impl Fleet<'_> {
     /// Carries out the plans of the pods, as far as they are stored.
     async fn advance_pods(&mut self, of: &Arc<PodFleet>) -> Result<(), ReconcileError> {
         let status = &self.scope.fleet.status;
-        // Without a rollout, nothing moves: a pod that is gone comes back as it was.
+        // Without a rollout no pod moves: a lost pod is recreated at its current revision.
         let goes_on = status.rollout.is_some() && status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         let sets = of.observed(&self.scope.view);
         let updates = of.updates().clone();
@@ -228,7 +229,7 @@ impl Fleet<'_> {
         let point = plan.current_task().and_then(point_of);
         let is_before = point == Some(HookPoint::BeforeNode);
         let skip = if is_before && !child.main_container_runs() {
-            Some("the main container of its pod does not run".to_owned())
+            Some("the main container of its pod is not running".to_owned())
         } else if is_before && pod.is_some_and(|pod| pod.meta.uid != update.pod_uid) {
             Some("its pod is not replaced".to_owned())
         } else {
@@ -267,11 +268,12 @@ impl OfPods {
         }
     }
 
-    /// Which StatefulSets do not exist, in a sentence; `None` if all do. `sets`: those that their controller has observed.
+    /// Which StatefulSets do not exist, in a sentence; `None` if all do. `sets`: those that their controller has
+    /// observed.
     fn absent(&self, sets: &[PodSet]) -> Option<String> {
         match self.pods.missing.first() {
             Some(name) => Some(format!(
-                "{name}: there is no StatefulSet of this name yet; it is held once it is created"
+                "{name}: no StatefulSet with this name exists yet; Windlass holds it once it is created"
             )),
             None if sets.is_empty() && self.pods.sets.is_empty() => {
                 Some("no StatefulSet matches spec.statefulSets.selector".to_owned())
@@ -296,7 +298,8 @@ impl OfPods {
         }
         match sets.iter().find(|set| !self.pods.is_ours(&set.set)) {
             Some(set) => {
-                let message = format!("{}: its update strategy is not written yet", set.set.meta.name);
+                let message =
+                    format!("{}: Windlass has not written its update strategy yet", set.set.meta.name);
                 (Truth::Unknown, Reason::Applying, message)
             }
             None => (Truth::True, Reason::Held, String::new()),

@@ -1,6 +1,7 @@
-//! The first stage: reads the state and a person's requests, and asks the API server what no watch shows: whether it takes
+//! The first stage: reads the state and a person's requests, and asks the API server what no watch shows: whether it
+//! takes
 //! the desired template and the hooks' Jobs, and which names are free for a new set of nodes. It stores revisions, and
-//! nothing else: a decision for a revision that cannot be stored would stand in the way of an abort or a way back.
+//! nothing else: a decision for a revision that cannot be stored would block an abort or a rollback.
 
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ impl<'a> Fleet<'a> {
             // No rollout to the template starts before the answer is known. Everything independent of it continues.
             Err(error) => {
                 let sentence =
-                    format!("whether the API server takes spec.template is not known yet: {error}");
+                    format!("could not check whether the API server accepts spec.template: {error}");
                 self.scope.block(Blocker::Unanswered(sentence));
                 self.note(error);
             }

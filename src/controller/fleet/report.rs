@@ -69,7 +69,7 @@ impl Fleet<'_> {
         let remarks = self.remarks(&status);
         let sentences: Vec<&str> = remarks.iter().map(|remark| remark.sentence.as_str()).collect();
         conditions::add_to_message(&mut status.conditions, UP_TO_DATE, &sentences);
-        // What the collector is at already cannot be retained any more.
+        // Objects that the garbage collector is deleting cannot be retained any more.
         if self.of_pods.is_none() && (!facts.terminating || !meta.collects_first) {
             let release = self.scope.release();
             release::refresh(&mut status, &release);
@@ -92,7 +92,7 @@ impl Fleet<'_> {
             }
         };
         self.record_status_events(&status, &facts, plan);
-        // An event follows the write that said it first. So an operator that starts sends none.
+        // An event follows the first write that reported it, so an operator that starts sends none.
         for Remark { sentence, event } in remarks.iter().filter(|remark| !said.contains(&remark.sentence)) {
             if let Some((reason, cause)) = event {
                 self.warn(*reason, cause, sentence);
@@ -101,7 +101,7 @@ impl Fleet<'_> {
         Ok(next)
     }
 
-    /// What is to be said about what a person asked for, under the status that is about to be written.
+    /// What to report about a person's requests, under the status that is about to be written.
     fn remarks(&self, status: &NodeDeploymentStatus) -> Vec<Remark> {
         let Fleet { scope, stored, report, .. } = self;
         // A status that was never written, or is lost, knows no earlier plan and no earlier restart.
@@ -109,7 +109,8 @@ impl Fleet<'_> {
             return Vec::new();
         }
         let mut all = requests::remarks(&scope.fleet.meta, &scope.spec, status);
-        // What follows from the spec alone is said with the write that observes the spec: an upgrade of Windlass writes
+        // Findings that follow from the spec alone are reported with the write that observes the spec: an upgrade of
+        // Windlass writes
         // nothing over steady fleets.
         if stored.status.observed_generation == scope.fleet.meta.generation {
             let said = conditions::find(&stored.status.conditions, UP_TO_DATE).map_or("", |c| &c.message);

@@ -5,7 +5,7 @@ use crate::api::{RawPlan, Stage};
 use crate::engine::Plan;
 
 /// Why a promotion without its plan cannot continue.
-const NO_PLAN: &str = "status.plan, which says how the promotion goes, is missing";
+const NO_PLAN: &str = "status.plan is missing, so the promotion cannot continue";
 
 impl Fleet<'_> {
     /// The persisted plan. The error is a plan that has failed: it cannot be read and is not known to be over, or a

@@ -88,7 +88,7 @@ impl Node<'_> {
         self.report.sidecar = status;
         // This part is independent of the plan and does not block it.
         let refused = refused.or_else(|| self.refusal(error.as_ref()?));
-        // What failed has a backoff of its own.
+        // A failed step has its own backoff.
         let refused_again = refused.as_ref().filter(|_| error.is_none()).map(|_| LOOK_AGAIN);
         self.report.not_applied = refused;
         let change = self.execute(plan, skipped).await.map(|change| {
@@ -100,7 +100,7 @@ impl Node<'_> {
         (change, error)
     }
 
-    /// Creates the StatefulSet of a node anew that somebody deleted while hooks at `BeforeRemove` run. Until they are done
+    /// Recreates the StatefulSet of a node that somebody deleted while hooks at `BeforeRemove` run. Until they are done
     /// the node serves, and they may need its pod. The plan has no task that creates it.
     async fn restore_for_hooks(&self, plan: Option<&Plan>, facts: &NodeFacts) -> AppliedAtOnce {
         let takes_leave = plan.filter(|plan| plan.is_active()).is_some_and(|plan| {
@@ -124,7 +124,8 @@ impl Node<'_> {
         skipped: bool,
     ) -> Result<StatusChange, ReconcileError> {
         let Some(mut plan) = plan.filter(Plan::is_active) else {
-            // Not before the end is stored: while that write conflicts, each attempt would ask the sidecar anew.
+            // Not before the end is stored: while that write conflicts, each attempt would send the request to the
+            // sidecar again.
             self.scope.prober.settle(&self.scope.key, RequestKind::MarkReady);
             return Ok(StatusChange::of(self.stored_plan().ok().flatten()));
         };
@@ -179,7 +180,7 @@ impl Node<'_> {
             return None;
         }
         let task = plan.tasks.iter().find(|t| TaskType::MarkReady.is(t) && !t.state.is_over());
-        // A node that was asked to leave serves until it is deleted, and the request may be taken back. The same holds
+        // A node that was asked to leave serves until it is deleted, and the request may be withdrawn. The same holds
         // for a node that this plan has already marked, and whose plan continues with later tasks.
         let is_marked =
             plan.tasks.iter().any(|t| TaskType::MarkReady.is(t) && t.state == TaskState::Complete);

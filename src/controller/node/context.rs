@@ -98,7 +98,8 @@ impl<'a> Node<'a> {
         applied
     }
 
-    /// What the stored status says could not be applied, for a reconcile that applies nothing: without it the
+    /// The part of the spec that could not be applied according to the stored status, for a reconcile that applies
+    /// nothing: without it the
     /// condition would change for one write. Another spec may be applicable, unless a name is taken.
     pub(super) fn still_not_applied(&self) -> Option<String> {
         let status = self.status();

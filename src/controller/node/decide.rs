@@ -23,7 +23,8 @@ pub(super) enum Action {
     RefuseSpec(String),
     /// Ends the stored plan, because it cannot be read. The plan contains the reason.
     EndStored(Box<Plan>),
-    /// Ends and starts plans in one status write, and runs no task. Before a plan ends, its Jobs are deleted, and traffic
+    /// Ends and starts plans in one status write, and runs no task. Before a plan ends, its Jobs are deleted, and
+    /// traffic
     /// that a given-up promotion moved is moved back.
     ChangePlan {
         /// The stored plan.
@@ -101,7 +102,7 @@ impl Node<'_> {
         plan: Option<&Plan>,
         invalid: Option<&str>,
     ) -> NodeDecision {
-        // What comes before a pod is replaced is in the fleet's spec.
+        // The hooks before the replacement of a pod are in the fleet's spec.
         let fleet_spec_unreadable =
             || self.of_fleet.is_unreadable() && facts.staying_pod().is_some_and(|pod| pod.running);
         if invalid.is_some() || fleet_spec_unreadable() {

@@ -16,7 +16,7 @@ use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
 use windlass_kube_port::Kind;
 
-/// What becomes of a hook before a node's pod is deleted.
+/// What happens to a hook before a node's pod is deleted.
 enum BeforeNode {
     /// It runs.
     Run,
@@ -43,7 +43,7 @@ impl Node<'_> {
             let has = |point| {
                 plan.is_some_and(|p| p.tasks.iter().any(|t| is_of_list(t) && point_of(t) == Some(point)))
             };
-            // What a plan began with counts more than the times: the clock may have been set back, or the status may
+            // The start of a plan counts more than the times: the clock may have been set back, or the status may
             // have lost them.
             let was_ready = has(HookPoint::AfterNode)
                 || status.first_ready_at.is_some_and(|at| plan.is_none_or(|plan| at < plan.started_at));
@@ -93,7 +93,8 @@ impl Node<'_> {
         wanted.bring_to(plan, &recipe.tasks) || again
     }
 
-    /// True if a task is a hook that comes before the pod is replaced and that was taken out of the list, and the fleet has
+    /// True if a task is a hook that comes before the pod is replaced and that was taken out of the list, and the
+    /// fleet has
     /// not decided yet whether the plan's target was withdrawn as well.
     fn may_be_withdrawn(&self, task: &TaskRecord) -> bool {
         let is_due = !task.state.is_over() && point_of(task) == Some(HookPoint::BeforeNode);
@@ -169,7 +170,7 @@ impl Node<'_> {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
             }
             Some(HookPoint::BeforeRemove) if self.never_ran() => {
-                skip = Some("no pod of this node ever ran".to_owned());
+                skip = Some("no pod of this node has ever run".to_owned());
             }
             _ => {}
         }
@@ -179,13 +180,14 @@ impl Node<'_> {
         }
         let mut spec = self.of_fleet.spec().cloned();
         if skip.is_none() && plan.current_task().is_some_and(|task| self.may_be_withdrawn(task)) {
-            hold = Some("waiting for the fleet to decide on its new spec".to_owned());
+            hold = Some("waiting for the fleet's controller to process its new spec".to_owned());
             spec = None;
         }
         if skip.is_none() && point == Some(HookPoint::BeforeNode) && fleet.is_none() {
             let id = plan.current_task().map(|task| task.id.as_str()).unwrap_or_default();
             hold = Some(format!(
-                "its fleet, whose hook this is, is gone: to go on without it, annotate the node with windlass.dev/skip={id}"
+                "the fleet that defines this hook no longer exists: to continue without the hook, annotate the node \
+                 with windlass.dev/skip={id}"
             ));
         }
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
@@ -195,8 +197,8 @@ impl Node<'_> {
     }
 
     /// True if the main container of this node was never started: its set was given up as it was created, its names
-    /// are taken, its image could not be pulled, or there was no room for its pod. There is nobody to take leave of, and
-    /// `{{podIP}}` would be waited for without end.
+    /// are taken, its image could not be pulled, or there was no room for its pod. There is no application to notify,
+    /// and the wait for `{{podIP}}` would never end.
     pub(super) fn never_ran(&self) -> bool {
         let status = &self.stored.status;
         let is_recorded = status.running().is_some()
@@ -207,13 +209,14 @@ impl Node<'_> {
         !is_recorded && facts.pod.is_none_or(|pod| pod.never_started)
     }
 
-    /// What becomes of a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix of a
+    /// What happens to a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix
+    /// of a
     /// broken node is not blocked. But a Job that has begun may stop that container itself.
     fn before_node(&self, task: Option<&TaskRecord>) -> BeforeNode {
         let facts = self.scope.facts(&self.stored);
         let has_job = task.is_some_and(|task| TaskType::RunJob.is(task) && !task.progress.is_null());
         if !facts.main_container_runs() && !has_job {
-            return BeforeNode::Skip("the main container of its pod does not run".to_owned());
+            return BeforeNode::Skip("the main container of its pod is not running".to_owned());
         }
         match self.scope.replacement() {
             Ok(Replacement::Due(_)) => BeforeNode::Run,
@@ -227,8 +230,8 @@ impl Node<'_> {
 
     /// Skips a failed hook whose policy is Continue. Returns the event to record on the fleet.
     pub(super) fn pass_over(&self, plan: &mut Plan) -> Option<Event> {
-        // Without the fleet's list nobody has taken a hook out of it: whoever deletes a fleet and retains its nodes has
-        // not allowed that a pod goes undrained.
+        // Without the fleet's list nobody has taken a hook out of it: a user who deletes a fleet and retains its nodes
+        // has not allowed a pod to be deleted undrained.
         self.of_fleet.spec()?;
         if engine::held_by(plan).is_some_and(|task| self.may_be_withdrawn(task)) {
             return None;

@@ -42,8 +42,8 @@ impl OfFleet {
     }
 
     /// True if the fleet has decided on the spec that it has now, and the node still holds what it decided. Until then
-    /// the node is about to be granted something else, and must not be brought to what it was granted before only because
-    /// the hook that kept it from there was taken back in the same change.
+    /// the node is about to be granted something else, and must not be brought to what it was granted before only
+    /// because the hook that kept it from there was removed in the same change.
     pub(super) fn has_decided_on(&self, view: &View, node: &ObservedNode, now: DateTime<Utc>) -> bool {
         let (Some(fleet), Ok(spec)) = (&self.fleet, &node.spec) else { return true };
         let status = &fleet.status;
@@ -80,10 +80,10 @@ impl OfFleet {
     }
 }
 
-/// How long a node waits for an abort to give back what it was granted. There may be nothing that it could be given.
+/// How long a node waits for an abort to replace its grant. There may be nothing to replace it with.
 const ABORT_GRACE: TimeDelta = TimeDelta::seconds(60);
 
-/// True if an abort is about to give back what the node was granted and has not carried out.
+/// True if an abort is about to replace a grant that the node has not carried out.
 fn is_given_back(
     status: &NodeDeploymentStatus,
     spec: &StatefulNodeSpec,

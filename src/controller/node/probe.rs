@@ -91,7 +91,7 @@ impl Node<'_> {
         }
         let taken =
             || self.scope.caches.probes.no_pod.get(&self.stored.meta.uid).and_then(|known| known.taken);
-        // Whatever is in the way of what the spec says, a node that leaves goes on leaving.
+        // A node that leaves continues to leave, whatever blocks its spec.
         let leaves = plan.as_ref().is_some_and(|plan| removal_of(plan).is_some());
         let invalid = invalid.or_else(taken).filter(|_| !leaves);
         let decision = self.decision(&facts, plan.as_ref(), invalid.as_deref());
@@ -128,7 +128,7 @@ impl Node<'_> {
     }
 
     /// Reports an annotation of the node that names no task of its plan, nor of an earlier one: the annotation stays
-    /// until somebody removes it, so that task may have been skipped. What the fleet's annotation names may be a task of
+    /// until somebody removes it, so that task may have been skipped. The fleet's annotation may name a task of
     /// another node.
     fn refuse_unknown_skip(&self, plan: Option<&Plan>) {
         let Some(task_id) = self.stored.meta.annotation(ANNOTATION_SKIP).filter(|id| !id.is_empty()) else {
@@ -143,8 +143,9 @@ impl Node<'_> {
         if is_earlier && plan.is_none_or(|plan| plan.id != *of_plan) {
             return;
         }
-        let its_plan = plan.map_or_else(String::new, |plan| format!("; its plan is {}", plan.id));
-        let note = format!("{task_id:?} is no task of a plan of this node, and nothing is skipped{its_plan}");
+        let its_plan = plan.map_or_else(String::new, |plan| format!("; its current plan is {}", plan.id));
+        let note =
+            format!("{task_id:?} is not a task of a plan of this node, and nothing is skipped{its_plan}");
         self.record(&Event::warning(Reason::SkipRefused, task_id, note));
     }
 

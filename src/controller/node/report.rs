@@ -84,7 +84,8 @@ impl Node<'_> {
         Urgency::Progress(plan.current_task().map_or("", |task| &task.message))
     }
 
-    /// The generation that a failed reconcile reports as observed. A node that is down, was asked to leave and has no plan
+    /// The generation that a failed reconcile reports as observed. A node that is down, was asked to leave and has no
+    /// plan
     /// for that is deleted, since it cannot have one; so the generation that asks is observed with its plan.
     fn decided_generation(&self, plan: Option<&Plan>) -> i64 {
         let is_asked = self.stored.spec.as_ref().is_ok_and(|spec| spec.removal_id().is_some());
@@ -154,7 +155,7 @@ impl Node<'_> {
         Ok(next)
     }
 
-    /// What is to be said about restarts that a person asked for and that are not carried out.
+    /// What to report about requested restarts that are not carried out.
     fn remarks(&self) -> Vec<Remark> {
         let (meta, spec) = (&self.stored.meta, &self.stored.spec);
         let is_taken_back = spec.as_ref().is_ok_and(|s| s.grant_id().is_some_and(|id| id.is_by_abort()));
@@ -167,7 +168,8 @@ impl Node<'_> {
         restart.into_iter().chain(self.restarted_by_kubectl()).collect()
     }
 
-    /// `kubectl rollout restart` of the node's StatefulSet writes an annotation into its template, which is put back.
+    /// `kubectl rollout restart` of the node's StatefulSet writes an annotation into its template, which Windlass
+    /// restores.
     fn restarted_by_kubectl(&self) -> Option<Remark> {
         let (set, meta) = (self.scope.set()?, &self.stored.meta);
         let template = self.stored.spec.as_ref().ok()?.pod_template.clone();

@@ -45,8 +45,8 @@ pub fn select(
     }
     if found.len() > MAX_STATEFUL_SETS {
         selection.refused.push(format!(
-            "spec.statefulSets.selector matches {} StatefulSets, and {MAX_STATEFUL_SETS} are the most: create several \
-             StatefulSetRollouts",
+            "spec.statefulSets.selector matches {} StatefulSets, but at most {MAX_STATEFUL_SETS} are allowed: create \
+             several StatefulSetRollouts",
             found.len()
         ));
         return selection;
@@ -67,7 +67,8 @@ fn why_not(rollout: &Meta, set: &Meta, others: &[Arc<ObservedRollout>]) -> Optio
     }
     let older = others.iter().find(|other| is_older(&other.meta, rollout) && selects(other, set))?;
     Some(format!(
-        "spec.statefulSets: StatefulSet {} is selected by StatefulSetRollout {}, which is older: remove it from one of them",
+        "spec.statefulSets: StatefulSet {} is already selected by the older StatefulSetRollout {}: remove it from \
+         one of them",
         set.name, older.meta.name
     ))
 }
@@ -82,8 +83,9 @@ pub fn strays(set: &ObservedStatefulSet, pods: &[Arc<ObservedPod>]) -> Option<St
     let is_known = |pod: &&Arc<ObservedPod>| pod.revision == *current || pod.revision == set.update_revision;
     let pod = pods.iter().find(|pod| !is_known(pod))?;
     Some(format!(
-        "spec.statefulSets: pod {} of StatefulSet {} is at revision {}, and would come back at the older {current} once the \
-         StatefulSet is held: delete the pods that do not run the template, one by one, and Windlass takes it then",
+        "spec.statefulSets: pod {} of StatefulSet {} is at revision {}, but would be recreated at the older revision \
+         {current} if the StatefulSet were held: delete the pods that do not run the template, one by one; Windlass \
+         holds the StatefulSet after that",
         pod.meta.name, set.meta.name, pod.revision
     ))
 }

@@ -464,7 +464,7 @@ async fn what_the_api_server_refuses_is_never_a_revision_and_is_looked_at_again(
     assert_eq!(seconds(next), Some(30));
     let (status, reason, message) = condition(&stage.fleet(), "UpToDate");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "InvalidSpec"));
-    assert_eq!(message, "template: the API server refuses it: spec.containers: no");
+    assert_eq!(message, "template: the API server rejects it: spec.containers: no");
     assert_eq!(stage.names(Kind::ControllerRevision).len(), 1);
     assert_eq!(stage.reasons().await, ["InvalidSpec"]);
     stage.calls();
@@ -800,7 +800,7 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
     stage.change_fleet(&with(json!([{"port": 81}])));
     stage.look_at_fleet().await.unwrap();
     let message = condition(&stage.fleet(), "UpToDate").2;
-    assert_eq!(message, "service: the API server refuses it: ports: no");
+    assert_eq!(message, "service: the API server rejects it: ports: no");
     stage.mend();
     stage.settle().await;
     assert_eq!(stage.get(Kind::Service, "db")["spec"]["ports"][0]["port"], 81);
@@ -913,7 +913,7 @@ async fn a_delete_that_is_refused_is_said_as_what_it_is_and_asked_for_again() {
     assert_eq!(stage.names(Kind::StatefulNode), ["db-0", "db-1", "db-2"]);
     let said = condition(&stage.fleet(), "UpToDate");
     assert_eq!(said.1, "InvalidSpec");
-    assert_eq!(said.2, format!("the API server refuses the delete of it: {no}"));
+    assert_eq!(said.2, format!("the API server rejects the delete of it: {no}"));
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(30));
     stage.mend();
     stage.settle().await;
@@ -1123,7 +1123,8 @@ async fn a_revision_of_somebody_elses_in_the_way_is_said_and_not_touched() {
     let key = ("ControllerRevision", name.clone());
     stage.port.kept.lock().unwrap().objects.insert(key.clone(), foreign.clone());
     let said = || condition(&stage.fleet(), "UpToDate").2;
-    let sentence = format!("template: ControllerRevision {name} exists and is not this fleet's");
+    let sentence =
+        format!("template: ControllerRevision {name} exists and has no ownerReference to this fleet");
     stage.look_at_fleet().await.unwrap();
     assert!(said().starts_with(&sentence), "{}", said());
     stage.calls();

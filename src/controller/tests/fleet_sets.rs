@@ -85,8 +85,8 @@ async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
     let told = stage.told().await;
     let promoted = told.iter().find(|(reason, _)| reason == "Promoted").unwrap();
     assert!(
-        promoted.1.starts_with(&format!("set {set} serves "))
-            && promoted.1.ends_with("in place of set first")
+        promoted.1.starts_with(&format!("set {set} is active at "))
+            && promoted.1.ends_with("replaces set first")
     );
     assert_eq!(stage.sets().len(), 2, "they live on");
     let next = seconds(stage.look_at_fleet().await.unwrap()).unwrap();
@@ -158,7 +158,7 @@ async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
     assert_eq!(stage.sets(), ["first"]);
     let told = stage.told().await;
     let said = told.iter().find(|(reason, _)| reason == "RolloutSuperseded").unwrap();
-    assert!(said.1.contains("is wanted again, and serves"), "{told:?}");
+    assert!(said.1.contains("is the desired revision again"), "{told:?}");
     assert_eq!(condition(&stage.fleet(), "UpToDate").1, "Applied");
 }
 
@@ -381,7 +381,7 @@ async fn a_promotion_that_cannot_be_taken_back_keeps_nothing_else_waiting() {
         if error.refusal().is_some() {
             let (_, reason, message) = condition(&fleet, "UpToDate");
             assert_eq!(reason, "InvalidSpec");
-            assert_eq!(message, "service: the API server refuses it: the month is frozen");
+            assert_eq!(message, "service: the API server rejects it: the month is frozen");
         }
         stage.mend();
         stage.pass(30).await;

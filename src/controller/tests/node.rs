@@ -262,7 +262,7 @@ async fn a_skip_that_names_no_task_of_a_plan_that_goes_on_is_told_once_unless_th
             .collect::<Vec<_>>()
     };
     let told = looked_at(&json!("0123456789-4")).await;
-    assert!(told.len() == 1 && told[0].contains("no task of a plan of this node"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("not a task of a plan of this node"), "{told:?}");
     stage.change_node(&to_v2());
     stage.node_settles().await;
     drop(stage.told().await);
@@ -307,7 +307,7 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
     assert_eq!(seconds(stage.look_at_node().await.unwrap()), Some(30));
     assert_eq!(
         stage.stalled(),
-        ("InvalidSpec".into(), "template: the API server refuses it: containers: no".into())
+        ("InvalidSpec".into(), "template: the API server rejects it: containers: no".into())
     );
     assert_eq!(stage.history().len(), 1);
     stage.mend();
@@ -320,7 +320,7 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
     stage.look_at_node().await.unwrap();
     assert_eq!(
         stage.stalled(),
-        ("InvalidSpec".into(), "template: the API server does not allow it now: no right".into())
+        ("InvalidSpec".into(), "template: the API server currently forbids it: no right".into())
     );
     stage.mend();
     // A quota on StatefulSets has no room for one more, and none is needed.
@@ -435,7 +435,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
     stage.put(Kind::StatefulNode, "other-0", json!({"metadata": old, "spec": with("a")}));
     stage.look_at_node().await.unwrap();
     let (reason, message) = stage.stalled();
-    assert!(reason == "InvalidSpec" && message.contains("a-b-db-0-0 is that of node b-db-0"), "{message}");
+    assert!(reason == "InvalidSpec" && message.contains("a-b-db-0-0 belongs to node b-db-0"), "{message}");
     stage.change(
         Kind::StatefulNode,
         "b-db-0",
@@ -448,7 +448,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
     stage.put(CLAIM, "data-db-0-0", json!({"metadata": {"labels": {"windlass.dev/node": "db-7"}}}));
     stage.look_at_node().await.unwrap();
     let (_, message) = stage.stalled();
-    assert!(message.contains("data-db-0-0 is that of node db-7"), "{message}");
+    assert!(message.contains("data-db-0-0 belongs to node db-7"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -614,8 +614,8 @@ async fn a_stateful_set_that_admission_gives_to_another_manager_is_written_once_
     stage.admits(managed_by_the_platform);
     stage.node_settles().await;
     assert_eq!(stage.node()["status"]["phase"], "Running");
-    let said = "StatefulSet db-0: label app.kubernetes.io/managed-by is platform instead of windlass, and setting it back \
-                has no effect: exempt the StatefulSets of Windlass from the admission policy that changes it";
+    let said = "StatefulSet db-0: label app.kubernetes.io/managed-by is platform instead of windlass, and restoring \
+        it has no effect: exempt the StatefulSets of Windlass from the admission policy that changes it";
     assert_eq!(stage.stalled(), ("InvalidSpec".into(), said.into()));
     stage.calls();
     for _ in 0..60 {
@@ -753,7 +753,7 @@ async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
     stage.change(CLAIM, "data-db-0-0", &label("db-7"));
     let before = stage.get(CLAIM, "data-db-0-0");
     stage.look_at_node().await.unwrap();
-    assert!(stage.stalled().1.contains("data-db-0-0 is that of node db-7"), "{:?}", stage.stalled());
+    assert!(stage.stalled().1.contains("data-db-0-0 belongs to node db-7"), "{:?}", stage.stalled());
     assert_eq!(stage.get(CLAIM, "data-db-0-0"), before);
 }
 
@@ -898,7 +898,7 @@ async fn what_is_refused_beside_a_plan_is_said_and_keeps_nothing_else_from_being
         stage.change_node(&json!({"spec": change}));
         stage.change_node(&json!({"spec": {"ports": [{"port": 80}]}}));
         assert!(stage.look_at_node().await.is_err());
-        let said = ("InvalidSpec".to_owned(), "the API server refuses it: no".to_owned());
+        let said = ("InvalidSpec".to_owned(), "the API server rejects it: no".to_owned());
         assert_eq!(stage.stalled(), said, "{write}");
         assert_eq!(stage.reasons().await, ["InvalidSpec"], "{write}");
         assert_eq!(stage.node()["status"]["phase"], "Running", "{write}: its pod serves");

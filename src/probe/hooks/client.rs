@@ -65,7 +65,7 @@ impl HttpHookClient {
             // Pod addresses are reused by other pods: no connection outlives its request.
             .pool_max_idle_per_host(0)
             .build()
-            .map_err(|error| format!("no HTTP client for hooks could be made: {}", root_cause(&error)))?;
+            .map_err(|error| format!("could not create an HTTP client for hooks: {}", root_cause(&error)))?;
         Ok(Self { http })
     }
 }
@@ -131,7 +131,7 @@ impl WhileLeading {
 impl HookClient for WhileLeading {
     async fn send(&self, request: HookRequest) -> Result<HookReply, String> {
         if !(self.leads)() {
-            return Err("was not asked: this replica does not lead any more".to_owned());
+            return Err("was not sent: this replica is no longer the leader".to_owned());
         }
         self.client.send(request).await
     }
@@ -235,7 +235,7 @@ mod tests {
         assert!(client_of_leader.send(request()).await.is_ok());
         *leads.lock().unwrap() = false;
         let why = client_of_leader.send(request()).await.unwrap_err();
-        assert!(why.contains("does not lead"), "{why}");
+        assert!(why.contains("no longer the leader"), "{why}");
         assert_eq!(*client.0.lock().unwrap(), 1);
     }
 }

@@ -37,23 +37,23 @@ impl PeerConnection<'_> {
     }
 
     async fn request(&self, question: &HookQuestion, probe: &HttpProbe) -> Result<(Verdict, String), String> {
-        let filled = probe.url.fill(&probe.values).map_err(|why| format!("cannot be asked: {why}"))?;
+        let filled = probe.url.fill(&probe.values).map_err(|why| format!("cannot be sent: {why}"))?;
         let url =
-            Url::parse(&filled).map_err(|why| format!("cannot be asked: {filled:?} is no URL: {why}"))?;
+            Url::parse(&filled).map_err(|why| format!("cannot be sent: {filled:?} is not a URL: {why}"))?;
         // The text was validated, but what the URL library parses counts.
         if url.scheme() != "http"
             || !url.username().is_empty()
             || url.password().is_some()
             || !url.host_str().is_some_and(|host| probe.url.goes_to(host, &probe.values))
         {
-            return Err(format!("is not asked: {filled:?} leads elsewhere than its host may"));
+            return Err(format!("is not sent: the host of {filled:?} is not allowed"));
         }
         let mut headers = HeaderMap::new();
         for (name, text) in &probe.headers {
             let (name, value) = self.header(name, text).await?;
             headers.append(name, value);
         }
-        let id = HeaderValue::from_str(&question.task_id).map_err(|why| format!("cannot be asked: {why}"))?;
+        let id = HeaderValue::from_str(&question.task_id).map_err(|why| format!("cannot be sent: {why}"))?;
         headers.insert(TASK_HEADER, id);
         headers.insert(ATTEMPT_HEADER, HeaderValue::from(question.attempt));
         let request = HookRequest {
@@ -68,7 +68,7 @@ impl PeerConnection<'_> {
     }
 
     async fn query(&self, question: &HookQuestion, probe: &QueryProbe) -> Result<(Verdict, String), String> {
-        let mut url = Url::parse(&probe.url).map_err(|why| format!("cannot be asked: {why}"))?;
+        let mut url = Url::parse(&probe.url).map_err(|why| format!("cannot be sent: {why}"))?;
         url.query_pairs_mut().append_pair("query", &probe.promql);
         let request = HookRequest {
             method: Method::GET,
@@ -88,9 +88,9 @@ impl PeerConnection<'_> {
     }
 
     async fn header(&self, name: &str, text: &HeaderText) -> Result<(HeaderName, HeaderValue), String> {
-        let cannot = |why: &str| format!("cannot be asked: the header {name:?} {why}");
-        let header =
-            HeaderName::from_bytes(name.as_bytes()).map_err(|_| cannot("has a name that no header has"))?;
+        let cannot = |why: &str| format!("cannot be sent: the header {name:?} {why}");
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| cannot("has a name that is not valid for a header"))?;
         let value = match text {
             HeaderText::Plain(value) => HeaderValue::from_str(value),
             HeaderText::Secret { name, key } => {
@@ -102,11 +102,11 @@ impl PeerConnection<'_> {
                 })
             }
         };
-        Ok((header, value.map_err(|_| cannot("has a value that no header has"))?))
+        Ok((header, value.map_err(|_| cannot("has a value that is not valid for a header"))?))
     }
 
     async fn secret(&self, name: &str, key: &str) -> Result<String, String> {
-        let secret = format!("cannot be asked: Secret {}/{name}, which a header names,", self.namespace);
+        let secret = format!("cannot be sent: Secret {}/{name}, which a header refers to,", self.namespace);
         match self.cluster.get(Kind::Secret, self.namespace, name).await {
             Ok(Some(object)) => {
                 let data = object["data"].get(key).cloned();
@@ -116,7 +116,7 @@ impl PeerConnection<'_> {
             }
             Ok(None) => Err(format!("{secret} does not exist")),
             Err(ClusterError::Forbidden { .. }) => Err(format!(
-                "{secret} may not be read by the operator: give its role the verb get on secrets"
+                "{secret} cannot be read by the operator: grant its role the verb get on secrets"
             )),
             Err(error) => Err(format!("{secret} cannot be read: {error}")),
         }
@@ -126,7 +126,7 @@ impl PeerConnection<'_> {
 fn judge(probe: &HttpProbe, reply: &HookReply) -> (Verdict, String) {
     let text = String::from_utf8_lossy(&reply.body);
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let more = if reply.is_cut { " (and more than is read)" } else { "" };
+    let more = if reply.is_cut { " (truncated)" } else { "" };
     let words = excerpt(&text);
     let sentence = if words.is_empty() {
         format!("answered {}", reply.status)
@@ -157,8 +157,8 @@ fn verdict(
     match (holds(success), failed) {
         (Ok(true), Ok(_)) => (Verdict::Success, text),
         // It is unknown whether it failed, so it is no success.
-        (_, Err(why)) => (Verdict::Neither, format!("{text}; `failure` cannot be told: {why}")),
+        (_, Err(why)) => (Verdict::Neither, format!("{text}; `failure` cannot be evaluated: {why}")),
         (Ok(false), Ok(_)) => (Verdict::Neither, text),
-        (Err(why), Ok(_)) => (Verdict::Neither, format!("{text}; `success` cannot be told: {why}")),
+        (Err(why), Ok(_)) => (Verdict::Neither, format!("{text}; `success` cannot be evaluated: {why}")),
     }
 }

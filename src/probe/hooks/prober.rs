@@ -14,7 +14,8 @@ use super::{HookAnswer, HookQuestion, Verdict};
 use crate::clock::SharedClock;
 use windlass_kube_port::{Cluster, Key};
 
-/// A request of a hook has a time-out of its own, and may take its time. A peer that hangs occupies its slot until then;
+/// A request of a hook has a time-out of its own, and may take its time. A peer that hangs occupies its slot until
+/// then;
 /// a plan has at most one question.
 const LIMITS: Limits = Limits { prompt: None, concurrency: 512 };
 
@@ -92,7 +93,7 @@ impl Peers<HookOwner, HookQuestion, HookAnswer> for HookPeers {
     }
 }
 
-/// A clock may stand still or be set back; two answers have different times all the same.
+/// A clock may not advance, or may be set back; two answers have different times nevertheless.
 fn other_than(previous: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
     if now == previous { now + TimeDelta::microseconds(1) } else { now }
 }

@@ -24,17 +24,30 @@ pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
     let words = || excerpt(&String::from_utf8_lossy(&reply.body));
     if reply.is_cut {
         return Err(format!(
-            "answered {} with more than is read: ask for less, with sum or topk",
+            "answered {} with too much data: reduce the result, for example with sum or topk",
             reply.status
         ));
     }
-    let answer: Answer = serde_json::from_slice(&reply.body)
-        .map_err(|_| format!("answered {}, and not as a Prometheus does: {}", reply.status, words()))?;
+    let answer: Answer = serde_json::from_slice(&reply.body).map_err(|_| {
+        format!(
+            "answered {} with something that is not a Prometheus response: \
+            {}",
+            reply.status,
+            words()
+        )
+    })?;
     if answer.status != "success" || reply.status >= 300 {
         return Err(format!("answered {}: {}", reply.status, excerpt(&answer.error)));
     }
     let result = &answer.data["result"];
-    let garbled = || format!("answered {}, and not as a Prometheus does: {}", reply.status, words());
+    let garbled = || {
+        format!(
+            "answered {} with something that is not a Prometheus response: \
+        {}",
+            reply.status,
+            words()
+        )
+    };
     match answer.data["resultType"].as_str() {
         Some("vector") => {
             let list = result.as_array().ok_or_else(garbled)?;
@@ -42,7 +55,7 @@ pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
         }
         Some("scalar") => Ok(vec![sample(&Value::Null, result).ok_or_else(garbled)?]),
         Some(other) => Err(format!(
-            "answered with a {}: a hook's query has to be an instant vector or a scalar",
+            "answered with a {}: a hook's query has to return an instant vector or a scalar",
             excerpt(other)
         )),
         None => Err(garbled()),
@@ -112,19 +125,24 @@ mod tests {
         let table = [
             (200, matrix, "answered with a matrix"),
             (400, refused, "answered 400: parse error at char 3"),
-            (503, "Service Unavailable", "answered 503, and not as a Prometheus does: Service Unavailable"),
-            (200, "<html>", "not as a Prometheus does"),
-            (200, "{}", "not as a Prometheus does"),
-            (200, r#"{"status":"success"}"#, "not as a Prometheus does"),
-            (200, &vector(&json!([{"metric": {}, "value": [1]}])), "not as a Prometheus does"),
-            (200, &vector(&json!([{"metric": {}, "value": [1, "many"]}])), "not as a Prometheus does"),
-            (200, &vector(&json!([{"metric": {}, "histogram": [1, {}]}])), "not as a Prometheus does"),
+            (
+                503,
+                "Service Unavailable",
+                "answered 503 with something that is not a Prometheus response: Service \
+                Unavailable",
+            ),
+            (200, "<html>", "not a Prometheus response"),
+            (200, "{}", "not a Prometheus response"),
+            (200, r#"{"status":"success"}"#, "not a Prometheus response"),
+            (200, &vector(&json!([{"metric": {}, "value": [1]}])), "not a Prometheus response"),
+            (200, &vector(&json!([{"metric": {}, "value": [1, "many"]}])), "not a Prometheus response"),
+            (200, &vector(&json!([{"metric": {}, "histogram": [1, {}]}])), "not a Prometheus response"),
         ];
         for (status, body, part) in table {
             let said = read(status, body).unwrap_err();
             assert!(said.contains(part), "{body}: {said}");
         }
         let cut = HookReply { status: 200, is_cut: true, ..HookReply::default() };
-        assert!(samples(&cut).unwrap_err().contains("more than is read"));
+        assert!(samples(&cut).unwrap_err().contains("too much data"));
     }
 }

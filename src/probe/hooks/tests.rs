@@ -119,10 +119,20 @@ async fn an_answer_means_what_the_hook_says() {
         (("", "status >= 400"), reply(409, ""), Verdict::Failure, "answered 409"),
         (("true", "status < 300"), reply(200, ""), Verdict::Failure, "answered 200"),
         (("status == 503", ""), reply(503, ""), Verdict::Success, "answered 503"),
-        (judged, reply(200, "<html>"), Verdict::Neither, "cannot be told"),
-        (judged, reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
-        (("body.state == 'drained'", ""), reply(200, "{}"), Verdict::Neither, "`success` cannot be told"),
-        (("true", "body.state == 'failed'"), reply(200, "{}"), Verdict::Neither, "`failure` cannot be told"),
+        (judged, reply(200, "<html>"), Verdict::Neither, "cannot be evaluated"),
+        (judged, reply(200, "{}"), Verdict::Neither, "`failure` cannot be evaluated"),
+        (
+            ("body.state == 'drained'", ""),
+            reply(200, "{}"),
+            Verdict::Neither,
+            "`success` cannot be evaluated",
+        ),
+        (
+            ("true", "body.state == 'failed'"),
+            reply(200, "{}"),
+            Verdict::Neither,
+            "`failure` cannot be evaluated",
+        ),
         // `text` is the whole body, and nothing else.
         (("text == 'ok'", ""), reply(200, "ok"), Verdict::Success, "answered 200: ok"),
         (("", "text.endsWith('bad')"), reply(200, &late), Verdict::Failure, "answered 200: xxx"),
@@ -153,7 +163,7 @@ async fn a_query_means_what_the_hook_says() {
         (
             vector("NaN"),
             Verdict::Neither,
-            "answered NaN; `failure` cannot be told: NaN is smaller and greater than nothing",
+            "answered NaN; `failure` cannot be evaluated: NaN cannot be compared",
         ),
         (reply(200, &none), Verdict::Nothing, "answered with no data"),
         (reply(503, "starting"), Verdict::Nothing, "answered 503"),

@@ -49,7 +49,7 @@ async fn an_id_with_other_content_is_a_conflict_and_changes_nothing() {
         let (status, answer) = sidecar.post(other).await;
         assert_eq!(status, 409);
         let sentence = answer["message"].as_str().unwrap();
-        assert!(sentence.contains("the ID x is a halt-at-height task's"), "{sentence}");
+        assert!(sentence.contains("the ID x belongs to a halt-at-height task"), "{sentence}");
     }
     assert_eq!(sidecar.get("/readyz").await.0, 503);
     assert_eq!(sidecar.get_json("/v1/tasks/x").await, before);

@@ -24,7 +24,7 @@ fn approved(turn: &Turn<'_>) -> Answer {
     }
     Ok(turn.waits(
         format!(
-            "waiting for a person: windlass approve {}, or the annotation {ANNOTATION_APPROVE}={id}",
+            "waiting for approval: windlass approve {}, or annotate {ANNOTATION_APPROVE}={id}",
             turn.scope.owner.asked_as()
         ),
         AGAIN,

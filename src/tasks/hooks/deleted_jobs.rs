@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::cache::remembered::Remembered;
 use crate::clock::monotonic;
 
-/// The Jobs of hooks that this process deleted because a plan was about to end, or to go on without them. If that is not
-/// stored after all and the plan goes on as before, such a Job is made anew. One that somebody else deleted is not, and
+/// The Jobs of hooks that this process deleted because a plan was about to end, or to continue without them. If that
+/// is not stored and the plan continues as before, such a Job is recreated. One that somebody else deleted is not, and
 /// that includes an earlier process: after a crash just then, a person has to retry the hook.
 pub struct DeletedJobs {
     /// By the UIDs of owner and Job.

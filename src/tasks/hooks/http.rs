@@ -50,7 +50,7 @@ fn call(turn: &Turn<'_>) -> Answer {
         Some(last) if turn.is_overdue() => turn.is_late(&format!("{asked} last {}", last.said)),
         Some(last) => Ok(turn.waits(format!("{asked} {}", last.said), again)),
         // This operator has no answer yet; after a restart, the last one is in the task's record. If the time is up by
-        // then, the peer may have succeeded while no operator was there to hear of it, so its answer decides. One
+        // then, the peer may have succeeded while no operator was running, so its answer decides. One
         // always comes: a request that fails or times out is answered with that.
         None => Ok(turn.waits(turn.last_message_or(asked), again)),
     }
@@ -94,7 +94,7 @@ fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
         probe: HookProbe::Http(Box::new(HttpProbe {
             url,
             method: ::http::Method::from_bytes(method(http).as_bytes())
-                .map_err(|_| format!("http.method {:?} is none", http.method))?,
+                .map_err(|_| format!("http.method {:?} is not an HTTP method", http.method))?,
             headers,
             body: filled("http.body", &http.body)?,
             values,

@@ -60,12 +60,12 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
             return Ok(Outcome::Done);
         }
         if turn.is_overdue() {
-            return turn.is_late(&turn.last_message_or(format!("Job {name} was not made")));
+            return turn.is_late(&turn.last_message_or(format!("Job {name} was not created")));
         }
         if is_gone {
-            // Nobody knows how far the Job got: only a person may decide to run it again.
+            // It is not known how far the Job got: only a person may decide to run it again.
             return Err(TaskError::terminal(format!(
-                "Job {name} was deleted before it was seen to end; windlass retry runs it anew"
+                "Job {name} was deleted before Windlass observed its end; to run it again: windlass retry"
             )));
         }
         if let Some(why) = &turn.scope.hold {
@@ -76,7 +76,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     let meta = Meta::read(&found);
     if !is_ours(&meta, owner, attempt.task_id) {
         return Err(TaskError::terminal(format!(
-            "Job {name} exists and does not belong to this task; Windlass does not touch it: rename or remove it"
+            "Job {name} exists and does not belong to this task; Windlass does not touch it: delete it"
         )));
     }
     let end = end(&found);
@@ -84,8 +84,8 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         return Ok(Outcome::Done);
     }
     if meta.terminating && !turn.is_overdue() && was_deleted_here(turn, &meta.uid) {
-        // What becomes of it as it goes is no failure of the hook: its pods are killed.
-        return Ok(turn.waits(format!("Job {name} is being deleted, and is made anew"), LOOK));
+        // The deletion kills its pods, so a failure now is not a failure of the hook.
+        return Ok(turn.waits(format!("Job {name} is being deleted, and Windlass recreates it"), LOOK));
     }
     let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
@@ -96,7 +96,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     if turn.is_overdue() {
         if contested_until.is_some_and(|until| until > turn.cx.now) {
             let message = so_far
-                + "; it has timed out, and is deleted once no earlier leader's request can make it again";
+                + "; it has timed out, and Windlass deletes it once no request of an earlier leader can recreate it";
             return Ok(turn.waits(message, LOOK));
         }
         // A Job that timed out must not run in parallel to what follows.
@@ -121,20 +121,22 @@ async fn has_completed(
     let by = format!("regarding.kind=Job,regarding.name={job},reason={COMPLETED}");
     match cluster.selected(Kind::Event, &owner.namespace, Selector::Fields(by)).await {
         Ok(events) => Ok(events.iter().any(|event| event["regarding"]["uid"] == uid)),
-        // Without the right nothing is known.
+        // Without the permission nothing is known.
         Err(ClusterError::Forbidden { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// True if this process deleted the Job for an end of the plan that was not stored, as the plan goes on. Only this process
+/// True if this process deleted the Job for an end of the plan that was not stored, as the plan goes on. Only this
+/// process
 /// knows that it was no person, so after a crash in between the hook fails and has to be retried.
 fn was_deleted_here(turn: &Turn<'_>, job_uid: &str) -> bool {
     let deleted = turn.cx.env.find::<Arc<DeletedJobs>>();
     deleted.is_some_and(|deleted| deleted.has(&turn.scope.owner.uid, job_uid))
 }
 
-/// Until when a request of an earlier leader to make this Job may still be carried out: it may have been sent before the
+/// Until when a request of an earlier leader to make this Job may still be carried out: it may have been sent before
+/// the
 /// task's start was persisted. As long as there is a Job of this name, the API server refuses it. None if this process
 /// began the plan, or acts for so long that there is no such request.
 fn contested_until(turn: &Turn<'_>) -> Option<DateTime<Utc>> {
@@ -146,7 +148,7 @@ fn contested_until(turn: &Turn<'_>) -> Option<DateTime<Utc>> {
 
 async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Result<Outcome, TaskError> {
     let made = manifest(&turn.scope.owner, attempt, template, &turn.values());
-    let waiting = |name: &str| format!("Job {name} was made");
+    let waiting = |name: &str| format!("Job {name} was created");
     match turn.scope.cluster.create(Kind::Job, made).await {
         Ok(stored) => {
             let meta = Meta::read(&stored);
@@ -159,7 +161,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
             Ok(turn.waits(error.to_string(), AT_ONCE))
         }
         Err(ClusterError::Refused { message, .. }) => {
-            Err(TaskError::terminal(format!("the API server refuses its Job: {message}")))
+            Err(TaskError::terminal(format!("the API server rejects its Job: {message}")))
         }
         Err(error) => Err(allowed(error).into()),
     }
@@ -170,7 +172,9 @@ fn allowed(error: ClusterError) -> ClusterError {
     match error {
         ClusterError::Forbidden { object, message } => ClusterError::Forbidden {
             object,
-            message: format!("{message}; hooks with Jobs need the rights in deploy/rbac/hook-jobs-*.yaml"),
+            message: format!(
+                "{message}; hooks with Jobs need the permissions in deploy/rbac/hook-jobs-*.yaml"
+            ),
         },
         error => error,
     }
@@ -221,8 +225,9 @@ async fn delete(cluster: &dyn Cluster, meta: &Meta) -> Result<(), ClusterError> 
 /// its completed tasks are kept for as long as their templates say.
 ///
 /// Call this before the plan's end is persisted: if the process dies in between, it is called again. If the end is not
-/// persisted and the plan goes on, the Jobs are made anew, because `deleted` has them. Jobs that Windlass has no right to,
-/// or whose delete a policy refuses, are left to garbage collection, which deletes them with their owner: the plan ends all
+/// persisted and the plan continues, the Jobs are recreated, because `deleted` has them. Jobs that Windlass has no
+/// permission for, or whose delete a policy refuses, are left to garbage collection, which deletes them with their
+/// owner: the plan ends all
 /// the same.
 pub async fn delete_jobs(
     cluster: &dyn Cluster,
@@ -237,7 +242,7 @@ pub async fn delete_jobs(
 fn unless_forbidden(plan: &Plan, deleted: Result<(), ClusterError>) -> Result<(), ClusterError> {
     match deleted {
         Err(ClusterError::Forbidden { object, message }) => {
-            warn!(plan = %plan.id, job = object, message, "a hook's Job is not deleted");
+            warn!(plan = %plan.id, job = object, message, "could not delete the Job of a hook");
             Ok(())
         }
         answer => answer,
@@ -248,7 +253,7 @@ fn unless_forbidden(plan: &Plan, deleted: Result<(), ClusterError>) -> Result<()
 fn unless_refused(job: &Meta, deleted: Result<(), ClusterError>) -> Result<(), ClusterError> {
     match deleted {
         Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
-            warn!(job = job.name, %error, "a hook's Job is not deleted");
+            warn!(job = job.name, %error, "could not delete the Job of a hook");
             Ok(())
         }
         answer => answer,
@@ -282,8 +287,8 @@ async fn delete_jobs_of_task(
         let meta = Meta::read(&found);
         if is_ours(&meta, owner, &record.id) {
             let answer = delete(cluster, &meta).await;
-            // A delete without an answer may have been carried out. What terminates already was deleted by somebody else,
-            // or is remembered.
+            // A delete without an answer may have been carried out. A Job that is already terminating was deleted by
+            // somebody else, or is remembered.
             let is_refused =
                 matches!(answer, Err(ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. }));
             if !meta.terminating && !is_refused {
@@ -344,7 +349,7 @@ pub async fn check_all(
             DryRun::Refused(sentence) => Unfit::Refused(sentence),
             DryRun::NotNow(error) => Unfit::Unknown {
                 sentence: format!(
-                    "hook {}: whether the API server takes its Job is not known yet: {error}",
+                    "hook {}: could not check whether the API server accepts its Job: {error}",
                     hook.name
                 ),
                 // A temporary failure is not the spec's fault; a missing permission is for a person to see.
@@ -369,7 +374,7 @@ pub async fn dry_run(cluster: &dyn Cluster, owner: &JobOwner, hook: &Hook) -> Re
     match cluster.try_create(Kind::Job, wanted).await {
         Ok(_) => Ok(()),
         Err(ClusterError::Refused { message, .. }) => {
-            Err(DryRun::Refused(format!("hook {}: the API server refuses its Job: {message}", hook.name)))
+            Err(DryRun::Refused(format!("hook {}: the API server rejects its Job: {message}", hook.name)))
         }
         Err(error) => Err(DryRun::NotNow(allowed(error))),
     }

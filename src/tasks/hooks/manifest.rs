@@ -10,7 +10,8 @@ use crate::api::names::{
 use crate::hooks::Values;
 use windlass_kube_port::Kind;
 
-/// How long a Job is kept after its end, at least, in seconds: until its end was read, also by an operator that was away.
+/// How long a Job is kept after its end, at least, in seconds: until its end was read, also by an operator that was
+/// away.
 const MIN_TTL_SECONDS: i64 = 3_600;
 /// The maximum length of a Job's name, which is also a label value of the Job's pods.
 const MAX_NAME: usize = 63;
@@ -81,7 +82,7 @@ pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value,
     let mut spec = template.clone();
     if let Some(fields) = spec.as_object_mut() {
         let ttl = fields.entry("ttlSecondsAfterFinished").or_insert(Value::Null);
-        // What is no number, or negative, is for the API server to refuse.
+        // The API server rejects a value that is negative or not a number.
         if ttl.is_null() || ttl.as_i64().is_some_and(|seconds| (0..MIN_TTL_SECONDS).contains(&seconds)) {
             *ttl = json!(MIN_TTL_SECONDS);
         }

@@ -102,7 +102,7 @@ fn check(turn: &Turn<'_>) -> Answer {
         return Ok(turn.waits(why.clone(), NOT_NOW));
     }
     let heard = prober.ask(&owner, question, first);
-    Ok(turn.waits(turn.last_message_or("the query is asked".to_owned()), heard.again))
+    Ok(turn.waits(turn.last_message_or("waiting for the result of the query".to_owned()), heard.again))
 }
 
 /// The query. An error is a sentence: the query cannot be sent.

@@ -143,7 +143,7 @@ fn waits_for(pod: &Value) -> Option<Trouble> {
             continue;
         }
         let says = if message.is_empty() { String::new() } else { format!(": {message}") };
-        let text = format!("container {of} of pod {name} waits: {reason}{says}");
+        let text = format!("container {of} of pod {name} is waiting: {reason}{says}");
         let class = if OF_IMAGES.contains(&reason) { OF_IMAGES[0] } else { reason };
         return Some(Trouble::new(&[uid, of, class], &text));
     }
@@ -224,11 +224,11 @@ mod tests {
         for (pod, sentence) in [
             (
                 with(waiting("ImagePullBackOff", "not found"), none.clone()),
-                "container a of pod p waits: ImagePullBackOff: not found",
+                "container a of pod p is waiting: ImagePullBackOff: not found",
             ),
             (
                 with(waiting("CreateContainerConfigError", ""), none.clone()),
-                "container a of pod p waits: CreateContainerConfigError",
+                "container a of pod p is waiting: CreateContainerConfigError",
             ),
             (with(waiting("ContainerCreating", ""), none.clone()), ""),
             (pod(json!({"conditions": unscheduled})), "pod p is not scheduled: Unschedulable: 0/3 nodes"),

@@ -40,7 +40,7 @@ impl<'a> Turn<'a> {
         };
         let type_ = hook.action().map(HookAction::task_type).unwrap_or_default();
         if type_ != cx.record.type_ {
-            return nothing(format!("hook {name} does something else by now"));
+            return nothing(format!("the action of hook {name} has changed"));
         }
         if let About::Point(point) = scope.about
             && params.at.is_some()

@@ -21,12 +21,9 @@ fn passed(turn: &Turn<'_>) -> Answer {
         return Ok(Outcome::Done);
     }
     if turn.is_overdue() {
-        return turn.is_late(&format!("it waits for {} s", wait.seconds));
+        return turn.is_late(&format!("the wait takes {} s", wait.seconds));
     }
-    let message = format!(
-        "waiting for {} s to pass, until {}",
-        wait.seconds,
-        until.to_rfc3339_opts(SecondsFormat::Secs, true)
-    );
+    let message =
+        format!("waiting for {} s, until {}", wait.seconds, until.to_rfc3339_opts(SecondsFormat::Secs, true));
     Ok(turn.waits(message, left))
 }

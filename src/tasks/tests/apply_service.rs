@@ -47,8 +47,8 @@ async fn a_service_that_differs_is_brought_back() {
     changed.service.as_mut().unwrap()["spec"]["publishNotReadyAddresses"] = json!(false);
     let table = [
         (Ok(json!({})), "done"),
-        (Err(conflict()), "waiting to see what changed in the meantime"),
-        (Err(refused()), "failed: the API server refuses x: spec.x: no"),
+        (Err(conflict()), "waiting for the cache to show a concurrent change"),
+        (Err(refused()), "failed: the API server rejects x: spec.x: no"),
         (Err(overloaded()), "again Some(7s): x: slow down"),
     ];
     for (answer, expected) in table {

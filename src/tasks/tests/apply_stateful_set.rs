@@ -73,9 +73,9 @@ async fn a_missing_stateful_set_is_created_once_with_the_granted_template() {
 #[tokio::test]
 async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours() {
     const NO_GRANT: &str =
-        "waiting for a grant: this version of Windlass renders another template than the granted one";
-    const USED: &str = "waiting for a new grant: the pod keeps what it runs until then";
-    const LEAVES: &str = "waiting for the StatefulSet of an earlier node of this name to be removed";
+        "waiting for a grant: this version of Windlass renders a different template from the granted one";
+    const USED: &str = "waiting for a new grant: the pod keeps its template until then";
+    const LEAVES: &str = "waiting for the StatefulSet of an earlier node with this name to be deleted";
     let to_v2 = || Node::serving("v1").granted("v2");
     let earlier = |n: Node| n.set("/metadata/ownerReferences/0/uid", json!("earlier-uid"));
     let table = [
@@ -111,8 +111,8 @@ async fn under_a_spent_grant_the_template_is_restored() {
 #[tokio::test]
 async fn what_the_server_answers_to_a_write_is_told_apart() {
     let table = [
-        (conflict(), "waiting to see what changed in the meantime"),
-        (refused(), "failed: the API server refuses x: spec.x: no"),
+        (conflict(), "waiting for the cache to show a concurrent change"),
+        (refused(), "failed: the API server rejects x: spec.x: no"),
         (overloaded(), "again Some(7s): x: slow down"),
     ];
     for (error, expected) in table {
@@ -134,8 +134,8 @@ async fn a_taken_name_fails_and_one_of_ours_is_waited_for() {
             Some(json!({"metadata": meta("db-0", "x", 9, None)})),
             "failed: StatefulSet db-0 exists and has no owner that Windlass knows",
         ),
-        (Some(owned_by(NODE)), "again None: waiting to see the StatefulSet that exists already"),
-        (None, "again None: waiting to see the StatefulSet that exists already"),
+        (Some(owned_by(NODE)), "again None: waiting for the cache to show the existing StatefulSet"),
+        (None, "again None: waiting for the cache to show the existing StatefulSet"),
     ];
     for (found, expected) in table {
         let mut bench = bench(&Node::new("v1"));

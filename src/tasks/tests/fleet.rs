@@ -262,7 +262,7 @@ async fn a_grant_leaves_the_claims_of_its_node_as_they_are_written() {
 #[tokio::test]
 async fn a_grant_that_the_server_refuses_fails_or_is_tried_again() {
     let table = [
-        (refused(), "failed: the API server refuses x: spec.x: no"),
+        (refused(), "failed: the API server rejects x: spec.x: no"),
         (overloaded(), "again Some(7s): x: slow down"),
     ];
     for (error, expected) in table {

@@ -75,7 +75,7 @@ async fn no_node_that_serves_goes_on_old_news_of_another() {
         let pods = [shown(0), shown(1), shown(2)];
         let (granted, outcome) = granted(nodes, &pods, listed, by_name, 1).await;
         assert_eq!(granted, if goes { vec!["db-2"] } else { vec![] }, "{what}: {outcome}");
-        assert_eq!(outcome.starts_with("waiting for another look at db-"), !goes, "{what}: {outcome}");
+        assert_eq!(outcome.starts_with("waiting for the next reconcile of db-"), !goes, "{what}: {outcome}");
     }
 }
 
@@ -118,7 +118,7 @@ async fn a_node_whose_status_is_behind_its_ready_pod_is_not_down() {
     let listed = vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true)];
     let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
     assert_eq!(granted, [""; 0], "{outcome}");
-    assert!(outcome.starts_with("waiting for another look at db-1"), "{outcome}");
+    assert!(outcome.starts_with("waiting for the next reconcile of db-1"), "{outcome}");
 }
 
 /// A node that is Failed, or that was never ready, is granted whatever the others do, but not on old news of its own pod.
@@ -136,7 +136,7 @@ async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
         let (mut granted, outcome) = granted(nodes, &pods, listed, None, 1).await;
         granted.retain(|name| name == "db-1");
         assert_eq!(granted, expected, "{what}: {outcome}");
-        assert_eq!(outcome.starts_with("waiting for another look at db-1"), ready, "{what}: {outcome}");
+        assert_eq!(outcome.starts_with("waiting for the next reconcile of db-1"), ready, "{what}: {outcome}");
     }
 }
 
@@ -181,7 +181,7 @@ async fn a_pod_that_was_not_ready_for_a_moment_is_noticed() {
         Arc::make_mut(&mut scope.spec).min_ready_seconds = min_ready;
         let outcome =
             said(&run_in(&Env::new().with(scope), &plan("InPlace"), &UpdateNodeSpecs::default()).await);
-        assert_eq!(outcome.starts_with("waiting for another look at db-1"), !goes, "{outcome}");
+        assert_eq!(outcome.starts_with("waiting for the next reconcile of db-1"), !goes, "{outcome}");
     }
 }
 
@@ -210,5 +210,5 @@ async fn a_set_that_serves_and_goes_first_goes_only_as_it_is_known_to_be() {
     let scope = super::sets::amid("BlueGreen", "Promoting").without("db-new-0").scope(cluster, &view);
     let outcome =
         said(&run_in(&Env::new().with(scope), &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
-    assert!(outcome.starts_with("waiting for another look at db-0"), "{outcome}");
+    assert!(outcome.starts_with("waiting for the next reconcile of db-0"), "{outcome}");
 }

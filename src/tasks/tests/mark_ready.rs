@@ -25,14 +25,10 @@ async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
         (
             "at another revision",
             v1().with_new_pod("v0"),
-            "ChildChanged: the pod is not at the granted template any more",
+            "ChildChanged: the pod no longer has the granted template",
         ),
-        (
-            "granted another",
-            v1().granted("v2"),
-            "ChildChanged: the pod is not at the granted template any more",
-        ),
-        ("no StatefulSet", v1().without_set(), "ChildChanged: the node's StatefulSet is gone"),
+        ("granted another", v1().granted("v2"), "ChildChanged: the pod no longer has the granted template"),
+        ("no StatefulSet", v1().without_set(), "ChildChanged: the node's StatefulSet no longer exists"),
     ];
     for (what, node, expected) in table {
         let outcomes = bench(&node).twice(&MarkReady {}).await;
@@ -130,7 +126,7 @@ async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
     let forbidden =
         ClusterError::Forbidden { object: "Secret shop/tok".to_owned(), message: "no".to_owned() };
     let table = [
-        (Ok(None), "Secret shop/tok, which sidecar.tokenSecret names, does not exist"),
+        (Ok(None), "Secret shop/tok, which sidecar.tokenSecret refers to, does not exist"),
         (Ok(Some(json!({"data": {"password": "eA=="}}))), "has no text under its key `token`"),
         (Err(forbidden), "the operator may not read Secret shop/tok"),
         (Err(overloaded()), &overloaded().to_string()),
@@ -162,7 +158,7 @@ async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting()
     bench.sidecars.expect_submit().returning(|_, _, _| Ok(()));
     let ready = bench.scope();
     let outcome = said(&heard(&MarkReady {}, &ready).await);
-    assert!(outcome.contains("the pod is, the sidecar says it is not"), "{outcome}");
+    assert!(outcome.contains("the pod is Ready, but the sidecar reports that the node is not"), "{outcome}");
     assert_eq!(ready.answer(), SidecarAnswer::NotReady);
 }
 
@@ -214,7 +210,7 @@ async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
     let other = Node::serving("v1").granted("v2");
     assert_eq!(said(&marks(&other).once(&MarkReady {}).await), "done");
     let gone = said(&marks(&Node::serving("v1").without_pod()).once(&MarkReady {}).await);
-    assert_eq!(gone, "ChildChanged: the pod that was to be marked ready is gone");
+    assert_eq!(gone, "ChildChanged: the pod that was to be marked ready no longer exists");
 }
 
 #[tokio::test]

@@ -28,11 +28,11 @@ async fn the_image_is_observed_on_the_new_pod_and_on_no_other() {
         (
             "the pod is at another revision",
             to_v2().with_pod("v1"),
-            "ChildChanged: the pod was made for something else",
+            "ChildChanged: the pod was created for another template",
         ),
         ("the pod leaves", to_v2().terminating(), "waiting for the pod to be created again"),
         ("no pod", to_v2().without_pod(), "waiting for the pod to be created again"),
-        ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet is gone"),
+        ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet no longer exists"),
         ("granted another meanwhile", to_v2().granted("v3"), "waiting for the pod to run db:v2: "),
     ];
     for (what, node, expected) in table {

@@ -19,7 +19,7 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
     let image = || json!({"image": "w:1"});
     let said = told(image(), json!({"podUID": uid, "height": 7})).without_a_write(&SubmitHalt {}).await;
     assert_eq!(said, "waiting for the promotion to be recorded");
-    let since = "waiting for db-0 (since 2030-03-17T17:46:40Z) to say a height";
+    let since = "waiting for db-0 (since 2030-03-17T17:46:40Z) to report a height";
     let mutes = [
         (Value::Null, json!({}), "it has no sidecar"),
         (image(), json!({"podUID": uid}), "its sidecar reports no height"),
@@ -30,7 +30,7 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
         assert!(waits.starts_with(since) && waits.contains(why), "{waits}");
     }
     let gone = amid("HardFork", "CreatingEntrants").without("db-0").without_a_write(&SubmitHalt {}).await;
-    assert!(gone.starts_with("waiting for db-0 to be there again"), "{gone}");
+    assert!(gone.starts_with("waiting for db-0 to be recreated"), "{gone}");
     let mut cluster = MockCluster::new();
     cluster
         .expect_patch()
@@ -45,7 +45,7 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
         .returning(|_, _, _| Ok(json!({})));
     let sidecar = json!({"image": "w:1"});
     let amid = amid("HardFork", "Promoting").changed("db-0", "/spec/sidecar", sidecar);
-    assert_eq!(amid.run(cluster, &SubmitHalt {}).await, "waiting for db-0 to be asked to halt");
+    assert_eq!(amid.run(cluster, &SubmitHalt {}).await, "waiting for the halt request to db-0");
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn nobody_is_asked_to_halt_for_a_new_node_that_does_not_run() {
     begun.nodes.push(other);
     let mut cluster = MockCluster::new();
     cluster.expect_patch().once().withf(|t, _, _| t.name == "db-0").returning(|_, _, _| Ok(json!({})));
-    assert_eq!(begun.run(cluster, &SubmitHalt {}).await, "waiting for db-0 to be asked to halt");
+    assert_eq!(begun.run(cluster, &SubmitHalt {}).await, "waiting for the halt request to db-0");
 }
 
 #[tokio::test]
@@ -154,11 +154,11 @@ async fn where_old_nodes_go_first_their_claims_are_not_theirs_any_more() {
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
         assert!(
-            waits.starts_with("waiting for set first to go"),
+            waits.starts_with("waiting for the deletion of set first to complete"),
             "{retention} {owned} {shown} {unanswered}: {waits}"
         );
         // Nothing else reports what the rollout waits for.
-        let named = waits.contains("node db-0 is not removed");
+        let named = waits.contains("node db-0 is not deleted yet");
         assert_eq!(named, !goes, "{retention} {owned} {shown} {unanswered}: {waits}");
         assert_eq!(
             waits.contains("PersistentVolumeClaim data-db-0-0"),
@@ -174,8 +174,8 @@ async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
         "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "first"}}});
     for (is, said_so) in [
         ("another's", "waiting for the fleet's Service: service: Service db exists and belongs to no fleet"),
-        ("gone", "waiting for the fleet's Service to be there"),
-        ("refused", "waiting: service: the API server refuses it"),
+        ("gone", "waiting for the fleet's Service to exist"),
+        ("refused", "waiting: service: the API server rejects it"),
     ] {
         for stage in ["CreatingEntrants", "Promoting"] {
             let view = View::shared();
@@ -184,7 +184,7 @@ async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
             match is {
                 "another's" => view.observe(Kind::Service, &anothers),
                 "gone" => view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid"),
-                _ => scope.block(Blocker::Service("service: the API server refuses it: no".to_owned())),
+                _ => scope.block(Blocker::Service("service: the API server rejects it: no".to_owned())),
             }
             let env = Env::new().with(scope);
             let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
@@ -212,8 +212,11 @@ async fn a_wrong_spec_keeps_the_old_nodes_until_the_promotion_has_begun() {
         scope.blocker = Some(Blocker::TemplateRefused("no".to_owned()));
         let env = Env::new().with(scope);
         let waits = said(&run_in(&env, &plan("BlueGreenImmediate"), &RetireIncumbents {}).await);
-        let expected =
-            if goes { "waiting for set first to go".to_owned() } else { format!("waiting: {refused}") };
+        let expected = if goes {
+            "waiting for the deletion of set first to complete".to_owned()
+        } else {
+            format!("waiting: {refused}")
+        };
         assert!(waits.starts_with(&expected), "{stage}: {waits}");
     }
 }
@@ -227,7 +230,7 @@ async fn nobody_is_asked_to_halt_as_long_as_traffic_could_not_move() {
     let scope = amid.scope(MockCluster::new(), &view);
     view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid");
     let waits = said(&run_in(&Env::new().with(scope), &plan("HardFork"), &SubmitHalt {}).await);
-    assert_eq!(waits, "waiting for the fleet's Service to be there");
+    assert_eq!(waits, "waiting for the fleet's Service to exist");
 }
 
 #[tokio::test]
@@ -262,7 +265,7 @@ async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
 async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do() {
     const BY: (&str, &str, &str) = ("StatefulSet", "db-0", "set-uid");
     for (owner, named) in
-        [(Some(BY), "Pod db-0-0"), (None, "Pod db-0-0 (it has no owner any more: delete it)")]
+        [(Some(BY), "Pod db-0-0"), (None, "Pod db-0-0 (it no longer has an owner: delete it)")]
     {
         let view = View::shared();
         let mut metadata = meta("db-0-0", "pod-uid", 6, owner);
@@ -271,7 +274,7 @@ async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do()
         view.observe(Kind::Pod, &json!({"metadata": metadata}));
         let scope = amid("BlueGreen", "Retiring").without("db-0").scope(MockCluster::new(), &view);
         let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &RetireIncumbents {}).await);
-        assert!(waits.ends_with(&format!("what is left of it: {named}")), "{waits}");
+        assert!(waits.ends_with(&format!("remaining objects: {named}")), "{waits}");
     }
 }
 
@@ -296,7 +299,8 @@ async fn new_nodes_wait_for_an_old_pod_that_no_watch_shows_any_more() {
         let plan = plan(strategy);
         let before = run_in(&env, &plan, &RetireIncumbents {}).await;
         if immediately {
-            let waits = "waiting for set first to go; what is left of it: Pod db-0-0 (it has no owner any more: delete it)";
+            let waits = "waiting for the deletion of set first to complete; remaining objects: Pod db-0-0 (it no \
+                longer has an owner: delete it)";
             assert_eq!(said(&before), waits);
             left.lock().unwrap().clear();
         }

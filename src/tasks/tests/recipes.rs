@@ -92,7 +92,7 @@ fn a_recipe_that_lacks_a_step_is_refused_with_its_name() {
     assert_eq!(
         check(without(&in_place, 1)).unwrap_err().to_string(),
         "recipe InPlace has no task await-spec-update, which every plan of that name needs: add it between \
-         update-node-specs and mark-ready; tasks of your own may stand anywhere"
+         update-node-specs and mark-ready; custom tasks may be anywhere"
     );
     let blue_green = builtin().recipe("BlueGreen").unwrap().clone();
     assert!(
@@ -140,8 +140,7 @@ fn a_step_without_the_params_that_it_has_to_have_is_refused() {
     bare.tasks[0].params.clear();
     assert_eq!(
         check(bare).unwrap_err().to_string(),
-        "recipe HardFork: task create-entrants has to have the params {\"running\":true}, as in the recipe that comes with \
-         Windlass"
+        "recipe HardFork: task create-entrants needs the params {\"running\":true}, as in the built-in recipe"
     );
     let with_params =
         builtin().recipes().flat_map(|r| r.tasks.clone()).filter(|step| !step.params.is_empty()).count();

@@ -63,9 +63,9 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_anothers() {
         (
             "Ready under a spent grant",
             to_v2().spent(),
-            "waiting for a new grant: the pod keeps what it runs until then",
+            "waiting for a new grant: the pod keeps its template until then",
         ),
-        ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet is gone"),
+        ("no StatefulSet", to_v2().without_set(), "ChildChanged: the node's StatefulSet no longer exists"),
         (
             "the template is not the granted one",
             to_v2().with_set("v1"),
@@ -84,7 +84,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_anothers() {
 
 #[tokio::test]
 async fn a_broken_pod_is_replaced_even_under_a_spent_grant() {
-    let used = "waiting for a new grant: the pod keeps what it runs until then";
+    let used = "waiting for a new grant: the pod keeps its template until then";
     assert_eq!(without_a_write(to_v2().spent().not_ready()).await, used, "it may do its work");
     let mut bench = bench(&to_v2().spent().not_running());
     bench.cluster.expect_delete().times(1).returning(|_| Ok(()));
@@ -94,8 +94,8 @@ async fn a_broken_pod_is_replaced_even_under_a_spent_grant() {
 #[tokio::test]
 async fn what_the_server_answers_to_a_delete_is_told_apart() {
     let table = [
-        (conflict(), "waiting to see what changed in the meantime"),
-        (refused(), "failed: the API server refuses x: spec.x: no"),
+        (conflict(), "waiting for the cache to show a concurrent change"),
+        (refused(), "failed: the API server rejects x: spec.x: no"),
         (overloaded(), "again Some(7s): x: slow down"),
     ];
     for (error, expected) in table {
@@ -155,7 +155,7 @@ fn that_tells_of_it() -> Value {
     told.set("/metadata/resourceVersion", json!("31")).set.unwrap()
 }
 
-const REVISION_IS_TOLD: &str = "waiting to see which revision the StatefulSet has given to its pod";
+const REVISION_IS_TOLD: &str = "waiting for the revision that the StatefulSet controller gave to the pod";
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_revision_is_told_of_after_it_came_stays() {

@@ -157,7 +157,7 @@ async fn a_service_that_a_hand_has_turned_is_no_switch() {
 #[tokio::test]
 async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again() {
     for (stage, advice) in
-        [("AwaitingEntrants", "change the template"), ("Promoting", "set spec.template to what it said")]
+        [("AwaitingEntrants", "change the template"), ("Promoting", "restore its spec.template")]
     {
         let mut scope = amid("BlueGreen", stage).scope(MockCluster::new(), &View::shared());
         let mut fleet = (*scope.fleet).clone();
@@ -332,7 +332,9 @@ async fn a_manual_promotion_waits_for_the_whole_hash() {
         let waits = by("Manual", refused).without_a_write(&AwaitPromotion {}).await;
         assert_eq!(
             waits,
-            format!("waiting for a person: set spec.forcePromote to {wanted}, or run windlass promote")
+            format!(
+                "waiting for a manual promotion: set spec.forcePromote to {wanted}, or run windlass promote"
+            )
         );
     }
     assert_eq!(by("Manual", wanted.as_str()).without_a_write(&AwaitPromotion {}).await, "done");
@@ -342,7 +344,7 @@ async fn a_manual_promotion_waits_for_the_whole_hash() {
         fleet.status.spent_force_promote = wanted.to_string();
         scope.fleet = Arc::new(fleet);
         let waits = said(&run_in(&Env::new().with(scope), &plan("BlueGreen"), &AwaitPromotion {}).await);
-        assert!(waits.starts_with(&format!("waiting for a person: {advice}")), "{waits}");
+        assert!(waits.starts_with(&format!("waiting for a manual promotion: {advice}")), "{waits}");
     }
     assert_eq!(by("WhenReady", "").without_a_write(&AwaitPromotion {}).await, "done");
 }
@@ -361,7 +363,7 @@ async fn nobody_is_told_how_to_promote_nodes_that_may_not_take_over_yet() {
         (not_ready(ready(), "db-new-0"), "waiting for db-new-0 to run the target"),
     ] {
         let waits = amid.without_a_write(&AwaitPromotion {}).await;
-        assert_eq!(waits, format!("{why}; a person promotes after that"));
+        assert_eq!(waits, format!("{why}; after that, a manual promotion is needed"));
     }
 }
 

@@ -16,18 +16,18 @@ fn the_whole_story_is_told_in_plain_lines() {
         "● ● ● ● ●",
         "2. A good image is rolled out",
         "Updating 4/5",
-        "3. A bad image is held, and the nodes are named",
+        "3. A bad image stops after one wave, and the failed nodes are listed",
         "db-3 ImagePullBackOff: Back-off pulling image \"registry.example/db:1.2-nope\"",
-        "the other 3 nodes go on serving 1.1",
+        "the other 3 nodes stay available at 1.1",
         "4. The fix supersedes it",
-        "5. A rollout is taken back in the middle",
-        "3 nodes were never touched",
-        "6. The operator is killed in the middle, and another goes on",
-        "an operator is started again",
-        "went on where it stood",
-        "What it came to",
+        "5. A rollout is rolled back halfway",
+        "3 nodes were not updated",
+        "6. The operator is killed halfway, and another one continues",
+        "another operator starts",
+        "continued where it stopped",
+        "Summary",
         "InPlace  Superseded  NewTarget",
-        "at most 2 of 5 nodes were out of service at once, 2 were allowed",
+        "at most 2 of 5 nodes were unavailable at once (limit: 2)",
     ] {
         let found =
             rest.find(word).unwrap_or_else(|| panic!("{word:?} is not said, or not in its place:\n{said}"));
@@ -60,7 +60,7 @@ fn what_cannot_be_played_is_refused_in_a_sentence() {
         (
             &["demo", "--cluster"],
             1,
-            "cannot be read: No such file or directory (os error 2); name a kubeconfig, or unset KUBECONFIG",
+            "No such file or directory (os error 2); set KUBECONFIG to an existing file, or unset it",
         ),
     ] {
         let output = windlass()

@@ -73,7 +73,7 @@ async fn a_broken_second_container_is_repaired_one_main_container_at_a_time() {
     world.settled_fleet(with(fleet(5, "db:1"), &containers("exporter", "exporter:1"))).await;
     until_half_running(&world, 5, "exporter").await;
     let told = windlass(&world, &["plan", "nd/db", "--image", "db:2"]).await;
-    for words in ["wave 1: db-4\n", "wave 5: db-0", "at most 1 out of service at once"] {
+    for words in ["wave 1: db-4\n", "wave 5: db-0", "at most 1 unavailable at once"] {
         assert!(told.out.contains(words), "{words}: {}", told.out);
     }
     let seen = watch(&world);

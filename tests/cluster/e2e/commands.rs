@@ -57,10 +57,10 @@ async fn each_verb_does_its_work_once_and_tells_who_asked() {
     does(&world, &["pause", db, "--dry-run"], "paused (dry run)").await;
     assert!(world.db().await["spec"]["paused"].as_bool() != Some(true));
     does(&world, &["pause", db, "--reason", "lunch"], "nodedeployment.windlass.dev/db paused").await;
-    does(&world, &["pause", db], "unchanged: it is paused").await;
+    does(&world, &["pause", db], "unchanged: it is already paused").await;
     world.until_db("it is paused", |db| db["status"]["phase"] == "Paused").await;
     let note = world.until_event("db", "PauseRequested").await;
-    assert!(note.contains("asked for pause") && note.ends_with(": lunch"), "{note}");
+    assert!(note.contains("requested pause") && note.ends_with(": lunch"), "{note}");
     does(&world, &["resume", db], "resumed").await;
 
     let before = world.pod_uids().await;
@@ -77,20 +77,20 @@ async fn each_verb_does_its_work_once_and_tells_who_asked() {
     fails(&world, &["abort", db], 1, "there is nothing to abort").await;
     world.set_image("db:2-nope").await;
     world.until_db("a node is held", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
-    does(&world, &["abort", db, "--reason", "no such image"], "asked to abort plan").await;
+    does(&world, &["abort", db, "--reason", "no such image"], "abort of plan").await;
     world.until_db("it is aborted", |db| condition(db, "UpToDate") == "False/Aborted").await;
-    does(&world, &["abort", db], "is aborted").await;
+    does(&world, &["abort", db], "is already aborted").await;
     let aborted = world.db().await;
     let entry = aborted["status"]["history"].as_array().unwrap().last().unwrap().clone();
     let message = entry["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("abort by ") && message.ends_with(": no such image"), "{entry:#}");
 
-    does(&world, &["retry", db], "asked to retry plan").await;
+    does(&world, &["retry", db], "retry of plan").await;
     world.until_db("it is tried again", |db| db["status"]["plan"]["state"] == "Active").await;
 
     let ran = windlass(&world, &["history", db]).await;
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert!(lines[1].contains("wanted") && lines[1].contains("db:2-nope"), "{}", ran.out);
+    assert!(lines[1].contains("target") && lines[1].contains("db:2-nope"), "{}", ran.out);
     assert!(lines[2].contains("last completed") && lines[2].contains("db:1"), "{}", ran.out);
     assert!(ran.out.contains("Aborted"), "{}", ran.out);
     does(&world, &["rollback", db], "rolled back to revision 1 (db:1)").await;
@@ -157,5 +157,5 @@ async fn a_kubeconfig_s_proxy_is_gone_through() {
     assert!(!asked.is_empty() && asked.iter().all(|host| world.cp.server().ends_with(host)), "{asked:?}");
     task.abort();
     let ran = windlass_as(&world, &path, &["resume", "nd/db"]).await;
-    assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
+    assert!(ran.code == 1 && ran.err.contains("cannot reach the API server"), "{}{}", ran.out, ran.err);
 }

@@ -31,18 +31,22 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
 
     let steady = windlass(&world, &["status", "--exit-status"]).await;
     assert_eq!((steady.code, steady.err.as_str()), (0, ""), "{}", steady.out);
-    assert!(steady.out.contains("db") && steady.out.contains("3 nodes serve 1"), "{}", steady.out);
+    assert!(steady.out.contains("db") && steady.out.contains("3 nodes available at 1"), "{}", steady.out);
     let waited = windlass(&world, &["wait", "nd/db", "--timeout", "20s"]).await;
     assert_eq!((waited.code, waited.out.as_str()), (0, "nodedeployment.windlass.dev/db is up to date\n"));
 
     // A missing one does not hide the other.
     let some = windlass(&world, &["status", "nd/none", "nd/db"]).await;
-    assert!(some.code == 1 && some.out.contains("3 nodes serve 1"), "{}{}", some.code, some.out);
+    assert!(some.code == 1 && some.out.contains("3 nodes available at 1"), "{}{}", some.code, some.out);
     assert_eq!(some.err.lines().count(), 1, "{}", some.err);
-    assert!(some.err.contains("nodedeployment.windlass.dev/none is not in namespace"), "{}", some.err);
+    assert!(
+        some.err.contains("nodedeployment.windlass.dev/none does not exist in namespace"),
+        "{}",
+        some.err
+    );
     let unsaid = windlass(&world, &["wait"]).await;
     assert_eq!((unsaid.code, unsaid.out.as_str()), (2, ""));
-    assert_eq!(unsaid.err, "windlass: say for which fleet: nd/NAME, or nd for all of them\n");
+    assert_eq!(unsaid.err, "windlass: name a fleet, nd/NAME, or nd for all fleets\n");
     // For a script, 2 of `plan` means that something would change.
     let typo = windlass(&world, &["plan", "--nonsense"]).await;
     assert!(typo.code == 1 && typo.err.contains("unexpected argument '--nonsense' found"), "{}", typo.err);
@@ -52,10 +56,10 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
     world.set_image("db:2-nope").await;
     world.until_db("a node cannot run", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;
     let early = windlass(&world, &["wait", "nd/db", "--timeout", "0"]).await;
-    assert!(early.code == 3 && early.err == "windlass: the time is over\n", "{}{}", early.code, early.err);
+    assert!(early.code == 3 && early.err == "windlass: timed out\n", "{}{}", early.code, early.err);
     let ill = windlass(&world, &["status", "nd/db"]).await;
     for words in
-        ["Updating 0/3", "wave 1 of 3", "1 → 2-nope", "✗ db-2", "ImagePullBackOff", "2 nodes serve 1"]
+        ["Updating 0/3", "wave 1 of 3", "1 → 2-nope", "✗ db-2", "ImagePullBackOff", "2 nodes available at 1"]
     {
         assert!(ill.out.contains(words), "{words}: {}", ill.out);
     }
@@ -75,7 +79,7 @@ async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
         differs.out
     );
     let same = windlass(&world, &["diff", "nd/db", "--revision", "1", "--revision", "1"]).await;
-    assert!(same.out.contains("nothing differs"), "{}{}", same.out, same.err);
+    assert!(same.out.contains("no differences"), "{}{}", same.out, same.err);
     let story = windlass(&world, &["logs", "nd/db"]).await;
     for words in ["RolloutStarted", "NodeCreated", "TaskBegan", "update-node-specs", "PlanStarted"] {
         assert!(story.out.contains(words), "{words}: {}{}", story.out, story.err);
@@ -146,19 +150,19 @@ async fn what_plan_reads(world: &World, manifest: &Value) {
         manifest, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}}]});
     let read = piped(world, &["plan", "-f", "-"], &list.to_string()).await;
     assert_eq!(read.code, 0, "{}{}", read.out, read.err);
-    assert!(read.out.contains("nothing changes"), "{}", read.out);
+    assert!(read.out.contains("no change"), "{}", read.out);
     assert_eq!(
         read.err,
-        "windlass: left out, as plan is of NodeDeployments and StatefulSetRollouts: ConfigMap cm\n"
+        "windlass: ignored (plan only handles NodeDeployments and StatefulSetRollouts): ConfigMap cm\n"
     );
     let mut elsewhere = manifest.clone();
     elsewhere["metadata"]["namespace"] = json!("elsewhere");
     let read = piped(world, &["plan", "-f", "-"], &elsewhere.to_string()).await;
     assert_eq!((read.code, read.out.as_str()), (1, ""), "{}", read.err);
-    assert!(read.err.contains("is in namespace elsewhere by its manifest"), "{}", read.err);
+    assert!(read.err.contains("has namespace elsewhere, not "), "{}", read.err);
     // Every fleet at once.
     let all = windlass(world, &["plan", "nd", "--image", "db:1"]).await;
-    assert!(all.code == 0 && all.out.contains("db   nothing changes"), "{}{}", all.out, all.err);
+    assert!(all.code == 0 && all.out.contains("db   no change"), "{}{}", all.out, all.err);
     let why = windlass(world, &["explain", "nd"]).await;
     assert!(why.code == 0 && why.out.contains("NodeDeployment db"), "{}{}", why.out, why.err);
 }
@@ -177,7 +181,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     let path = file.to_str().unwrap();
     let new = windlass(&world, &["plan", "-f", path]).await;
     assert_eq!((new.code, new.err.as_str()), (2, ""), "{}", new.out);
-    assert!(new.out.contains("is made") && new.out.contains("+db-0 +db-1 +db-2"), "{}", new.out);
+    assert!(new.out.contains("is created") && new.out.contains("+db-0 +db-1 +db-2"), "{}", new.out);
     assert!(world.db().await.is_null());
     world.cp.kubectl(&["-n", &world.ns, "apply", "-f", path]).await.ok();
     world.until_applied().await;
@@ -187,7 +191,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     what_plan_reads(&world, &manifest).await;
     let same = windlass(&world, &["plan", "-f", path]).await;
     assert_eq!(same.code, 0, "{}{}", same.out, same.err);
-    assert!(same.out.contains("nothing changes"), "{}", same.out);
+    assert!(same.out.contains("no change"), "{}", same.out);
     let told = windlass(&world, &["plan", "nd/db", "--image", "db:2"]).await;
     assert_eq!(told.code, 2, "{}{}", told.out, told.err);
     for words in [
@@ -195,7 +199,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
         "a rollout InPlace to",
         "wave 1: db-2",
         "wave 3: db-0",
-        "at most 1 out of service at once",
+        "at most 1 unavailable at once",
     ] {
         assert!(told.out.contains(words), "{words}: {}", told.out);
     }
@@ -207,7 +211,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     written(&odd);
     let odd = windlass(&world, &["plan", "-f", path]).await;
     assert_eq!(odd.code, 1, "{}{}", odd.out, odd.err);
-    assert!(odd.out.contains("is refused") && odd.out.contains("imagee"), "{}", odd.out);
+    assert!(odd.out.contains("is rejected") && odd.out.contains("imagee"), "{}", odd.out);
 
     // A user who may only read is told what was not checked.
     let viewer = account(
@@ -218,7 +222,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     .await;
     let seen = windlass_as(&world, &viewer, &["plan", "nd/db", "--image", "db:2"]).await;
     assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
-    assert!(seen.out.contains("not asked whether the API server takes the fleet"), "{}", seen.out);
+    assert!(seen.out.contains("not checked whether the API server accepts the fleet"), "{}", seen.out);
     assert!(seen.out.contains("wave 1: db-2"), "{}", seen.out);
     // A user who may not read nodes is told nothing about them, in particular not that they would be created.
     let fleets =
@@ -226,7 +230,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
     let blind = account(&world, "blind", fleets).await;
     let seen = windlass_as(&world, &blind, &["plan", "nd/db", "--image", "db:2"]).await;
     assert_eq!(seen.code, 2, "{}{}", seen.out, seen.err);
-    assert!(seen.out.contains("only those can tell who may list StatefulNodes"), "{}", seen.out);
+    assert!(seen.out.contains("you have no right to list StatefulNodes"), "{}", seen.out);
     assert!(!seen.out.contains("db-2"), "{}", seen.out);
     let audit = world.cp.audit_since(mark).await;
     let writes = audit.namespace(&world.ns).write_attempts();

@@ -72,7 +72,7 @@ async fn json_and_yaml_say_the_same_and_all_shows_each_node() {
     assert!(undocumented.is_empty() && found.len() > 30, "not on the page: {undocumented:?} of {found:?}");
 
     let some = windlass(&world, &["status", "nd/db"]).await.out;
-    assert!(some.contains("2 nodes serve 1") && !some.contains("db-0"), "{some}");
+    assert!(some.contains("2 nodes available at 1") && !some.contains("db-0"), "{some}");
     let all = windlass(&world, &["status", "nd/db", "--all"]).await.out;
     for name in ["db-0", "db-1", "db-2"] {
         assert!(all.lines().any(|line| line.contains(name) && line.contains("─ ")), "{name}: {all}");

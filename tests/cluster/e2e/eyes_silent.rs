@@ -76,14 +76,14 @@ async fn status_watch_says_since_when_nothing_is_heard() {
     };
     until("db").await;
     let_pass.send(false).unwrap();
-    let told = until("Nothing is heard of the API server since ").await;
-    // `HH:MM:SS  Nothing is heard of the API server since HH:MM:SS UTC: …`
+    let told = until("No response from the API server since ").await;
+    // `HH:MM:SS  No response from the API server since HH:MM:SS UTC: …`
     let clock = |text: &str| chrono::NaiveTime::parse_from_str(&text[..8], "%H:%M:%S").unwrap();
     let since = clock(told.split("since ").nth(1).unwrap());
     let silence = (clock(&told) - since).num_seconds().rem_euclid(86_400);
     assert!((28..60).contains(&silence), "{told}");
     let_pass.send(true).unwrap();
-    until("The API server is heard again.").await;
+    until("The API server responds again.").await;
     // A rollout that stays in progress: one that ended before the watches are back would print no line.
     world.set_image("db:2-nope").await;
     until("Updating").await;

@@ -25,8 +25,12 @@ async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
     let volume = json!({"name": "to", "persistentVolumeClaim": {"claimName": "nobodys"}});
     let (words, never) = ("container backup of pod db-backup-", " no success within 8 s");
     let cases: [(Value, &[&str], &[&str]); 5] = [
-        (of_image("backup:nope"), &[words, " waits: ImagePullBackOff: Back-off pulling image"], &[never]),
-        (of_image("backup:pull-loop"), &[words, " waits: ErrImagePull: "], &[never, "Pull"]),
+        (
+            of_image("backup:nope"),
+            &[words, " is waiting: ImagePullBackOff: Back-off pulling image"],
+            &[never],
+        ),
+        (of_image("backup:pull-loop"), &[words, " is waiting: ErrImagePull: "], &[never, "Pull"]),
         (
             json!({"volumes": [volume]}),
             &["is not scheduled: Unschedulable: ", "persistentvolumeclaim \"nobodys\" not found"],

@@ -118,7 +118,7 @@ async fn a_query_may_be_a_scalar_or_a_vector_and_what_is_neither_is_said() {
     for (promql, success, words) in [
         ("app_lag[1m]", "true", "answered with a matrix"),
         ("app_lag{", "true", "answered 400: "),
-        ("app_lag", "scalar < 3.0", "cannot be told"),
+        ("app_lag", "scalar < 3.0", "cannot be evaluated"),
         ("vector(0) / vector(0)", "scalar < 1.0 || scalar >= 1.0", "answered NaN; "),
         ("app_nothing", "true", "answered with no data"),
     ] {

@@ -221,7 +221,7 @@ async fn a_canary_stops_for_a_query_and_a_person_and_soaks_at_the_end() {
     scene.until_task("check-query", "Running", "1 failures of at most 1").await;
     scene.peer.answers(sample("0.01"));
     scene.kill().await;
-    let approval = scene.until_task("await-approval", "Running", "waiting for a person").await;
+    let approval = scene.until_task("await-approval", "Running", "waiting for approval").await;
     assert!(approval["message"].as_str().unwrap().contains("windlass approve nd/db"), "{approval}");
     let images = scene.world.images().await;
     assert_eq!(images, ["db:1", "db:2"], "one node is at the new image: {images:?}");

@@ -44,14 +44,14 @@ async fn objects_are_named_and_printed_as_kubectl_does() {
 
     let ran = windlass(&world, &["pause", "nd", "db", "none", "web"]).await;
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
-    assert!(ran.err.contains("nodedeployment.windlass.dev/none is not in namespace"), "{}", ran.err);
+    assert!(ran.err.contains("nodedeployment.windlass.dev/none does not exist in namespace"), "{}", ran.err);
     assert_eq!(paused(&world).await, [true, true], "what one refuses keeps no other from it");
 
     done(&world, &["resume", "nd", "--all"]).await;
     assert_eq!(paused(&world).await, [false, false]);
     for (words, said) in [
         (vec!["pause", "nd"], "write nd/NAME, or nd --all"),
-        (vec!["pause", "nd/db", "--all"], "--all takes a type and no name"),
+        (vec!["pause", "nd/db", "--all"], "--all needs a type without a name"),
         (vec!["pause", "nd/db", "web"], "write TYPE/NAME each time"),
         (vec!["pause", "nd/db", "-o", "wide"], "[possible values: json, yaml, name]"),
     ] {
@@ -122,14 +122,14 @@ async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
     let none = std::path::Path::new("/nonexistent/kubeconfig");
     let pause = ["pause", "nd/db", "--kubeconfig", path_text];
     let ran = windlass_plain(none, &pause).await;
-    assert!(ran.code == 1 && ran.err.contains("cannot be reached"), "{}{}", ran.out, ran.err);
+    assert!(ran.code == 1 && ran.err.contains("cannot reach the API server"), "{}{}", ran.out, ran.err);
     let ran = windlass_plain(none, &[&pause[..], &["--context", "here"]].concat()).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     let ran = windlass_plain(&path, &["pause", "nd/web", "--context", "here"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert_eq!(paused(&world).await, [true, true]);
     let ran = windlass_plain(&path, &["resume", "nd/web", "--context", "typo"]).await;
-    assert!(ran.code == 1 && ran.err.contains("no context typo: it has nowhere, here"), "{}", ran.err);
+    assert!(ran.code == 1 && ran.err.contains("no context typo: it defines nowhere, here"), "{}", ran.err);
 
     let ran = windlass(&world, &["resume", "nd/db", "--as", "jo"]).await;
     assert!(ran.code == 1 && ran.err.contains("User \"jo\" cannot get"), "{}{}", ran.out, ran.err);
@@ -172,8 +172,8 @@ async fn a_field_that_a_source_applies_is_changed_there_unless_forced() {
     let ran = windlass(&world, &["resume", "nd/db"]).await;
     assert!(ran.code == 1 && ran.out.is_empty(), "{}{}", ran.out, ran.err);
     for said in [
-        "spec.paused belongs to argocd-controller",
-        "Set spec.paused: false in what the Argo CD application shop",
+        "spec.paused is managed by argocd-controller",
+        "Set spec.paused: false in the source of the Argo CD application shop",
     ] {
         assert!(ran.err.contains(said), "{said} is not in {}", ran.err);
     }
@@ -181,14 +181,17 @@ async fn a_field_that_a_source_applies_is_changed_there_unless_forced() {
     // The operator writes the status meanwhile.
     let before = world.db().await["metadata"]["generation"].clone();
     let ran = windlass(&world, &["pause", "nd/db"]).await;
-    let said = "spec.paused belongs to argocd-controller, which applies it again and undoes this. Set spec.paused: true in what the \
-                Argo CD application shop is made from; --force writes it here all the same";
+    let said = "spec.paused is managed by argocd-controller, which would revert the change. Set spec.paused: true in the source of the \
+                Argo CD application shop; use --force to write it anyway";
     assert!(ran.code == 1 && ran.out.is_empty() && ran.err.contains(said), "{}{}", ran.out, ran.err);
     let ran = windlass(&world, &["rollback", "nd/db"]).await;
     assert!(ran.code == 1 && ran.out.is_empty(), "{}", ran.out);
-    for said in
-        ["spec.template.spec belongs to argocd-controller", "to what revision 1 has", "\"db:2\"", "\"db:1\""]
-    {
+    for said in [
+        "spec.template.spec is managed by argocd-controller",
+        "to that of revision 1",
+        "\"db:2\"",
+        "\"db:1\"",
+    ] {
         assert!(ran.err.contains(said), "{said} is not in {}", ran.err);
     }
     let ran = windlass(&world, &["rollback", "nd/db", "--dry-run"]).await;

@@ -20,12 +20,13 @@ async fn names(world: &World) -> Vec<String> {
     world.uids(&world.nodes()).await.into_keys().collect()
 }
 
-/// Waits until exactly these nodes are left.
+/// Waits until exactly these nodes and their pods are left. The garbage collector deletes a pod after its node.
 async fn until_left(world: &World, left: &[&str]) {
     let until = tokio::time::Instant::now() + windlass_harness::kit::PATIENCE;
     loop {
         let seen = names(world).await;
-        if seen == left {
+        let pods = world.uids(&world.pods()).await;
+        if seen == left && pods.len() == left.len() {
             return;
         }
         assert!(

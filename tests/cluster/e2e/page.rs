@@ -43,11 +43,11 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
         !browser.ask(json!({"do": "address"})).await.as_str().unwrap().contains("token"),
         "it is in the cookie by now"
     );
-    browser.wait("#fleets", "3 nodes serve 1").await;
+    browser.wait("#fleets", "3 nodes available at 1").await;
     browser.judge("fleets").await;
     browser.click("#fleets a").await;
-    browser.wait("#nodes", "3 nodes serve 1").await;
-    browser.wait("#next", "Nothing: all that is wanted is so.").await;
+    browser.wait("#nodes", "3 nodes available at 1").await;
+    browser.wait("#next", "Nothing to do: the fleet matches its spec.").await;
     browser.wait("#live", "Live").await;
     browser.judge("fleet-at-rest").await;
 
@@ -57,7 +57,7 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
     browser.wait("#nodes", "ImagePullBackOff").await;
     browser.wait("#head", "1 → 2-nope").await;
     browser.wait("#why", "StatefulNode db-2").await;
-    browser.wait("#next", "goes on").await;
+    browser.wait("#next", "continues").await;
     assert_eq!(browser.ask(json!({"do": "evaluate", "code": "window.kept"})).await, "the same");
     agrees_with_the_terminal(&mut browser, &world).await;
     assert!(browser.text("#chart").await.contains("db-2"), "its plan has bars");
@@ -67,7 +67,7 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
     // Pause, with a reason, by keyboard alone.
     browser.tab_to("button-pause").await;
     browser.press("Enter").await;
-    browser.wait("main", "What it would do").await;
+    browser.wait("main", "Effect").await;
     browser.wait("main", "paused").await;
     assert_eq!(world.db().await["spec"]["paused"], false, "nothing is done yet");
     browser.judge("pause").await;
@@ -87,7 +87,7 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
 
     browser.tab_to("button-resume").await;
     browser.press("Enter").await;
-    browser.wait("main", "What it would do").await;
+    browser.wait("main", "Effect").await;
     // Somebody else was faster: nothing is left to do, and the page says so.
     world.patch_fleet(json!({"spec": {"paused": false}})).await;
     browser.click("form button").await;
@@ -98,7 +98,7 @@ async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
     browser.go(&page.url).await;
     browser.click("#fleets a").await;
     let read = browser.text("body").await;
-    for words in ["ImagePullBackOff", "2 nodes serve 1", "Look again", "What comes next", "goes on"] {
+    for words in ["ImagePullBackOff", "2 nodes available at 1", "Reload", "Forecast", "continues"] {
         assert!(read.contains(words), "{words}: {read}");
     }
     browser.go(&page.at(&format!("/fleets/{}/db/nodes", &*world.ns))).await;

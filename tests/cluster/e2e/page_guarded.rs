@@ -95,7 +95,7 @@ async fn other_names_other_pages_and_forged_forms_are_turned_away() {
     let late = late.header("content-type", "application/x-www-form-urlencoded");
     let late = asked(late.body(body.query().unwrap().to_owned())).await;
     assert_eq!(late.status, 409, "{}", late.body);
-    assert!(late.body.contains("it changed since you looked"), "{}", late.body);
+    assert!(late.body.contains("the object changed since you opened this page"), "{}", late.body);
     assert_ne!(hidden(&late.body, "seal"), stale, "the new meaning has a form of its own");
     assert_eq!(world.db().await["spec"]["paused"], true);
 
@@ -178,10 +178,14 @@ async fn the_operators_page_shows_and_changes_nothing() {
         seen = asked(http.get(&url)).await;
     }
     assert_eq!(seen.status, 200, "{}", seen.body);
-    for words in ["2 nodes serve 1", "wave 1", "This page changes nothing", "windlass resume nd/db"] {
+    for words in ["2 nodes available at 1", "wave 1", "This page is read-only", "windlass resume nd/db"] {
         assert!(seen.body.contains(words), "{words}: {}", seen.body);
     }
-    assert!(!seen.body.contains("<form") && !seen.body.contains("Nobody can tell"), "{}", seen.body);
+    assert!(
+        !seen.body.contains("<form") && !seen.body.contains("The effect could not be computed"),
+        "{}",
+        seen.body
+    );
     let list = asked(http.get(format!("http://{bind}/")).header("host", "windlass.test")).await;
     assert!(list.status == 200 && list.body.contains("/db\""), "{}", list.body);
     assert_eq!(asked(http.get(&url).header("host", "evil.example")).await.status, 421);

@@ -263,7 +263,7 @@ async fn scraped_with_a_token(cluster: &Cluster) {
     assert_eq!(get("metrics", Some("made-up")).await.0, 401);
     let token = cluster.cp.service_account_token("default", "prometheus").await.unwrap();
     let (code, said) = get("metrics", Some(&token)).await;
-    assert!(code == 403 && said.contains("no right to get the path /metrics"), "{code} {said}");
+    assert!(code == 403 && said.contains("may not get the path /metrics"), "{code} {said}");
     let reader = "--clusterrole=windlass-metrics-reader";
     let account = "--serviceaccount=default:other";
     cluster.cp.kubectl(&["create", "clusterrolebinding", "prometheus", reader, account]).await.ok();

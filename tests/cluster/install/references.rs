@@ -10,7 +10,7 @@ const HEAD: &str = "# Fields of the definitions
 
 Made from `deploy/crds` and `deploy/temporal`: UPDATE_DOCS=1 cargo test --test cluster references
 
-`kubectl explain nd.spec` says the same in a terminal. `[]` stands for each item of a list, `{}` for each value of a map. What the fields of a
+`kubectl explain nd.spec` says the same in a terminal. `[]` stands for each item of a list, `{}` for each value of a map. The meaning of the fields of a
 status have no room for is in [objects](objects.md).
 ";
 const DEFINITIONS: [&str; 4] = [

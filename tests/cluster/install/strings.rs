@@ -64,7 +64,8 @@ fn texts(tokens: TokenStream, found: &mut Vec<String>) {
                 tokens.next_if(|next| matches!(next, TokenTree::Punct(punct) if punct.as_char() == '!'));
                 if let Some(TokenTree::Group(attribute)) = tokens.next() {
                     let attribute = attribute.stream().to_string().replace(' ', "");
-                    is_test |= attribute == "cfg(test)" || attribute.contains("feature=\"test-fixtures\"");
+                    is_test |= ["cfg(test)", "test"].contains(&attribute.as_str())
+                        || attribute.contains("feature=\"test-fixtures\"");
                 }
             }
             TokenTree::Punct(punct) if punct.as_char() == ';' => (is_test, is_of_developers) = (false, false),

@@ -75,7 +75,7 @@ fn a_promotion_says_what_moves_who_leaves_and_who_is_waited_for() {
 
         let forecast = world.then(json!({"spec": {"forcePromote": wanted}})).await;
         let said = forecast.takes_over.as_ref().unwrap().sentence("db");
-        assert_eq!(said, moves("as soon as the new nodes run: a person asked for it"));
+        assert_eq!(said, moves("as soon as the new nodes are available, as requested"));
         assert!(forecast.waits.is_empty(), "{forecast:#?}");
         assert_eq!(removed(&forecast), [["db-1", "db-0"]]);
 
@@ -92,11 +92,15 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
         let world = World::standing(&json!({"type": "InPlace", "hooks": hooks}), "db:2").await;
         let task = world.db().await["status"]["hooks"][0]["taskID"].as_str().unwrap().to_owned();
         let forecast = world.then(json!({})).await;
-        let person = format!("a person, for hook go: windlass approve nd/db -n test --task {task}");
+        let person = format!("an approval of hook go: windlass approve nd/db -n test --task {task}");
         assert_eq!(forecast.waits, [person]);
-        assert!(forecast.unread.iter().any(|left| left.starts_with("its hooks")), "{:?}", forecast.unread);
+        assert!(
+            forecast.unread.iter().any(|left| left.starts_with("hooks not checked")),
+            "{:?}",
+            forecast.unread
+        );
         let forecast = world.then(json!({"metadata": {"annotations": {"windlass.dev/approve": task}}})).await;
-        assert!(forecast.waits.is_empty() && forecast.happens.contains("goes on"), "{forecast:#?}");
+        assert!(forecast.waits.is_empty() && forecast.happens.contains("continues"), "{forecast:#?}");
         assert_eq!(of(&forecast, &["Update"]), [["db-1"], ["db-0"]]);
     });
 }
@@ -112,14 +116,11 @@ fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
         let world = World::new(7, fleet(&json!({"type": "InPlace", "hooks": hooks}), "db:1")).await;
         let change = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
         let forecast = world.then(change.clone()).await;
-        assert_eq!(forecast.waits, ["the hooks before the rollout: freeze (3600 s), go (a person)"]);
+        assert_eq!(forecast.waits, ["the hooks before the rollout: freeze (3600 s), go (an approval)"]);
         world.wish(change).await;
         let forecast = world.then(json!({})).await;
         assert_eq!(forecast.waits.len(), 1, "{forecast:#?}");
-        assert!(
-            forecast.waits[0].starts_with("hook freeze: waiting for 3600 s to pass, until "),
-            "{forecast:#?}"
-        );
+        assert!(forecast.waits[0].starts_with("hook freeze: waiting for 3600 s, until "), "{forecast:#?}");
     });
 }
 
@@ -130,7 +131,7 @@ fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
     paused(async {
         let world = World::standing(&partition(1), "db:2").await;
         let forecast = world.then(json!({})).await;
-        assert_eq!(forecast.waits, ["the partition: ordinals below 1 keep what they run"], "{forecast:#?}");
+        assert_eq!(forecast.waits, ["the partition: ordinals below 1 keep their revision"], "{forecast:#?}");
         let forecast = world.then(json!({"spec": {"updateStrategy": partition(0)}})).await;
         assert!(forecast.waits.is_empty(), "{forecast:#?}");
         assert_eq!(of(&forecast, &["Update"]), [["db-0"]]);
@@ -138,7 +139,7 @@ fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
         held["spec"]["replicas"] = json!(3);
         held["spec"]["updateStrategy"] = partition(3);
         let forecast = world.then(held).await;
-        let says = "db-2: created at the current revision, and updated once the rollout goes on";
+        let says = "db-2: created at the current revision, and updated once the rollout continues";
         assert_eq!(forecast.made_as_they_were().as_deref(), Some(says), "{forecast:#?}");
     });
     paused(async {
@@ -146,7 +147,7 @@ fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
         let forecast = world.then(json!({})).await;
         assert_eq!(forecast.waits, ["db-1: unavailable now, of at most 1"], "{forecast:#?}");
         assert_eq!(of(&forecast, &["Update"]), [["db-0"]], "{forecast:#?}");
-        assert_eq!(forecast.waves[0].when, "wave 1 (once db-1 serves)");
+        assert_eq!(forecast.waves[0].when, "wave 1 (once db-1 is available)");
         // The way back does not wait for the node that it heals.
         let forecast = world.then(image("db:1")).await;
         assert!(of(&forecast, &["Update", "Adopt"]).concat().contains(&"db-1".to_owned()), "{forecast:#?}");
@@ -229,7 +230,7 @@ fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
         world.until(|db| db["metadata"]["deletionTimestamp"].is_string()).await;
         let forecast = world.then(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
         assert_eq!(forecast.exit_code(), 1, "{forecast:#?}");
-        let says = "NodeDeployment db is being deleted: nothing begins any more";
+        let says = "NodeDeployment db is being deleted: no rollout starts any more";
         assert_eq!(forecast.refused.as_deref(), Some(says));
         let forecast = world.then(json!({})).await;
         assert_eq!((forecast.exit_code(), forecast.happens.as_str()), (0, says));
@@ -244,7 +245,7 @@ fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
         world.wish(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
         let forecast = world.then(json!({})).await;
         assert!(forecast.asks_nothing() && forecast.exit_code() == 2, "{forecast:#?}");
-        let operator = "the operator, which has not seen what it asks for now (generation 2, seen: 1)";
+        let operator = "the operator, which has not observed generation 2 (observed: 1)";
         assert!(forecast.waits[0].starts_with(operator), "{forecast:#?}");
         assert_eq!(of(&forecast, &["Update"]), [["db-1"], ["db-0"]]);
     });
@@ -267,7 +268,7 @@ fn a_hard_fork_says_at_which_height_traffic_moves() {
         let made = of(&forecast, &["Create"]);
         assert_eq!(made, [[format!("db-{set}-0"), format!("db-{set}-1")]]);
         assert_eq!(removed(&forecast), [["db-1", "db-0"]]);
-        assert!(forecast.waves[1].when.starts_with("after the halt at height 100"), "{forecast:#?}");
+        assert!(forecast.waves[1].when.starts_with("30s after the halt at height 100"), "{forecast:#?}");
     });
 }
 

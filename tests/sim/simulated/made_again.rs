@@ -91,7 +91,7 @@ fn a_node_that_is_made_again_waits_for_the_earlier_pod_and_says_so() {
         w.delete(NODE, "db-1").await;
         w.rest(30).await;
         let node = w.get(NODE, "db-1");
-        let says = "waiting for pod db-1-0 of an earlier StatefulSet of this name to end";
+        let says = "waiting for pod db-1-0 of an earlier StatefulSet with this name to terminate";
         assert_ne!(text(&node["status"], "phase"), "Failed", "{node:#}");
         assert!(tasks(&node).iter().any(|message| message == says), "{node:#}");
         assert_eq!(text(&node["status"]["problem"], "message"), format!("it has no pod: {says}"));
@@ -116,7 +116,7 @@ fn a_pod_that_waits_for_its_claim_to_go_is_not_refused() {
         assert_ne!(text(&status, "phase"), "Failed", "{status:#}");
         assert_eq!(
             text(&status["problem"], "message"),
-            "it has no pod: waiting for PersistentVolumeClaim data-db-1-0, which is being deleted, to be gone"
+            "it has no pod: waiting for the deletion of PersistentVolumeClaim data-db-1-0 to complete"
         );
         w.merge(CLAIM, OF_DB_1, &json!({"metadata": {"finalizers": null}})).await;
         w.until("three are ready", |s| s["readyReplicas"] == 3).await;

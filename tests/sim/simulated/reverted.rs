@@ -99,8 +99,8 @@ fn a_field_that_a_policy_changes_is_said_and_set_once_a_minute() {
             w.merge(SET, "db-1", &json!({"metadata": {"labels": {"team": "one"}}})).await;
             w.rest(60).await;
             let said = format!(
-                "InvalidSpec: StatefulSet db-1: {expected}, and setting it back has no effect: exempt the StatefulSets of \
-                 Windlass from the admission policy that changes it"
+                "InvalidSpec: StatefulSet db-1: {expected}, and restoring it has no effect: exempt the StatefulSets \
+                 of Windlass from the admission policy that changes it"
             );
             assert_eq!((stalled(&w, "db-1"), stalled(&w, "db-0")), (said.clone(), String::new()));
             w.cluster.clear_audit();

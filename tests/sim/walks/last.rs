@@ -171,7 +171,8 @@ impl Person {
 fn halt_to_skip(fleet: &Value) -> Option<&str> {
     let rollout = &fleet["status"]["rollout"];
     let message = rollout["message"].as_str().filter(|_| rollout["stage"] == "Promoting")?;
-    let (_, task) = message.split_once("no sidecar says when; once it has, annotate windlass.dev/skip=")?;
+    let (_, task) = message
+        .split_once("no sidecar reports the halt; after the node has halted, annotate windlass.dev/skip=")?;
     Some(task)
 }
 
@@ -212,7 +213,7 @@ fn the_sets_that_a_fleet_asks_about_are_those_in_its_message() {
 /// A person removed the owner of the rest of a set: the fleet names the objects to delete.
 async fn remove_loose(hand: &Hand, fleet: &Value) -> Option<String> {
     let message = fleet["status"]["rollout"]["message"].as_str()?;
-    let (before, _) = message.split_once(" (it has no owner any more: delete it)")?;
+    let (before, _) = message.split_once(" (it no longer has an owner: delete it)")?;
     let mut words = before.rsplit(' ');
     let (name, kind) = (words.next()?, words.next()?);
     drop(hand.delete(kind, name).await);
@@ -254,8 +255,8 @@ async fn mend_promoted(hand: &Hand, fleet: &Value) -> Option<String> {
 
 #[test]
 fn only_a_promotion_that_names_the_task_is_skipped() {
-    let message = "waiting for db-2 to halt at height 1000: no sidecar says when; once it has, annotate \
-                   windlass.dev/skip=e0379751fe-2";
+    let message = "waiting for db-2 to halt at height 1000: no sidecar reports the halt; after the node has halted, \
+        annotate windlass.dev/skip=e0379751fe-2";
     let fleet =
         |stage: &str, message: &str| json!({"status": {"rollout": {"stage": stage, "message": message}}});
     assert_eq!(halt_to_skip(&fleet("Promoting", message)), Some("e0379751fe-2"));

@@ -48,7 +48,8 @@ impl VerbActions {
                 Some(looked_at)
                     if change.write.is_some() && looked_at != self::seal(action.button, &change, object) =>
                 {
-                    Err("it changed since you looked: what this would do by now is said below".to_owned())
+                    Err("the object changed since you opened this page: the current effect is shown below"
+                        .to_owned())
                 }
                 _ => Ok(change),
             }
@@ -84,7 +85,7 @@ impl VerbActions {
                 let under = |line: &Line| line.to_string().chars().skip(2).collect();
                 plan::lines(&forecast).iter().skip(1).map(under).collect()
             }
-            Err(sentence) => vec![format!("What comes of it nobody can tell: {sentence}")],
+            Err(sentence) => vec![format!("The effect could not be computed: {sentence}")],
         }
     }
 }
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(
             of(Button::Restart, "a", "00"),
             of(Button::Restart, "a", "09"),
-            "at what time is no part of it"
+            "the time is not part of it"
         );
         assert_ne!(of(Button::Pause, "a", "00"), of(Button::Abort, "a", "00"));
     }
@@ -319,6 +320,10 @@ mod tests {
         }
         let running = with(&json!({"spec": {"paused": false}}));
         let another = with(&json!({"spec": {"paused": false, "template": {"spec": {"image": "db:3"}}}}));
-        assert_eq!(sealed(Button::Pause, &running), sealed(Button::Pause, &another), "to stop is to stop");
+        assert_eq!(
+            sealed(Button::Pause, &running),
+            sealed(Button::Pause, &another),
+            "a pause has the same effect on both"
+        );
     }
 }

@@ -24,10 +24,10 @@ use windlass_kube_port::watch::Namespaces as Where;
 pub struct DashboardArgs {
     #[command(flatten)]
     flags: ClusterFlags,
-    /// The port to serve on, of this machine alone [default: a free one]
+    /// The local port to serve on [default: a free one]
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Print the address for a program: url; name: the address alone
+    /// Print the address as data (field url); name: only the address
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -49,7 +49,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
     let serving = local.serve(tokio_listener(listener)?, client, source);
     super::print(&match arguments.output {
         None => format!(
-            "Open this in a browser. Everyone with the address acts with your rights:\n\n    {url}\n\nIt is served to this machine \
+            "Open this address in a browser. Anyone who has it acts with your rights:\n\n    {url}\n\nIt accepts connections from this machine \
              only, until Ctrl-C.\n"
         ),
         Some(Output::Name) => format!("{url}\n"),
@@ -61,7 +61,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
         } else {
             format!("namespace {}", cluster.namespace)
         };
-        eprintln!("No fleets found in {place}; one that is made there is shown.");
+        eprintln!("No fleets found in {place}; the page shows new ones as they are created.");
     }
     drop(watched);
     tokio::select! {
@@ -77,10 +77,10 @@ pub fn listen(port: u16) -> Result<std::net::TcpListener, String> {
 }
 
 pub fn tokio_listener(listener: std::net::TcpListener) -> Result<TcpListener, String> {
-    TcpListener::from_std(listener).map_err(|error| format!("the page cannot be served: {error}"))
+    TcpListener::from_std(listener).map_err(|error| format!("cannot serve the page: {error}"))
 }
 
-/// A local page, opened by its address.
+/// A local page; its address contains the secret.
 pub struct Local {
     /// The address, including the secret.
     pub url: String,
@@ -90,7 +90,7 @@ pub struct Local {
 impl Local {
     /// The page of a bound listener.
     pub fn at(listener: &std::net::TcpListener) -> Result<Self, String> {
-        let address = listener.local_addr().map_err(|error| format!("the port is not known: {error}"))?;
+        let address = listener.local_addr().map_err(|error| format!("cannot determine the port: {error}"))?;
         let secrets = Secrets::draw()?;
         let url = format!("http://{address}/?token={}", secrets.token());
         Ok(Self { url, guard: Guard::local(address.port(), secrets) })
@@ -116,13 +116,13 @@ fn ended(error: std::io::Error) -> String {
 /// The arguments of `windlass operator` for the page.
 #[derive(Args, Clone, Debug)]
 pub struct PageArgs {
-    /// Serve the page of all fleets, read-only, to whoever reaches its address
+    /// Serve a read-only page of all fleets to everyone who can reach its address
     #[arg(long)]
     dashboard: bool,
-    /// Where the page is served
+    /// The address of the page
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082", requires = "dashboard")]
     dashboard_bind: SocketAddr,
-    /// A name under which the page is called, beside localhost and addresses: that of an ingress, or of a Service; repeatable
+    /// A host name that the page accepts in addition to localhost and IP addresses, such as an ingress or a Service; repeatable
     #[arg(long = "dashboard-host", value_name = "NAME", requires = "dashboard")]
     dashboard_hosts: Vec<String>,
 }
@@ -181,7 +181,7 @@ where
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let ended = match runtime {
             Ok(runtime) => runtime.block_on(page()),
-            Err(error) => Err(format!("the async runtime of the page does not start: {error}")),
+            Err(error) => Err(format!("cannot start the async runtime of the page: {error}")),
         };
         // The receiver may be gone.
         let _ = sender.send(ended.err().unwrap_or_else(|| "the server of the page ended".to_owned()));
@@ -189,6 +189,6 @@ where
     std::thread::Builder::new()
         .name("page".to_owned())
         .spawn(run)
-        .map_err(|error| format!("the page's thread does not start: {error}"))?;
+        .map_err(|error| format!("cannot start the thread of the page: {error}"))?;
     Ok(receiver)
 }

@@ -34,21 +34,21 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Connects to the cluster of KUBECONFIG and checks that the story can run on it. The operator may use another
+    /// Connects to the cluster of KUBECONFIG and checks that the demo can run on it. The operator may use another
     /// kubeconfig.
     pub async fn find(operator_kubeconfig: Option<PathBuf>) -> Result<Self, String> {
         let (client, namespace) = Connection::default().client("windlass-demo").await?;
         let fleets = fleets(&client, &namespace);
         let found = fleets.list(&ListParams::default()).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.code == 404 => {
-                "the cluster does not know Windlass's definitions: run `windlass crds | kubectl apply -f -`"
+                "Windlass's CustomResourceDefinitions are not installed: run `windlass crds | kubectl apply -f -`"
                     .to_owned()
             }
-            _ => format!("the cluster does not answer: {error}"),
+            _ => format!("the API server does not respond: {error}"),
         })?;
         if found.items.iter().any(|fleet| fleet.name_any() == FLEET) {
             return Err(format!(
-                "there is a fleet {FLEET} in namespace {namespace} already: delete it, or choose another namespace in KUBECONFIG"
+                "fleet {FLEET} already exists in namespace {namespace}: delete it, or select another namespace in KUBECONFIG"
             ));
         }
         let log = tempfile()?;
@@ -69,7 +69,7 @@ impl Elsewhere {
         let deleted = fleets(&self.client, &self.namespace).delete(FLEET, &DeleteParams::default()).await;
         match deleted {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(format!("the fleet {FLEET} could not be deleted: {error}")),
+            Err(error) => Err(format!("cannot delete fleet {FLEET}: {error}")),
             Ok(_) => Ok(()),
         }
     }
@@ -88,7 +88,7 @@ fn tempfile() -> Result<File, String> {
         std::fs::remove_file(&path)?;
         Ok(file)
     };
-    open().map_err(|error| format!("{} cannot be written: {error}", path.display()))
+    open().map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 impl Stage for Elsewhere {
@@ -107,25 +107,25 @@ impl Stage for Elsewhere {
     fn setting(&self) -> Vec<String> {
         vec![
             format!(
-                "The cluster is the one of KUBECONFIG, namespace {}. Its kubelets should be",
+                "The demo runs on the cluster of KUBECONFIG, namespace {}. Its kubelets should",
                 self.namespace
             ),
-            "played: the images of the story are nowhere, and \"nope\" must not be found.".to_owned(),
+            "be simulated: the images do not exist, and pulls of a \"nope\" tag must fail.".to_owned(),
         ]
     }
 
     fn invitation(&self) -> Vec<String> {
         let mut lines = vec![
-            "Look on from another terminal, with the same KUBECONFIG:".to_owned(),
+            "Watch from another terminal, with the same KUBECONFIG:".to_owned(),
             String::new(),
-            "    kubectl get nd,sn                # the fleet and its nodes; -w looks on".to_owned(),
+            "    kubectl get nd,sn                # the fleet and its nodes; -w watches".to_owned(),
             "    kubectl get nd db -o yaml        # the plan, what it waits for, the history".to_owned(),
             "    kubectl describe nd db           # with its events".to_owned(),
         ];
         if let Some(page) = &self.page {
             lines.extend([
                 String::new(),
-                "The page of it, in a browser:".to_owned(),
+                "Its page, in a browser:".to_owned(),
                 String::new(),
                 format!("    {page}"),
             ]);
@@ -147,13 +147,13 @@ impl Stage for Elsewhere {
                 .kill_on_drop(true)
                 .spawn()
         };
-        self.operator = Some(start().map_err(|error| format!("the operator does not start: {error}"))?);
+        self.operator = Some(start().map_err(|error| format!("cannot start the operator: {error}"))?);
         Ok(())
     }
 
     async fn kill_operator(&mut self) -> Result<(), String> {
         if let Some(mut operator) = self.operator.take() {
-            operator.kill().await.map_err(|error| format!("the operator cannot be killed: {error}"))?;
+            operator.kill().await.map_err(|error| format!("cannot kill the operator: {error}"))?;
         }
         Ok(())
     }
@@ -173,6 +173,6 @@ impl Stage for Elsewhere {
         }
         let lines: Vec<&str> = text.lines().collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
-        format!("\nthe operator's last words:\n{}", last.join("\n"))
+        format!("\nthe end of the operator's log:\n{}", last.join("\n"))
     }
 }

@@ -23,8 +23,8 @@ use windlass_sim::kubelet::Kubelet;
 use windlass_sim::{Cluster, ClusterClock, Options};
 
 const NAMESPACE: &str = "default";
-/// An upper bound of the story's length, in seconds of the cluster's time: the cluster starts this far in the past,
-/// so that its clock is not ahead of the real one at the story's end, however fast it runs.
+/// An upper bound of the demo's duration, in seconds of the cluster's time: the cluster starts this far in the past,
+/// so that its clock is not ahead of the real one at the end, however fast it runs.
 const STORY_SECONDS: f64 = 90.0;
 
 /// How long a pod takes to become ready, and to terminate: long enough to be seen.
@@ -89,7 +89,7 @@ impl Embedded {
         let listener = TcpListener::bind(wish)
             .await
             .map_err(|error| format!("--port {port}: {error}; choose another port, or 0 for a free one"))?;
-        let address = listener.local_addr().map_err(|error| format!("the port is not known: {error}"))?;
+        let address = listener.local_addr().map_err(|error| format!("cannot determine the port: {error}"))?;
         let kubeconfig = write_kubeconfig(address)?;
         self.helpers.spawn(self.cluster.serve(listener));
         let page = self.page(address)?;
@@ -109,7 +109,7 @@ impl Embedded {
         });
         let uri = format!("http://{cluster}").parse().map_err(|error| format!("{cluster}: {error}"))?;
         dashboard::serve_demo(shown, NAMESPACE, async move || {
-            connect(Config::new(uri)).map_err(|error| format!("the cluster's client cannot be made: {error}"))
+            connect(Config::new(uri)).map_err(|error| format!("cannot create the Kubernetes client: {error}"))
         })
     }
 
@@ -144,24 +144,24 @@ impl Stage for Embedded {
     fn setting(&self) -> Vec<String> {
         vec![
             "A simulated cluster in this process, with the operator that you would deploy.".to_owned(),
-            "Kubelets are played: nothing really runs, and \"nope\" in a tag is not found.".to_owned(),
-            format!("Its time runs {} times as fast as yours; --speed N changes that.", self.speed),
+            "Its kubelets are simulated: no container runs, and pulls of a \"nope\" tag fail.".to_owned(),
+            format!("Its clock runs {} times as fast as real time; --speed N changes that.", self.speed),
         ]
     }
 
     fn invitation(&self) -> Vec<String> {
         match &self.served {
-            None => vec!["With --serve it can be looked at, and changed, with kubectl.".to_owned()],
+            None => vec!["With --serve you can view and change it with kubectl.".to_owned()],
             Some(served) => vec![
-                "Look on from another terminal, with any kubectl:".to_owned(),
+                "Watch from another terminal, with any kubectl:".to_owned(),
                 String::new(),
                 format!("    export KUBECONFIG={}", served.kubeconfig.display()),
-                "    kubectl get nd,sn                # the fleet and its nodes; -w looks on".to_owned(),
+                "    kubectl get nd,sn                # the fleet and its nodes; -w watches".to_owned(),
                 "    kubectl get nd db -o yaml        # the plan, what it waits for, the history".to_owned(),
                 "    kubectl describe nd db           # with its events".to_owned(),
                 String::new(),
                 format!(
-                    "It is served on http://{}, to this machine only. The page of it, in a browser:",
+                    "Its API is at http://{}, for this machine only. Its page, in a browser:",
                     served.address
                 ),
                 String::new(),
@@ -190,7 +190,7 @@ impl Stage for Embedded {
     }
 
     fn killed(&self) -> &'static str {
-        "The operator is dropped where it stands"
+        "The operator is stopped abruptly"
     }
 
     fn last_words(&self) -> String {
@@ -219,12 +219,12 @@ fn played(name: &str, now: &str) -> Value {
         "status": {
             "capacity": room, "allocatable": room,
             "conditions": [{
-                "type": "Ready", "status": "True", "reason": "KubeletPlayed", "message": "the kubelet is played",
+                "type": "Ready", "status": "True", "reason": "KubeletSimulated", "message": "the kubelet is simulated",
                 "lastHeartbeatTime": now, "lastTransitionTime": now,
             }],
             "nodeInfo": {
-                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "played://1", "kernelVersion": "none",
-                "kubeProxyVersion": "", "kubeletVersion": "played", "machineID": "", "operatingSystem": "linux",
+                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "simulated://1", "kernelVersion": "none",
+                "kubeProxyVersion": "", "kubeletVersion": "simulated", "machineID": "", "operatingSystem": "linux",
                 "osImage": "none", "systemUUID": "",
             },
         },
@@ -240,7 +240,7 @@ fn write_kubeconfig(address: SocketAddr) -> Result<PathBuf, String> {
          users:\n- name: windlass-demo\n  user: {{}}\n\
          contexts:\n- name: windlass-demo\n  context:\n    cluster: windlass-demo\n    user: windlass-demo\n    namespace: {NAMESPACE}\n"
     );
-    write_new(&path, &text).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    write_new(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     Ok(path)
 }
 

@@ -1,4 +1,4 @@
 //! The demo's fleet.
 
-/// The name of the story's fleet.
+/// The name of the fleet.
 pub(super) const FLEET: &str = "db";

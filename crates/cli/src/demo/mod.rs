@@ -1,5 +1,5 @@
-//! `windlass demo`: rolls a fleet while the user watches. One story on one of two stages: a simulated cluster in this
-//! process, or the cluster of KUBECONFIG.
+//! `windlass demo`: shows rollouts of a fleet. The same scenario runs on a simulated cluster in this process, or
+//! on the cluster of KUBECONFIG.
 
 mod elsewhere;
 mod embedded;
@@ -20,7 +20,7 @@ use elsewhere::Elsewhere;
 use embedded::Embedded;
 use screen::Screen;
 use story::{Ended, Story};
-/// The highest speed: the whole story takes less time than its computation.
+/// The highest speed: the whole scenario takes less time than its computation.
 const FASTEST: f64 = 1000.0;
 
 /// How often a cluster that stays up drops its request log.
@@ -29,22 +29,22 @@ const FORGET_EVERY: Duration = Duration::from_mins(1);
 /// The arguments of `windlass demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// How many times as fast as yours the cluster's time runs; at 3 the story takes half a minute
+    /// The speed of the cluster's clock, as a multiple of real time; at 3 the demo takes half a minute
     #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = read_speed)]
     speed: f64,
-    /// How many nodes the fleet has; two of five may be out of service at once
+    /// The number of nodes; two of five may be unavailable at once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..=100))]
     nodes: u16,
-    /// What is random in the cluster follows from it
+    /// The seed of the cluster's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Serve the cluster to kubectl, and its page to a browser, on loopback ports; keep both up after the story, until Ctrl-C
+    /// Serve the cluster to kubectl, and its page to a browser, on loopback ports, until Ctrl-C
     #[arg(long)]
     serve: bool,
     /// The port to serve on [default: a free one]
     #[arg(long, value_name = "PORT", requires = "serve")]
     port: Option<u16>,
-    /// Play on the cluster that KUBECONFIG names, with the operator in a process of its own
+    /// Run on the cluster of KUBECONFIG, with the operator in a separate process
     #[arg(long, conflicts_with_all = ["speed", "seed", "port"])]
     cluster: bool,
     /// The kubeconfig that the operator uses there [default: KUBECONFIG]
@@ -55,11 +55,11 @@ pub struct DemoArgs {
 fn read_speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (0.1..=FASTEST).contains(&speed) => Ok(speed),
-        _ => Err(format!("a number from 0.1 to {FASTEST}")),
+        _ => Err(format!("write a number from 0.1 to {FASTEST}")),
     }
 }
 
-/// Runs the story.
+/// Runs the scenario.
 pub fn run(arguments: DemoArgs) -> Result<(), String> {
     let result = if arguments.cluster {
         tokio::runtime::Builder::new_multi_thread()
@@ -79,7 +79,7 @@ pub fn run(arguments: DemoArgs) -> Result<(), String> {
     match result {
         Err(Ended::Failed(sentence)) => Err(sentence),
         Err(Ended::Unread(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output cannot be written: {error}"))
+            Err(format!("cannot write to standard output: {error}"))
         }
         Ok(()) | Err(Ended::Unread(_)) => Ok(()),
     }
@@ -87,7 +87,7 @@ pub fn run(arguments: DemoArgs) -> Result<(), String> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn no_runtime(error: std::io::Error) -> String {
-    format!("the async runtime does not start: {error}")
+    format!("cannot start the async runtime: {error}")
 }
 
 /// Ctrl-C is a regular end: what was started is dropped.
@@ -131,7 +131,7 @@ async fn on_a_cluster(arguments: DemoArgs) -> Result<(), Ended> {
         story.invite();
         std::future::pending::<()>().await;
     }
-    // The fleet is deleted, so that a real cluster is left as it was.
+    // The fleet is deleted: the demo leaves nothing behind in a real cluster.
     let cleared = story.stage.clear().await;
     result?;
     Ok(cleared?)

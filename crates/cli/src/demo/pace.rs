@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use windlass_clock::on_the_wall;
 
-/// How long time stands still between two jumps, by the real clock.
+/// The pause between two jumps, by the real clock.
 const TICK: Duration = Duration::from_millis(10);
 /// The most that a jump makes up for: on a slow machine the cluster's time slows down instead of skipping.
 const MOST: Duration = Duration::from_millis(100);

@@ -73,7 +73,7 @@ impl Picture {
         monotonic().duration_since(self.began).as_secs_f64()
     }
 
-    /// Starts counting how many nodes are down at once.
+    /// Starts counting how many nodes are unavailable at once.
     pub fn count(&self) {
         lock(&self.seen).counting = true;
     }
@@ -148,7 +148,7 @@ fn watch(
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
     let config = match sort {
-        // Only the story's fleet, whatever else exists.
+        // Only the demo's fleet, whatever else exists.
         Sort::Fleet => watcher::Config::default().fields(&format!("metadata.name={FLEET}")),
         _ => watcher::Config::default().labels(&format!(
             "{}={}",

@@ -25,7 +25,7 @@ pub struct Screen {
     drawn: Vec<String>,
     /// The last plain line.
     last: String,
-    /// The first error: nobody reads the output any more.
+    /// The first error: the output is closed.
     error: Option<io::Error>,
 }
 

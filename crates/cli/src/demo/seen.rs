@@ -1,4 +1,4 @@
-//! The fleet, its nodes and their pods as last observed, and queries on them for the story and the picture. No I/O.
+//! The fleet, its nodes and their pods as last observed, and queries on them for the scenario and the picture. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 

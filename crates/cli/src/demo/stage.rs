@@ -1,4 +1,4 @@
-//! The environment of the story: a cluster, and an operator on it that can be killed.
+//! The environment of the demo: a cluster, and an operator on it that can be killed.
 
 use kube::Client;
 
@@ -6,7 +6,7 @@ use windlass_clock::SharedClock;
 
 /// A cluster with Windlass's definitions, and an operator.
 pub trait Stage {
-    /// The client of the story itself.
+    /// The client of the scenario itself.
     fn client(&self) -> Client;
     /// The namespace of the fleet.
     fn namespace(&self) -> &str;

@@ -1,4 +1,4 @@
-//! The story: its chapters, and the state that each has to reach. The same on every stage.
+//! The scenario: its chapters, and the state that each has to reach. The same on every stage.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use windlass_core::api::names::{GROUP, VERSION};
 
 /// The time limit of a chapter per node, by the cluster's time; normally it takes a fraction.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// The story's fleet; the user sets its size.
+/// The fleet; the user sets its size.
 const MANIFEST: &str = include_str!("fleet.yaml");
 const REPOSITORY: &str = "registry.example/db";
 
-/// Why a story ends early.
+/// Why the demo ends early.
 #[derive(Debug)]
 pub enum Ended {
     /// Its output cannot be written any more.
@@ -38,7 +38,7 @@ impl From<String> for Ended {
     }
 }
 
-/// The story and its participants.
+/// The scenario, its stage and its picture.
 pub struct Story<S> {
     // First, so that it stops watching before the cluster is torn down.
     picture: Picture,
@@ -83,7 +83,7 @@ impl<S: Stage> Story<S> {
     /// Prints again how to watch.
     pub fn invite(&self) {
         self.picture.say(&format!("\n{}\n", self.stage.invitation().join("\n")));
-        self.picture.say("All of it stays until Ctrl-C.");
+        self.picture.say("The cluster and the page stay up until Ctrl-C.");
     }
 
     async fn chapters(&mut self) -> Result<(), Ended> {
@@ -94,14 +94,16 @@ impl<S: Stage> Story<S> {
             story.until_applied("1.1").await
         })
         .await?;
-        self.step("A bad image is held, and the nodes are named", async |story| story.break_it().await)
-            .await?;
-        self.step("The fix supersedes it: no need to go back first", async |story| {
+        self.step("A bad image stops after one wave, and the failed nodes are listed", async |story| {
+            story.break_it().await
+        })
+        .await?;
+        self.step("The fix supersedes it: no rollback is needed first", async |story| {
             story.set_image("1.2").await?;
             story.until_applied("1.2").await
         })
         .await?;
-        self.step("A rollout is taken back in the middle", async |story| {
+        self.step("A rollout is rolled back halfway", async |story| {
             let before = story.picture.seen().pod_uids();
             let wave = story.wave();
             story.set_image("1.3").await?;
@@ -109,24 +111,24 @@ impl<S: Stage> Story<S> {
             story.set_image("1.2").await?;
             story.until_applied("1.2").await?;
             let unchanged = unchanged(&before, &story.picture.seen().pod_uids());
-            story.note(&format!("{unchanged} nodes were never touched: they run the same pods as before"));
-            expect(unchanged > 0, "a node that had not been reached keeps its pod")
+            story.note(&format!("{unchanged} nodes were not updated: their pods are the same as before"));
+            expect(unchanged > 0, "a node that the rollout had not reached keeps its pod")
         })
         .await?;
-        self.step("The operator is killed in the middle, and another goes on", async |story| {
+        self.step("The operator is killed halfway, and another one continues", async |story| {
             story.kill_it().await
         })
         .await
     }
 
     async fn create(&mut self) -> Result<(), Ended> {
-        let mut fleet: Value =
-            serde_saphyr::from_str(MANIFEST).map_err(|error| format!("the fleet is unreadable: {error}"))?;
+        let mut fleet: Value = serde_saphyr::from_str(MANIFEST)
+            .map_err(|error| format!("cannot read the manifest of the fleet: {error}"))?;
         fleet["spec"]["replicas"] = self.nodes.into();
         fleet["spec"]["updateStrategy"]["inPlace"]["maxUnavailable"] = self.wave().into();
         self.show("apply -f examples/fleet.yaml");
-        let fleet =
-            serde_json::from_value(fleet).map_err(|error| format!("the fleet is unreadable: {error}"))?;
+        let fleet = serde_json::from_value(fleet)
+            .map_err(|error| format!("cannot read the manifest of the fleet: {error}"))?;
         self.fleets.create(&PostParams::default(), &fleet).await.map_err(failed)?;
         self.until_applied("1.0").await
     }
@@ -134,7 +136,7 @@ impl<S: Stage> Story<S> {
     async fn break_it(&mut self) -> Result<(), Ended> {
         let wave = self.wave();
         self.set_image("1.2-nope").await?;
-        self.until("a wave of nodes cannot run", |seen| seen.failed().len() == wave).await?;
+        self.until("one wave of nodes has failed", |seen| seen.failed().len() == wave).await?;
         self.pause(4).await;
         let seen = self.picture.seen();
         self.picture.draw();
@@ -142,8 +144,8 @@ impl<S: Stage> Story<S> {
             self.note(&format!("{node} {why}"));
         }
         let serving = seen.at(&image("1.1"));
-        self.note(&format!("the wave is used up, so the other {serving} nodes go on serving 1.1"));
-        expect(serving == self.nodes - wave, "the nodes outside of the wave serve at 1.1")
+        self.note(&format!("the wave is full, so the other {serving} nodes stay available at 1.1"));
+        expect(serving == self.nodes - wave, "the nodes outside of the wave are available at 1.1")
     }
 
     async fn kill_it(&mut self) -> Result<(), Ended> {
@@ -152,19 +154,19 @@ impl<S: Stage> Story<S> {
         self.until("a wave runs 1.4", |seen| seen.at(&image("1.4")) >= wave).await?;
         let plan = self.picture.seen().plan_id().to_owned();
         self.stage.kill_operator().await?;
-        self.note(&format!("{}. What runs goes on running; the plan is in status.plan", self.stage.killed()));
+        self.note(&format!("{}. The pods keep running; the plan is in status.plan", self.stage.killed()));
         self.pause(4).await;
         let reached = self.picture.seen().at(&image("1.4"));
-        expect(reached < self.nodes, "nothing is rolled while there is no operator")?;
-        self.note("an operator is started again");
+        expect(reached < self.nodes, "no node is updated while there is no operator")?;
+        self.note("another operator starts");
         self.stage.start_operator()?;
         self.until_applied("1.4").await?;
         let now = self.picture.seen().plan_id().to_owned();
-        self.note(&format!("plan {now} went on where it stood"));
-        expect(plan == now, "the rollout goes on under the plan that it had")
+        self.note(&format!("plan {now} continued where it stopped"));
+        expect(plan == now, "the rollout continues under the same plan")
     }
 
-    /// The most nodes that may be down at once: two of five.
+    /// The most nodes that may be unavailable at once: two of five.
     fn wave(&self) -> usize {
         (self.nodes * 2 / 5).max(1)
     }
@@ -216,7 +218,7 @@ impl<S: Stage> Story<S> {
         while !holds(&self.picture.seen()) {
             self.check_output()?;
             if monotonic() > until {
-                return Err(format!("waited {} s in vain until {what}", patience.as_secs()).into());
+                return Err(format!("not reached within {} s: {what}", patience.as_secs()).into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -237,8 +239,8 @@ impl<S: Stage> Story<S> {
     }
 
     fn sum_up(&self) -> Result<(), Ended> {
-        let mut lines = vec![self.picture.paint(Style::new().bold(), "What it came to"), String::new()];
-        lines.push("   seconds  pods made".to_owned());
+        let mut lines = vec![self.picture.paint(Style::new().bold(), "Summary"), String::new()];
+        lines.push("   seconds   new pods".to_owned());
         for step in &self.steps {
             lines.push(format!("   {:>7.1}  {:>9}  {}", step.seconds, step.made, step.what));
         }
@@ -253,11 +255,11 @@ impl<S: Stage> Story<S> {
         let (most, nodes, wave) = (seen.most_down, self.nodes, self.wave());
         lines.push(String::new());
         lines.push(format!(
-            "   at most {most} of {nodes} nodes were out of service at once, {wave} were allowed; {:.0} s in all",
+            "   at most {most} of {nodes} nodes were unavailable at once (limit: {wave}); {:.0} s in total",
             self.picture.seconds()
         ));
         self.picture.say(&lines.join("\n"));
-        expect(most <= wave, "never more nodes are out of service than maxUnavailable")
+        expect(most <= wave, "never more nodes are unavailable than maxUnavailable")
     }
 }
 
@@ -268,7 +270,7 @@ fn fleets(client: Client, namespace: &str) -> Api<DynamicObject> {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn failed(error: kube::Error) -> Ended {
-    Ended::Failed(format!("the cluster refused a step of the story: {error}"))
+    Ended::Failed(format!("the API server rejected a request of the demo: {error}"))
 }
 
 fn image(tag: &str) -> String {
@@ -280,5 +282,5 @@ fn unchanged(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>
 }
 
 fn expect(holds: bool, sentence: &str) -> Result<(), Ended> {
-    if holds { Ok(()) } else { Err(format!("this does not hold: {sentence}").into()) }
+    if holds { Ok(()) } else { Err(format!("check failed: {sentence}").into()) }
 }

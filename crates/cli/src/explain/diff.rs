@@ -19,11 +19,11 @@ use windlass_core::revision::RevisionData;
 pub struct DiffArgs {
     #[command(flatten)]
     selected: Selected,
-    /// A revision by its number or name in `windlass history`; twice for two of them [default: from what last completed to
-    /// what is wanted]
+    /// A revision by its number or name in `windlass history`; repeat it to compare two [default: from the last completed
+    /// revision to the spec]
     #[arg(long, value_name = "REVISION")]
     revision: Vec<String>,
-    /// Print it for a program: from, to, fields (path, from, to)
+    /// Print data: from, to, fields (path, from, to)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -51,7 +51,7 @@ pub struct Compared {
 /// Prints the differences.
 pub async fn diff(arguments: DiffArgs) -> Result<(), Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
-        return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
+        return Err(Failure::Usage("name a fleet: nd/NAME".to_owned()));
     }
     arguments.selected.selector.require_no_node("diff").map_err(Failure::Usage)?;
     let cluster = arguments.selected.flags.cluster().await?;
@@ -95,7 +95,7 @@ fn of_fleet(fleet: &Value, stored: &[StoredRevision], named: &[String]) -> Resul
     });
     let wanted = || {
         let spec: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
-            .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
+            .map_err(|e| format!("cannot read spec.template.spec: {e}"))?;
         Ok(RevisionData::of(&spec))
     };
     let (from, to) = sides(fleet, &known.collect::<Vec<_>>(), wanted, named)?;
@@ -117,28 +117,28 @@ pub fn sides<T: Clone>(
         let found = stored.iter().find(|r| r.name == *name || r.number.to_string() == *name);
         let known = || stored.iter().map(|r| r.number.to_string()).collect::<Vec<_>>().join(", ");
         found.map(side).ok_or_else(|| {
-            format!("no revision {name} is kept, but these: {}; see windlass history", known())
+            format!("revision {name} is not stored; stored revisions: {}; see windlass history", known())
         })
     };
-    let wanted = || Ok::<_, String>(Side { name: "what is wanted".to_owned(), data: wanted()? });
+    let wanted = || Ok::<_, String>(Side { name: "the spec".to_owned(), data: wanted()? });
     match named {
         [] => {
             let current = stored.iter().find(|r| object["status"]["currentRevision"] == r.name.as_str());
             let current = current.ok_or(
-                "nothing has completed yet: name two revisions with --revision, see windlass history",
+                "no rollout has completed yet: name two revisions with --revision; see windlass history",
             )?;
             Ok((side(current), wanted()?))
         }
         [from] => Ok((find(from)?, wanted()?)),
         [from, to] => Ok((find(from)?, find(to)?)),
-        _ => Err("a comparison has two sides: give --revision at most twice".to_owned()),
+        _ => Err("a comparison has two revisions: use --revision at most twice".to_owned()),
     }
 }
 
 fn drawn(compared: &Compared, terminal: Terminal) -> String {
     let mut lines = vec![Line::from(format!("{} → {}", compared.from, compared.to).dim())];
     if compared.fields.is_empty() {
-        lines.push(Line::from("nothing differs"));
+        lines.push(Line::from("no differences"));
     }
     for field in &compared.fields {
         let style = match (&field.from, &field.to) {
@@ -181,7 +181,7 @@ mod tests {
         let field = |from: &str, to: &str| {
             format!("podTemplate.spec.containers[db].image \"db:{from}\" → \"db:{to}\"\n")
         };
-        let head = "revision 2 (db-2) → what is wanted\n";
+        let head = "revision 2 (db-2) → the spec\n";
         assert_eq!(printed(&[]), Ok(format!("{head}{}", field("2", "3"))));
         assert_eq!(
             printed(&["1", "db-2"]),
@@ -189,7 +189,7 @@ mod tests {
         );
         assert_eq!(
             printed(&["1", "1"]),
-            Ok("revision 1 (db-1) → revision 1 (db-1)\nnothing differs\n".to_owned())
+            Ok("revision 1 (db-1) → revision 1 (db-1)\nno differences\n".to_owned())
         );
         assert!(printed(&["7"]).is_err_and(|error| error.contains("see windlass history")));
         assert!(printed(&["1", "2", "1"]).is_err_and(|error| error.contains("at most twice")));

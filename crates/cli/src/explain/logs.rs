@@ -19,7 +19,7 @@ use windlass_kube_port::observed::{Observed, ObservedFleet};
 pub struct LogsArgs {
     #[command(flatten)]
     selected: Selected,
-    /// Print it for a program: a list of about, reason, note, at
+    /// Print data: a list of about, reason, note, at
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -27,7 +27,7 @@ pub struct LogsArgs {
 /// Prints an object's history.
 pub async fn logs(arguments: LogsArgs) -> Result<(), Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
-        return Err(Failure::Usage("say which fleet: nd/NAME".to_owned()));
+        return Err(Failure::Usage("name a fleet: nd/NAME".to_owned()));
     }
     arguments.selected.selector.require_no_node("logs").map_err(Failure::Usage)?;
     let cluster = arguments.selected.flags.cluster().await?;

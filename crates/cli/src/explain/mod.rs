@@ -25,7 +25,7 @@ use windlass_kube_port::watch::Namespaces;
 pub struct ExplainArgs {
     #[command(flatten)]
     selected: Selected,
-    /// Print it for a program: links (depth, of, says, since), remedies (to, command), and unread, what could not be read
+    /// Print data: links (depth, of, says, since), remedies (to, command), and unread (what could not be read)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -36,7 +36,7 @@ const EVENTS: usize = 5;
 /// Explains each named object.
 pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
-        return Err(Failure::Usage("say what to explain: nd/NAME, sn/NAME or ssr/NAME".to_owned()));
+        return Err(Failure::Usage("name what to explain: nd/NAME, sn/NAME or ssr/NAME".to_owned()));
     }
     let cluster = arguments.selected.flags.cluster().await?;
     let typed = arguments.selected.flags.connection.typed();
@@ -74,7 +74,7 @@ async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Cha
         Wanted { scope: Namespaces::Namespace(namespace.to_owned()), names: vec![target.name.clone()] };
     let sight = Sight::read(client, &wanted, &OF_REPORTS).await?;
     let fleets = sight.fleets(&wanted);
-    let fleet = fleets.first().ok_or_else(|| format!("{target} is gone"))?;
+    let fleet = fleets.first().ok_or_else(|| format!("{target} no longer exists"))?;
     let seen = sight.seen(fleet);
     let report = FleetReport::of(&seen, super::now());
     let mut unread = sight.unread.clone();
@@ -104,7 +104,7 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
         Ok(pod) => pod.map(|pod| ObservedPod::read(&json!(pod))),
         Err(error) => {
             unread.push(format!(
-                "left out, because pod {name} cannot be read: {}",
+                "left out, because pod {name} is not readable: {}",
                 crate::reader::sentence(&error)
             ));
             is_read = false;
@@ -121,7 +121,7 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     let mut chain = of_node(&node, seen, &events).of_deleted(Deletion::read(&object).as_ref());
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let remedy = crate::report::chain::Remedy {
-            to: "see its fleet".to_owned(),
+            to: "explain its fleet".to_owned(),
             command: format!("windlass explain nd/{fleet} -n {namespace}"),
         };
         chain.remedies.push(remedy);
@@ -164,7 +164,7 @@ fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, terminal: Termina
     lines.extend(unread.iter().map(|sentence| Line::from(sentence.clone().dim())));
     if !chain.remedies.is_empty() {
         lines.push(Line::default());
-        lines.push(Line::from("What can be done".bold()));
+        lines.push(Line::from("Suggested commands".bold()));
         let widest = chain.remedies.iter().map(|remedy| remedy.to.len()).max().unwrap_or_default();
         for remedy in &chain.remedies {
             let mut line = Line::from(format!("  {:<widest$}  ", remedy.to));
@@ -217,7 +217,7 @@ NodeDeployment db  Stalled=True NoProgress  (04:15:01, 10s
        pulling image
 left out
 
-What can be done
+Suggested commands
   go back  windlass rollback nd/db -n prod
 "
         );

@@ -1,5 +1,5 @@
-//! What a build of this program knows beside fleets and nodes. A kind plugs in by one trait, [`Extension`]; which kinds
-//! are built in is decided in this file and nowhere else.
+//! The kinds that this program supports in addition to fleets and nodes. Each implements [`Extension`]; only this file
+//! decides which kinds are built in.
 
 mod objects;
 mod stateful_sets;
@@ -41,11 +41,11 @@ pub const EXTENSIONS: &[&dyn Extension] = &[STATEFUL_SETS];
 /// The kinds that are built in.
 #[cfg(feature = "temporal")]
 pub const EXTENSIONS: &[&dyn Extension] = &[STATEFUL_SETS, built_in::WORKERS];
-/// Whether the kind `WorkerDeployment` is one of them.
+/// True if the kind `WorkerDeployment` is built in.
 #[cfg(test)]
 pub const HAS_WORKERS: bool = cfg!(feature = "temporal");
 
-/// A kind of objects beside fleets and nodes, with what the commands do for it.
+/// A kind other than fleets and nodes, and its implementation of the commands.
 #[async_trait]
 pub trait Extension: fmt::Debug + Send + Sync {
     /// The kind in the API.
@@ -54,7 +54,7 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// The short name.
     fn short(&self) -> &'static str;
 
-    /// Reads the selected objects. `None`: nobody named them, and the kind is not installed. An error says in a sentence
+    /// Reads the selected objects. `None`: none was named, and the kind is not installed. An error says in a sentence
     /// why none can be read.
     async fn read(
         &self,
@@ -87,7 +87,7 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// Decides what a verb changes in an object.
     fn change(&self, verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String>;
 
-    /// Goes back to a stored revision.
+    /// Rolls back to a stored revision.
     async fn rollback(&self, arguments: &VerbArgs, to: Option<&str>) -> Result<(), String>;
 
     /// The stored revisions of an object, and its ended plans, as text that begins with `title`, or as data.
@@ -115,7 +115,7 @@ pub trait Objects: Send {
     /// The named objects that could not be read, each in a sentence.
     fn missing(&self) -> &[String];
 
-    /// Why none were read of a kind that nobody named, if the user has no right to.
+    /// Why no objects were read of a kind that was not named: the user has no right to.
     fn refused(&self) -> Option<&str>;
 
     /// The current reports.

@@ -17,7 +17,7 @@ use windlass::operator::Controller;
 pub struct OperatorFlags {}
 
 impl OperatorFlags {
-    /// The controllers that are asked for, in these namespaces, or in all, under these rules for hooks.
+    /// The controllers that the flags select, in these namespaces, or in all, under these rules for hooks.
     pub fn controllers(
         &self,
         _: &[String],
@@ -33,13 +33,13 @@ impl OperatorFlags {
 pub struct CrdsFlags {}
 
 impl CrdsFlags {
-    /// The definitions that are asked for in the place of those of fleets and nodes.
+    /// The definitions that the flags select instead of those of fleets and nodes.
     pub fn yaml(&self) -> Option<String> {
         None
     }
 }
 
-/// Commands of their own.
+/// Additional commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {}
 

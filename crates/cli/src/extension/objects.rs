@@ -27,7 +27,7 @@ pub struct ReadObjects {
     writer: Option<Writer<DynamicObject>>,
     /// The named objects that could not be read, each in a sentence.
     pub missing: Vec<String>,
-    /// Why none were read of a kind that nobody named: the user has no right to.
+    /// Why no objects were read of a kind that was not named: the user has no right to.
     pub refused: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl ReadObjects {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             // Check the kind only after a failure: without the right to list, that is the error.
             Err(error) if !is_installed(client, kind).await => {
-                tracing::debug!(%error, kind = kind.name(), "objects cannot be listed, and are not installed");
+                tracing::debug!(%error, kind = kind.name(), "cannot list objects: the kind is not installed");
                 Ok(None)
             }
             Err(error) => {
@@ -182,7 +182,7 @@ fn api(client: &Client, kind: Kind, scope: &Namespaces) -> Api<DynamicObject> {
     }
 }
 
-/// True if the API server has the kind, which everybody may ask.
+/// True if the API server has the kind; every user may read that.
 pub async fn is_installed(client: &Client, kind: Kind) -> bool {
     let known = client.list_api_group_resources(&format!("{GROUP}/{VERSION}")).await;
     known.is_ok_and(|list| list.resources.iter().any(|resource| resource.kind == kind.name()))

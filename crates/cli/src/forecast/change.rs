@@ -28,7 +28,7 @@ pub enum After {
     Refused(String),
 }
 
-/// Asks the API server for the result of a change; `None`: the object does not exist.
+/// Gets the result of a change from the API server; `None`: the object does not exist.
 pub async fn after(
     client: &Client,
     (kind, namespace, name): (Kind, &str, &str),
@@ -39,8 +39,8 @@ pub async fn after(
     let answer = match (before, change) {
         (None, Change::Merge(_)) => {
             return Err(format!(
-                "{}.{GROUP}/{name} is not in namespace {namespace}; name another with --namespace, or a file with -f to make \
-                 one",
+                "{}.{GROUP}/{name} does not exist in namespace {namespace}; select another with --namespace, or a file with -f to create \
+                 it",
                 kind.name().to_lowercase()
             ));
         }
@@ -69,7 +69,7 @@ pub async fn after(
             Ok(After::Taken(
                 merged(before, &patch(before, change)),
                 Some(format!(
-                    "not asked whether the API server takes the {}: {}",
+                    "not checked whether the API server accepts the {}: {}",
                     word(kind),
                     status.message
                 )),
@@ -80,7 +80,7 @@ pub async fn after(
     }
 }
 
-/// What an object of a kind is called in a sentence.
+/// The noun for an object of a kind.
 fn word(kind: Kind) -> &'static str {
     if kind == Kind::NodeDeployment { "fleet" } else { kind.name() }
 }
@@ -111,8 +111,8 @@ fn patch(before: &Value, change: &Change) -> Value {
     }
 }
 
-/// The three-way merge of `kubectl apply`: sets what the manifest says and removes what only the last one said. The
-/// rest stays.
+/// The three-way merge of `kubectl apply`: sets the fields of the manifest and removes those that only the last
+/// manifest had. Others stay.
 fn three_way(last: &Value, live: &Value, wanted: &Value) -> Value {
     let none = Map::new();
     let fields = |value: &'_ Value| value.as_object().cloned().unwrap_or_else(|| none.clone());

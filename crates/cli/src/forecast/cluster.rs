@@ -58,10 +58,7 @@ pub fn is_about_rights(message: &str) -> bool {
 }
 
 fn never_written(object: &str) -> ClusterError {
-    ClusterError::Refused {
-        object: object.to_owned(),
-        message: "nothing is written to look ahead".to_owned(),
-    }
+    ClusterError::Refused { object: object.to_owned(), message: "a forecast writes nothing".to_owned() }
 }
 
 #[async_trait]
@@ -78,7 +75,7 @@ impl Cluster for DryRunCluster {
     }
 
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
-        let what = format!("not asked whether the API server takes what a node's {} would be", kind.name());
+        let what = format!("not checked whether the API server accepts a node's {}", kind.name());
         self.unless_unallowed(&what, Value::Null, self.inner.try_create(kind, manifest).await)
     }
 
@@ -95,7 +92,7 @@ impl Cluster for DryRunCluster {
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
-        let what = format!("not looked whose {} {name} is", kind.name());
+        let what = format!("owner of {} {name} not checked", kind.name());
         self.unless_unallowed(&what, None, self.inner.get(kind, namespace, name).await)
     }
 
@@ -104,7 +101,7 @@ impl Cluster for DryRunCluster {
     }
 
     async fn names(&self, kind: Kind, namespace: &str) -> Result<Vec<String>, ClusterError> {
-        let what = format!("not looked which names {}s have", kind.name());
+        let what = format!("names of {}s not checked", kind.name());
         self.unless_unallowed(&what, Vec::new(), self.inner.names(kind, namespace).await)
     }
 

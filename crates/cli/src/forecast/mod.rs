@@ -116,7 +116,7 @@ pub async fn forecast(
     }
     if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
         forecast.unread.push(
-            "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
+            "hooks not checked against --hook-host and --prometheus-url of the operator; their duration is not known".to_owned(),
         );
     }
     forecast.unread.extend(cluster.unchecked());
@@ -137,7 +137,7 @@ async fn before(
     let found = match api.get_opt(name).await {
         Err(kube::Error::Api(status)) if status.code == 403 => {
             let named = kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
-            // The first refusal names the missing right.
+            // The first error names the missing right.
             let listed = api.list(&named).await.map_err(|_| kube::Error::Api(status));
             listed.map(|list| list.items.into_iter().next())
         }
@@ -240,7 +240,7 @@ impl Examined<'_> {
             }
             Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
             Err(error) => {
-                return Err(format!("whether the API server takes spec.template is not known: {error}"));
+                return Err(format!("not checked whether the API server accepts spec.template: {error}"));
             }
         }
         Ok(())
@@ -356,7 +356,7 @@ impl Examined<'_> {
         let mut taken = Vec::new();
         for kind in KINDS_OF_A_SET {
             let names = self.cluster.names(kind, &meta.namespace).await;
-            taken.extend(names.map_err(|error| format!("a new set of nodes cannot be named: {error}"))?);
+            taken.extend(names.map_err(|error| format!("cannot name the new set of nodes: {error}"))?);
         }
         let first_choice = naming::first_choice(&start.target, facts.spec.build_id.as_ref());
         Ok(naming::choose(&meta.name, &first_choice, facts.spec.replicas, &taken).into())
@@ -365,7 +365,7 @@ impl Examined<'_> {
 
 /// The facts with the rollout's restart applied to every node.
 fn obeying(facts: &FleetFacts, start: &Start) -> FleetFacts {
-    // A rollout that begins has not stalled, whatever was said of the one before.
+    // A rollout that starts has not stalled, whatever the condition of the previous one.
     let mut facts = facts.clone().with(|f| f.record.stalled = false);
     let Some(restart) = facts.requests.restart.clone().filter(|_| start.cause == Cause::RestartRequested)
     else {

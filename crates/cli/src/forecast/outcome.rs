@@ -55,11 +55,11 @@ pub struct MoveWave {
 pub struct Takeover {
     /// True if the fleet has a Service, whose selector moves; else only the status changes.
     pub service: bool,
-    /// The set that serves.
+    /// The active set.
     pub from_set: String,
     /// The set that takes over.
     pub to_set: String,
-    /// The serving set's image; empty if unknown.
+    /// The active set's image; empty if unknown.
     pub from_image: String,
     /// The new set's image.
     pub to_image: String,
@@ -93,8 +93,8 @@ pub struct Forecast {
     pub is_new: bool,
     /// The effect.
     pub outcome: Outcome,
-    /// Why it is refused, by the API server or by the operator. If something changes all the same, only the template
-    /// is refused.
+    /// Why the API server or the operator rejects it. If something changes nevertheless, only the template
+    /// is rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// True if the change makes a new target.
@@ -189,9 +189,9 @@ impl Forecast {
         (!made.is_empty()).then(|| {
             let names = windlass_engine::sentence::some_of(&made);
             let then = if made.iter().all(|name| moved.contains(name)) {
-                ", since others are down, and updated in its wave"
+                ", because others are unavailable, and updated in its wave"
             } else {
-                ", and updated once the rollout goes on"
+                ", and updated once the rollout continues"
             };
             format!("{names}: created at the current revision{then}")
         })
@@ -299,9 +299,9 @@ impl Forecast {
         self.recipe.clear();
         self.cause.clear();
         let what = if self.is_of_pods() {
-            "which pods go, in which order, and what they wait for only those can tell who may list StatefulSets and Pods"
+            "the order of pods is not known: you have no right to list StatefulSets and Pods"
         } else {
-            "which nodes go, in which order, and what they wait for only those can tell who may list StatefulNodes"
+            "the order of nodes is not known: you have no right to list StatefulNodes"
         };
         what.clone_into(&mut self.happens);
         if self.outcome != Outcome::Refused {
@@ -312,7 +312,7 @@ impl Forecast {
 
     /// The fleet is being deleted: nothing starts any more.
     pub(super) fn is_deleted(&mut self) {
-        let sentence = format!("{} {} is being deleted: nothing begins any more", self.kind, self.name);
+        let sentence = format!("{} {} is being deleted: no rollout starts any more", self.kind, self.name);
         if self.target.is_empty() && self.at_once.is_empty() {
             self.happens = sentence;
         } else {
@@ -371,7 +371,7 @@ impl Forecast {
         let over = superseded
             .map(|plan| format!("; plan {} to {} is superseded", plan.id, short(&plan.target_hash)));
         self.happens = format!(
-            "a rollout {} to {} begins ({}){}",
+            "a rollout {} to {} starts ({}){}",
             start.strategy.recipe(),
             short(&start.target),
             start.cause.as_ref(),
@@ -381,7 +381,7 @@ impl Forecast {
 
     pub(super) fn goes_on(&mut self, active: Option<&Plan>, facts: &FleetFacts) {
         let to = |plan: &Plan| {
-            format!("plan {} ({}) to {} goes on", plan.id, plan.recipe, short(&plan.target_hash))
+            format!("plan {} ({}) to {} continues", plan.id, plan.recipe, short(&plan.target_hash))
         };
         self.happens = match active {
             Some(plan) => to(plan),
@@ -389,7 +389,7 @@ impl Forecast {
                 && facts.spec.replicas > 0
                 && facts.kind == FleetKind::Nodes =>
             {
-                "the fleet's nodes are made; that is no rollout".to_owned()
+                "the fleet's nodes are created, without a rollout".to_owned()
             }
             None => String::new(),
         };
@@ -401,11 +401,11 @@ impl Forecast {
         }
         let what = match decision {
             FleetDecision::CancelToCurrent => {
-                "the active set is at the desired revision: the new nodes are removed"
+                "the active set already matches the spec: its new nodes are removed"
             }
-            FleetDecision::ScaledToZero => "no node is wanted any more",
+            FleetDecision::ScaledToZero => "spec.replicas is 0",
             FleetDecision::CancelAfterFailure => "it stalled: its new nodes are removed",
-            _ => "that was asked for",
+            _ => "requested by a person",
         };
         let plan = active.map(|plan| format!("plan {} ends: ", plan.id)).unwrap_or_default();
         self.happens = format!("{plan}{what}");
@@ -429,7 +429,7 @@ impl Forecast {
                 ("first".to_owned(), made),
                 (
                     format!(
-                        "after the halt at height {} and the move of traffic, {delay}s later",
+                        "{delay}s after the halt at height {} and the move of traffic",
                         facts.spec.halt_height
                     ),
                     gone,
@@ -437,14 +437,14 @@ impl Forecast {
             ],
             Strategy::InPlace | Strategy::BlueGreen => {
                 let moves = if facts.spec.promotion == Promotion::Manual {
-                    "a person moves traffic"
+                    "a person promotes it"
                 } else {
                     "traffic has moved"
                 };
                 [("first".to_owned(), made), (format!("{delay}s after {moves}"), gone)]
             }
         };
-        let in_place = in_place.into_iter().map(|wave| ("among those that serve".to_owned(), wave));
+        let in_place = in_place.into_iter().map(|wave| ("in the active set".to_owned(), wave));
         let waves = in_place.chain(waves).filter(|(_, wave)| !wave.is_empty());
         self.waves = waves.map(|(when, wave)| move_wave(when, wave)).collect();
     }
@@ -474,9 +474,9 @@ impl Forecast {
                 "now".to_owned()
             }
             Strategy::HardFork => format!("once its nodes have halted at height {}", facts.spec.halt_height),
-            Strategy::BlueGreenImmediate => "as soon as the new nodes run".to_owned(),
+            Strategy::BlueGreenImmediate => "as soon as the new nodes are available".to_owned(),
             _ if facts.requests.force_promote => {
-                "as soon as the new nodes run: a person asked for it".to_owned()
+                "as soon as the new nodes are available, as requested".to_owned()
             }
             _ if facts.spec.promotion == Promotion::Manual => "once a person promotes it".to_owned(),
             _ => "once the new nodes are ready to take over".to_owned(),
@@ -515,7 +515,7 @@ impl Forecast {
         if out.is_empty() {
             return;
         }
-        let verb = if out.len() == 1 { "serves" } else { "serve" };
+        let verb = if out.len() == 1 { "is available" } else { "are available" };
         let names = windlass_engine::sentence::some_of(&out);
         self.waves = waves(later);
         if let Some(first) = self.waves.first_mut() {
@@ -526,7 +526,7 @@ impl Forecast {
     /// Adds nodes of the new set that are not up to date yet.
     pub(super) fn add_entrants(&mut self, wave: forecast::Wave) {
         if !wave.is_empty() {
-            self.waves.push(move_wave("among those that are to take over".to_owned(), wave));
+            self.waves.push(move_wave("in the new set".to_owned(), wave));
         }
     }
 
@@ -539,11 +539,11 @@ impl Forecast {
         let mut first = Vec::new();
         if let Some(rollout) = given_up {
             first.push((
-                leaves_at("given up", facts.removal_of(&rollout.given_up(now)), now),
+                leaves_at("aborted", facts.removal_of(&rollout.given_up(now)), now),
                 forecast::given_up(facts),
             ));
         }
-        first.push(("more than are wanted, at once".to_owned(), forecast::surplus(facts, without)));
+        first.push(("above spec.replicas, at once".to_owned(), forecast::surplus(facts, without)));
         let first = first.into_iter().filter(|(_, wave)| !wave.is_empty());
         let first: Vec<MoveWave> = first.map(|(when, wave)| move_wave(when, wave)).collect();
         self.waves.splice(0..0, first);

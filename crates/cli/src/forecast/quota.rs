@@ -58,7 +58,7 @@ pub(super) async fn read(client: &Client, namespace: &str, waves: &[MoveWave]) -
     };
     match list(client, namespace, "Pod", LABEL_NODE).await {
         Ok(pods) => Read { quotas, pods, unread: Vec::new() },
-        Err(why) => unread(format!("quotas not checked, as pods cannot be listed: {why}")),
+        Err(why) => unread(format!("quotas not checked: cannot list pods: {why}")),
     }
 }
 
@@ -118,7 +118,7 @@ impl QuotaCheck<'_> {
             nodes.filter_map(|node| (self.made.spec)(&node.revision)).collect();
         let why = |what: &String| {
             if what.contains(".storageclass.storage.k8s.io/") {
-                return Some("it is of a storage class".to_owned());
+                return Some("it is limited to a storage class".to_owned());
             }
             let (list, resource) = match what.split_once('.') {
                 Some((list @ ("requests" | "limits"), resource)) => (list, resource),

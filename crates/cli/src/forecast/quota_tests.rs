@@ -101,7 +101,7 @@ fn a_quota_has_room_for_as_much_as_it_says() {
         assert!(message.unread.is_empty(), "{message:?}");
     }
     let unchecked = message(quota(of_class, "2Gi", "2Gi"), &["+c"], &all);
-    let expected = format!("{of_class} of quota few not checked: it is of a storage class");
+    let expected = format!("{of_class} of quota few not checked: it is limited to a storage class");
     assert_eq!((unchecked.refused, unchecked.unread), (None, vec![expected]));
 }
 

@@ -77,10 +77,10 @@ pub async fn forecast_rollout(
     }
     forecast.add_sets(&sets);
     forecast.add_pending(client, &sets).await;
-    forecast.waits.extend(missing.iter().map(|name| format!("StatefulSet {name}, which does not exist yet")));
+    forecast.waits.extend(missing.iter().map(|name| format!("StatefulSet {name} does not exist yet")));
     if has_hooks {
         forecast.unread.push(
-            "its hooks: whether the operator allows them (--hook-host, --prometheus-url), and how long they take".to_owned(),
+            "hooks not checked against --hook-host and --prometheus-url of the operator; their duration is not known".to_owned(),
         );
     }
     forecast.unread.extend(dry.unchecked());
@@ -142,7 +142,7 @@ impl Forecast {
         }
         let changes = pending_changes(client, &self.namespace, pending.clone()).await;
         let changes = changes.unwrap_or_else(|sentence| {
-            self.unread.push(format!("what differs between revisions, because {sentence}"));
+            self.unread.push(format!("differences between revisions not shown, because {sentence}"));
             BTreeMap::new()
         });
         for set in &pending {

@@ -30,7 +30,7 @@ pub(super) async fn name_of_another(
         let names = match cluster.names(kind, namespace).await {
             Ok(names) => names,
             Err(error) => {
-                unread.push(format!("not looked which names {}s have: {error}", kind.name()));
+                unread.push(format!("names of {}s not checked: {error}", kind.name()));
                 continue;
             }
         };
@@ -38,7 +38,7 @@ pub(super) async fn name_of_another(
             let found = match cluster.get(kind, namespace, name).await {
                 Ok(found) => found,
                 Err(error) => {
-                    unread.push(format!("not looked whose {} {name} is: {error}", kind.name()));
+                    unread.push(format!("owner of {} {name} not checked: {error}", kind.name()));
                     continue;
                 }
             };

@@ -18,18 +18,18 @@ impl Forecast {
         let mut waits = Vec::new();
         if facts.spec.paused {
             waits.push(format!(
-                "spec.paused is true: nothing of a rollout begins before windlass resume {}",
+                "spec.paused is true: no rollout starts or continues before windlass resume {}",
                 self.target()
             ));
         }
         let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
         if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
             let to = short(&rollout.target_hash);
-            waits.push(format!("the promotion of {to} is finished first: it cannot be taken back any more"));
+            waits.push(format!("the promotion of {to} finishes first: it can no longer be rolled back"));
         }
         if let Some(rejected) = &facts.record.rejected {
             waits.push(format!(
-                "this target is rejected, plan {} ended {}: windlass retry {} tries it again",
+                "this target is rejected, plan {} ended {}: windlass retry {} retries it",
                 rejected.plan_id,
                 rejected.outcome,
                 self.target()
@@ -73,11 +73,11 @@ impl Forecast {
             && facts.rollout.now.set().is_none()
         {
             let names = windlass_engine::sentence::some_of(&out);
-            waits.push(format!("{names}: unavailable now; windlass explain {} says why", self.target()));
+            waits.push(format!("{names}: unavailable now; windlass explain {} shows why", self.target()));
         }
         let is_in_place = if begins { self.recipe == Strategy::InPlace.recipe() } else { is_held };
         if facts.held_below() > 0 && is_in_place {
-            waits.push(format!("the partition: ordinals below {} keep what they run", facts.held_below()));
+            waits.push(format!("the partition: ordinals below {} keep their revision", facts.held_below()));
         }
         if self.recipe == Strategy::InPlace.recipe() || is_held {
             waits.extend(stops(facts, fleet));
@@ -106,7 +106,7 @@ impl Forecast {
         }) {
             let is_spent = rollout.target == *status.spent_force_promote;
             let how = how_to_promote(&rollout.target, is_spent);
-            waits.push(format!("a person, windlass promote {}: {how}", self.target()));
+            waits.push(format!("a person: windlass promote {}: {how}", self.target()));
         }
         let approved = fleet.meta.annotation(ANNOTATION_APPROVE).unwrap_or_default();
         for hook in status.hooks.iter().filter(|hook| hook.task_id != approved) {
@@ -114,9 +114,9 @@ impl Forecast {
             let (name, task) = (format!("hook {}{of}", hook.hook), &hook.task_id);
             match hook.state.parse().ok() {
                 Some(HookState::AwaitingApproval) => waits
-                    .push(format!("a person, for {name}: windlass approve {} --task {task}", self.target())),
+                    .push(format!("an approval of {name}: windlass approve {} --task {task}", self.target())),
                 Some(HookState::Failed) => waits.push(format!(
-                    "a person, as {name} failed: windlass retry {target}, or windlass skip {target} --task {task}",
+                    "{name}, which failed: windlass retry {target}, or windlass skip {target} --task {task}",
                     target = self.target()
                 )),
                 None => {}
@@ -136,7 +136,7 @@ fn stops(facts: &FleetFacts, fleet: &ObservedFleet) -> Option<String> {
     let nodes = if facts.kind == FleetKind::Pods { "pods" } else { "nodes" };
     let at = format!("later, after {} of {} {nodes}", sizes.join(" and "), facts.spec.replicas);
     Some(match hooks_at(fleet, HookPoint::AfterStep).as_slice() {
-        [] => format!("{at}: until all of them serve"),
+        [] => format!("{at}: until all of them are available"),
         hooks => format!("{at}: {}", hooks.join(", ")),
     })
 }
@@ -158,7 +158,7 @@ fn in_words(action: HookAction<'_>) -> String {
         HookAction::Http(_) => "a request".to_owned(),
         HookAction::Job(_) => "a Job".to_owned(),
         HookAction::Query(_) => "a query".to_owned(),
-        HookAction::Approval => "a person".to_owned(),
+        HookAction::Approval => "an approval".to_owned(),
         HookAction::Wait(wait) => format!("{} s", wait.seconds),
     }
 }

@@ -23,9 +23,9 @@ pub enum Button {
     Approve,
     /// Stop the rollout where it is.
     Abort,
-    /// Roll back to what ran before.
+    /// Roll back to the previous revision.
     Rollback,
-    /// Retry what failed or was given up.
+    /// Retry a rejected target or a failed hook.
     Retry,
     /// Skip the current task.
     Skip,
@@ -83,24 +83,26 @@ impl Button {
     #[must_use]
     pub fn purpose(self, kind: PageKind) -> &'static str {
         match self {
-            Self::Pause if kind == PageKind::StatefulSets => "Update no further pod until it is resumed.",
+            Self::Pause if kind == PageKind::StatefulSets => {
+                "Pause the rollout: no further pod is updated until you resume it."
+            }
             Self::Abort if kind == PageKind::StatefulSets => {
-                "Stop the rollout. Pods stay at what they run, and the target is not tried again by itself."
+                "Stop the rollout. Pods keep their revisions, and Windlass does not retry the target by itself."
             }
             Self::Rollback if kind == PageKind::StatefulSets => {
-                "Stop the rollout, and move the updated pods back, in waves. The template is not changed."
+                "Stop the rollout and roll back the updated pods, in waves. The template is not changed."
             }
             Self::Restart if kind == PageKind::StatefulSets => "Restart every pod, in waves.",
-            Self::Pause => "Begin nothing more of this fleet's rollouts until it is resumed.",
-            Self::Resume => "Go on with what was paused.",
-            Self::Promote => "Move traffic to the nodes that wait to take over.",
-            Self::Approve => "Let the hook go on that waits for a person.",
+            Self::Pause => "Pause this fleet's rollouts until you resume them.",
+            Self::Resume => "Resume the paused rollouts.",
+            Self::Promote => "Move traffic to the new nodes.",
+            Self::Approve => "Approve the hook that waits for a person.",
             Self::Abort => {
-                "Stop the rollout. Nodes stay at what they run, and the target is not tried again by itself."
+                "Stop the rollout. Nodes keep their revisions, and Windlass does not retry the target by itself."
             }
-            Self::Rollback => "Set the template to the revision that last completed.",
-            Self::Retry => "Try again what failed, was aborted or rolled back.",
-            Self::Skip => "Go on without the task that is waited for.",
+            Self::Rollback => "Set the template to the last completed revision.",
+            Self::Retry => "Retry a target that failed, was aborted or rolled back, or a failed hook.",
+            Self::Skip => "Skip the current task.",
             Self::Restart => "Restart every node, in waves.",
         }
     }

@@ -40,7 +40,7 @@ impl Secrets {
 
 fn drawn() -> Result<String, String> {
     let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes).map_err(|error| format!("no secret can be drawn: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| format!("cannot generate a secret: {error}"))?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -64,7 +64,7 @@ pub struct Guard {
     addresses: bool,
 }
 
-/// Why a request is refused.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Denial {
     /// The Host header is not one of the page's names.
@@ -82,7 +82,7 @@ impl Guard {
         Self { secrets: Some(secrets), port: Some(port), names: Vec::new(), addresses: false }
     }
 
-    /// For a page that anybody who reaches it may read: by address, by `localhost`, or by one of these names.
+    /// For a page that everyone who can reach it may read: by address, by `localhost`, or by one of these names.
     #[must_use]
     pub fn open(names: Vec<String>) -> Self {
         Self { secrets: None, port: None, names, addresses: true }
@@ -241,7 +241,7 @@ mod tests {
         for origin in ["http://127.0.0.1:9090", "https://evil.example", "null", ""] {
             assert_eq!(checked(&post, &[("origin", origin)]), Err(Denial::Origin), "{origin}");
         }
-        assert_eq!(checked(&post, &[]), Err(Denial::Origin), "it does not say where it comes from");
+        assert_eq!(checked(&post, &[]), Err(Denial::Origin), "a request without an origin");
         assert_eq!(checked(&post, &[("sec-fetch-site", "cross-site")]), Err(Denial::Origin));
     }
 

@@ -108,27 +108,26 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
     let is_known = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let mut response = match page.guard.check(request.method(), request.headers()) {
         _ if path.len() + query.len() > MAX_PATH_BYTES => {
-            let message =
-                message(StatusCode::URI_TOO_LONG, "Not found", "No address of this page is so long.");
+            let message = message(StatusCode::URI_TOO_LONG, "URI too long", "The address is too long.");
             ([(CONNECTION, "close")], message).into_response()
         }
         Err(Denial::Origin | Denial::Secret) | Ok(()) if !is_known => no_such_method("GET, HEAD, POST"),
         Err(Denial::Name) => message(
             StatusCode::MISDIRECTED_REQUEST,
-            "Not this page",
-            "It was called by a name that is not its own. Take the address that it printed.",
+            "Unknown host name",
+            "This page does not have the host name of the request. Open the address that windlass printed.",
         ),
         Err(Denial::Origin) => message(
             StatusCode::FORBIDDEN,
             "Refused",
-            "The request comes from another page, and nothing was done.",
+            "The request comes from another page. Nothing was changed.",
         ),
         Err(Denial::Secret) if !is_public => match token.and_then(|token| page.guard.opened(token)) {
             Some(cookie) => ([(SET_COOKIE, cookie)], to(&path)).into_response(),
             None => message(
                 StatusCode::UNAUTHORIZED,
-                "Closed",
-                "This page opens by the whole address that windlass dashboard printed, token and all.",
+                "Sign-in required",
+                "Open the complete address that windlass dashboard printed, including the token.",
             ),
         },
         // The token is in the cookie now; redirect, so that a copied address does not contain it.
@@ -153,8 +152,8 @@ async fn gate(State(page): State<Page>, request: Request, next: Next) -> Respons
 
 /// The response to a wrong method.
 fn no_such_method(allowed: &'static str) -> Response {
-    let sentence = "A page is read, and its forms are sent; nothing else can be done to it.";
-    ([(ALLOW, allowed)], message(StatusCode::METHOD_NOT_ALLOWED, "Not done", sentence)).into_response()
+    let sentence = "This page does not support this method.";
+    ([(ALLOW, allowed)], message(StatusCode::METHOD_NOT_ALLOWED, "Not changed", sentence)).into_response()
 }
 
 /// Redirects to a path of this page. A path with two leading slashes would be another host to a browser.
@@ -164,12 +163,12 @@ fn to(path: &str) -> Response {
 }
 
 fn unread(sentence: &str) -> Response {
-    message(StatusCode::BAD_GATEWAY, "Not read", sentence)
+    message(StatusCode::BAD_GATEWAY, "Cannot read", sentence)
 }
 
 fn gone(PageOf { kind, key }: &PageOf) -> Response {
     let (word, Key { namespace, name, .. }) = (kind.word(), key);
-    let sentence = format!("There is no {word} {name} in namespace {namespace}, or not any more.");
+    let sentence = format!("There is no {word} {name} in namespace {namespace}. It may have been deleted.");
     message(StatusCode::NOT_FOUND, "Not found", &sentence)
 }
 
@@ -257,7 +256,7 @@ fn requested_action(
     let button = Button::called(&verb).filter(|button| button.is_for(kind));
     let button = button.ok_or((StatusCode::NOT_FOUND, "There is no such page."))?;
     let only_shows =
-        "This page only shows. To change something, take windlass or kubectl, with your own rights.";
+        "This page is read-only. To change something, use windlass or kubectl with your own rights.";
     let actions = state.actions.as_ref().ok_or((StatusCode::FORBIDDEN, only_shows))?;
     let force = filled.force == "yes";
     Ok((Action { kind, namespace, name, button, seal: filled.seal.clone(), force }, actions.clone()))
@@ -275,7 +274,7 @@ async fn ask(state: Page, kind: PageKind, place: Place) -> Response {
     }
     match requested_action(&state, kind, place, &Filled::default()) {
         Ok((action, actions)) => rehearsed(&state, &action, actions.as_ref(), "", None).await,
-        Err((status, sentence)) => message(status, "Not done", sentence),
+        Err((status, sentence)) => message(status, "Not changed", sentence),
     }
 }
 
@@ -292,10 +291,10 @@ async fn act(
     let of = PageOf { kind, key: Key::new(&place.0, &place.1) };
     let (action, actions) = match requested_action(&state, kind, place, &filled) {
         Ok(requested) => requested,
-        Err((status, sentence)) => return message(status, "Not done", sentence),
+        Err((status, sentence)) => return message(status, "Not changed", sentence),
     };
     if !state.guard.made(&filled.form) {
-        let sentence = "The form was not made by this page, or before it was started anew. Nothing was done.";
+        let sentence = "The form is not from this page, or from before its restart. Nothing was changed.";
         return message(StatusCode::FORBIDDEN, "Refused", sentence);
     }
     if is_gone(&state, &of).await {
@@ -322,12 +321,12 @@ async fn act(
 fn unreadable(kind: PageKind, (namespace, name, verb): &Place, unread: &FormRejection) -> Response {
     let status = unread.status();
     let sentence = if status == StatusCode::PAYLOAD_TOO_LARGE {
-        format!("The form is larger than {} KiB. Nothing was done.", MAX_FORM_BYTES / 1024)
+        format!("The form is larger than {} KiB. Nothing was changed.", MAX_FORM_BYTES / 1024)
     } else {
-        format!("The form cannot be read: {}. Nothing was done.", unread.body_text())
+        format!("The form cannot be read: {}. Nothing was changed.", unread.body_text())
     };
     let back = format!("{}/{verb}", kind.path(namespace, name));
-    page(status, html::message_with_way_back("Not done", &sentence, &back))
+    page(status, html::message_with_way_back("Not changed", &sentence, &back))
 }
 
 /// The page of a button; after a refusal, with its reason.

@@ -59,11 +59,15 @@ pub(super) async fn object(page: Page, of: PageOf) -> Response {
 
 async fn open(page: Page, of: Option<PageOf>) -> Response {
     let Ok(place) = page.live.clone().try_acquire_owned() else {
-        return message(StatusCode::SERVICE_UNAVAILABLE, "Busy", "Too many pages are open.");
+        return message(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Busy",
+            "Too many pages are open. Close one, then reload.",
+        );
     };
     let watched = match page.source.watched().await {
         Ok(watched) => watched,
-        Err(sentence) => return message(StatusCode::BAD_GATEWAY, "Not read", &sentence),
+        Err(sentence) => return message(StatusCode::BAD_GATEWAY, "Cannot read", &sentence),
     };
     let open = Open {
         changes: watched.changes(),

@@ -93,7 +93,7 @@ impl Watched {
         self.sights.iter().flat_map(seen).chain(self.rollouts.iter().flat_map(rollouts)).collect()
     }
 
-    /// What could not be read of StatefulSetRollouts and is not said by one of them.
+    /// What could not be read of StatefulSetRollouts and is not reported by one of them.
     pub fn unread_rollouts(&self) -> Vec<String> {
         let unread = self.rollouts.iter().filter(|(_, sight)| !sight.has_read(Kind::StatefulSetRollout));
         unread.flat_map(|(_, sight)| sight.unread.iter().cloned()).collect()
@@ -220,7 +220,7 @@ impl Source {
             None => Ok(()),
             Some(since) => {
                 let since = since.to_rfc3339_opts(SecondsFormat::Secs, true);
-                Err(format!("nothing is heard of the API server since {since}"))
+                Err(format!("no response from the API server since {since}"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a page is about: a fleet, or a StatefulSetRollout.
+//! The object of a page: a fleet, or a StatefulSetRollout.
 
 use windlass_kube_port::{Key, Kind};
 

@@ -172,7 +172,10 @@ async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
         for path in ["/", "/fleets/prod/db/pause", "/none"] {
             let (status, body) = page.response(method, path, none()).await;
             assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
-            assert!(body.contains("nothing else can be done") && !body.contains("another page"), "{body}");
+            assert!(
+                body.contains("does not support this method") && !body.contains("another page"),
+                "{body}"
+            );
         }
     }
     let (status, body) = page.response("POST", "/fleets/prod/db", none()).await;
@@ -188,7 +191,7 @@ async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
     let page = acting();
     let get = async |path: &str| page.response("GET", path, String::new()).await;
     let (_, list) = get("/").await;
-    assert!(list.contains("1 fleet, 1 StatefulSetRollout: 0 stalled or refused, 1 on the way"), "{list}");
+    assert!(list.contains("1 fleet, 1 StatefulSetRollout: 0 stalled or rejected, 1 in progress"), "{list}");
     assert!(
         list.contains("href=\"/rollouts/prod/ledger\"") && list.contains("href=\"/fleets/prod/db\""),
         "{list}"
@@ -201,7 +204,7 @@ async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
         "5b7d9c8f6 → 7c6f5d4b8",
         "3 replicas, 2 ready, 1 updated",
         "<strong>ledger-2</strong>",
-        "2 pods serve 5b7d9c8f6",
+        "2 pods available at 5b7d9c8f6",
         "windlass abort ssr/ledger -n prod --rollback",
         "data-live=\"/live/rollouts/prod/ledger\"",
         "href=\"/rollouts/prod/ledger/pause\"",
@@ -214,7 +217,7 @@ async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
     assert!(body.contains("Pods of ledger") && body.contains("ledger-0"), "{body}");
 
     let (status, body) = get("/rollouts/prod/ledger/abort").await;
-    assert!(status == StatusCode::OK && body.contains("Pods stay at what they run"), "{status} {body}");
+    assert!(status == StatusCode::OK && body.contains("Pods keep their revisions"), "{status} {body}");
     assert_eq!(get("/rollouts/prod/ledger/promote").await.0, StatusCode::NOT_FOUND);
     let (status, body) = get("/rollouts/prod/db").await;
     assert!(status == StatusCode::NOT_FOUND && body.contains("no StatefulSetRollout db"), "{status} {body}");
@@ -238,14 +241,14 @@ async fn a_form_that_is_too_large_does_nothing_and_says_so() {
     assert!(body.contains("at most 200 characters") && body.contains("<form"), "{body}");
     let (status, _) = page.response("POST", "/fleets/prod/other/pause", form("x")).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
-    assert!(page.done.0.lock().unwrap().is_empty(), "none of these did anything");
+    assert!(page.done.0.lock().unwrap().is_empty(), "none of these changed anything");
     let (status, _) = page.response("POST", pause, form(&"%C3%A4".repeat(200))).await;
     assert_eq!((status, page.done.0.lock().unwrap().len()), (StatusCode::OK, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
-    const SAID: &str = "Nothing is heard of the API server since";
+    const SAID: &str = "No response from the API server since";
     const PAGES: [&str; 4] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes", "/rollouts/prod/ledger"];
     let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let page = page(played_with(&gone, &forgotten));
@@ -271,12 +274,12 @@ async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
         assert!(status == StatusCode::OK && body.contains(SAID), "{path}: {body}");
     }
     let (status, body) = answered(&page, request("GET", "/healthz")).await;
-    assert!(status == StatusCode::SERVICE_UNAVAILABLE && body.starts_with("nothing is heard"), "{body}");
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && body.starts_with("no response"), "{body}");
     let mut live = String::new();
     while let Ok(Some(part)) = tokio::time::timeout(Duration::from_millis(1), updates.next()).await {
         live += &String::from_utf8_lossy(&part.unwrap());
     }
-    assert!(live.contains(SAID) && live.contains("when last heard of"), "{live}");
+    assert!(live.contains(SAID) && live.contains("at the last response"), "{live}");
 
     // The server is back with a compacted history: the objects count as outdated until all of them are listed again.
     gone.store(false, Ordering::Relaxed);

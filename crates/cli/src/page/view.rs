@@ -49,7 +49,7 @@ pub struct ListView {
     pub unread: Vec<String>,
     /// True if they are in several namespaces.
     pub namespaces: bool,
-    /// Since when the API server does not answer, if for too long.
+    /// Since when the API server does not respond, if for too long.
     pub silent_since: Option<DateTime<Utc>>,
 }
 
@@ -159,7 +159,7 @@ pub struct FleetView {
     pub plan_command: String,
     /// The buttons, and whether each has an effect now.
     pub buttons: Vec<(Button, bool)>,
-    /// Since when the API server does not answer, if for too long.
+    /// Since when the API server does not respond, if for too long.
     pub silent_since: Option<DateTime<Utc>>,
 }
 

@@ -1,4 +1,4 @@
-//! `windlass plan`: what a change would do, without making it.
+//! `windlass plan`: the effect of a change, without making it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ use windlass_core::api::names::GROUP;
 pub struct PlanArgs {
     #[command(flatten)]
     selected: Selected,
-    /// A manifest, or a folder of them, as `kubectl apply -f` takes it; - reads standard input; repeatable
+    /// A manifest or a folder of manifests, as for `kubectl apply -f`; - reads standard input; repeatable
     #[arg(long = "filename", short = 'f', value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Another image of the main container
+    /// A new image of the main container
     #[arg(long, value_name = "IMAGE", conflicts_with = "files")]
     image: Option<String>,
-    /// Another number of nodes
+    /// A new number of nodes
     #[arg(long, value_name = "N", conflicts_with = "files", allow_negative_numbers = true)]
     replicas: Option<i32>,
-    /// Print it for a program (docs/reference/terminal.md has the fields)
+    /// Print data (docs/reference/terminal.md lists the fields)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -50,7 +50,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
                 let own = wish.namespace.as_deref().unwrap_or_default();
                 return Err(format!(
-                    "{} {} is in namespace {own} by its manifest, and not in {asked}: say -n {own}, or leave it out",
+                    "the manifest of {} {} has namespace {own}, not {asked}: use -n {own}, or omit -n",
                     wish.kind.name(),
                     wish.name
                 )
@@ -58,7 +58,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
             }
             if !written.others.is_empty() {
                 eprintln!(
-                    "windlass: left out, as plan is of NodeDeployments and StatefulSetRollouts: {}",
+                    "windlass: ignored (plan only handles NodeDeployments and StatefulSetRollouts): {}",
                     written.others.join(", ")
                 );
             }
@@ -101,7 +101,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
 /// The indentation of wrapped lines.
 const FOLD: usize = 4;
 
-/// The kinds that `plan` is of.
+/// The kinds that `plan` supports.
 const KINDS: [Kind; 2] = [Kind::Fleet, Kind::Other(STATEFUL_SETS)];
 
 /// A desired change of a fleet, or of a StatefulSetRollout.
@@ -147,7 +147,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
     let selector = &arguments.selected.selector;
     if arguments.files.is_empty() {
         if *selector == ObjectSelector::Nothing {
-            let sentence = "say which fleet, nd/NAME, or which file, -f FILE";
+            let sentence = "name a fleet, nd/NAME, or a file, -f FILE";
             return Err(Failure::Usage(sentence.to_owned()));
         }
         selector.require_no_node("plan").map_err(Failure::Usage)?;
@@ -168,14 +168,18 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
         return Ok(None);
     }
     if *selector != ObjectSelector::Nothing {
-        return Err(Failure::Usage("the file says which object it is about: leave the name out".to_owned()));
+        return Err(Failure::Usage(
+            "use either a file or a name: the file already names the object".to_owned(),
+        ));
     }
     let mut found = Written { wishes: Vec::new(), others: Vec::new() };
     for file in &arguments.files {
-        let read = texts(file).map_err(|error| format!("{} cannot be read: {error}", called(file)))?;
+        let read = texts(file).map_err(|error| format!("cannot read {}: {error}", called(file)))?;
         for (named, text) in read {
             let read = serde_saphyr::from_multiple::<Value>(&text);
-            for document in read.map_err(|error| format!("{named} is no YAML: {}", first_line(&error)))? {
+            for document in
+                read.map_err(|error| format!("{named} is not valid YAML: {}", first_line(&error)))?
+            {
                 found.take(document).map_err(|error| format!("{named}: {error}"))?;
             }
         }
@@ -256,18 +260,20 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut head = Line::from(forecast.name.clone().bold());
     let (style, word) = match forecast.outcome {
-        Outcome::Nothing => (Style::new().green(), "nothing changes"),
+        Outcome::Nothing => (Style::new().green(), "no change"),
         Outcome::Changes if forecast.refused.is_some() => {
-            (Style::new().yellow(), "its template is refused, the rest applies at once")
+            (Style::new().yellow(), "its template is rejected, the rest applies at once")
         }
-        Outcome::Changes if forecast.is_new => (Style::new().yellow(), "is made"),
-        Outcome::Changes if forecast.new_target => (Style::new().yellow(), "a new target"),
-        Outcome::Changes if !forecast.target.is_empty() => (Style::new().yellow(), "back to what was"),
+        Outcome::Changes if forecast.is_new => (Style::new().yellow(), "is created"),
+        Outcome::Changes if forecast.new_target => (Style::new().yellow(), "new target"),
+        Outcome::Changes if !forecast.target.is_empty() => {
+            (Style::new().yellow(), "back to the completed target")
+        }
         Outcome::Changes if forecast.asks_nothing() => {
-            (Style::new().yellow(), "nothing new is asked for, and something is still to happen")
+            (Style::new().yellow(), "no change, but updates are pending")
         }
         Outcome::Changes => (Style::new().yellow(), "no new target"),
-        Outcome::Refused => (Style::new().red(), "is refused"),
+        Outcome::Refused => (Style::new().red(), "is rejected"),
     };
     head.push_span(Span::styled(format!("   {word}"), style));
     lines.push(head);
@@ -287,8 +293,8 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
     };
     section(target, forecast.target.iter().map(ToString::to_string).collect());
     section(at_once, forecast.at_once.iter().map(ToString::to_string).collect());
-    section("is held:", forecast.holds.clone());
-    section("update that is pending:", forecast.pending.iter().map(ToString::to_string).collect());
+    section("takes over:", forecast.holds.clone());
+    section("pending updates:", forecast.pending.iter().map(ToString::to_string).collect());
     if forecast.outcome != Outcome::Refused {
         section(
             "then:",
@@ -296,7 +302,7 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
         );
         section("traffic:", forecast.takes_over.iter().map(|takes| takes.sentence(&forecast.name)).collect());
         section("in this order:", order(forecast));
-        section("waits now for:", forecast.waits.clone());
+        section("currently waits for:", forecast.waits.clone());
     }
     lines.extend(forecast.unread.iter().map(|sentence| Line::from(format!("  {sentence}").dim())));
     lines
@@ -325,10 +331,10 @@ fn order(forecast: &Forecast) -> Vec<String> {
     }
     let time = match forecast.about_seconds {
         Some(seconds) => {
-            format!("{}, by what its nodes took before", about(chrono::TimeDelta::seconds(seconds)))
+            format!("{}, estimated from earlier updates", about(chrono::TimeDelta::seconds(seconds)))
         }
-        None if forecast.is_of_pods() => "the duration is not known".to_owned(),
-        None => "for how long nobody knows: none of its nodes was moved before".to_owned(),
+        None if forecast.is_of_pods() => "no estimate".to_owned(),
+        None => "no estimate: no node of this fleet has been updated yet".to_owned(),
     };
     let waves = forecast.waves.iter();
     let updates = waves.map(|wave| wave.nodes.iter().filter(|node| node.action == Action::Update).count());
@@ -338,11 +344,11 @@ fn order(forecast: &Forecast) -> Vec<String> {
     } else if widest > i64::from(forecast.max_unavailable) {
         // Nodes whose main containers do not run move whatever the others do.
         format!(
-            "of those whose main containers run, at most {} out of service at once; ",
+            "of nodes whose main container runs, at most {} unavailable at once; ",
             forecast.max_unavailable
         )
     } else {
-        format!("at most {} out of service at once; ", forecast.max_unavailable)
+        format!("at most {} unavailable at once; ", forecast.max_unavailable)
     };
     texts.push(format!("{most}{time}"));
     texts

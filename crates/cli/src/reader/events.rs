@@ -119,6 +119,9 @@ mod tests {
             assert_eq!(involved(of).has(&event(uid)), expected, "{uid} of {of}");
         }
         let of_set = InvolvedObject::of_pod("db-0-0", "db-0-0-0", None);
-        assert!(!of_set.has(&event("new")), "a pod's is not its StatefulSet's, whatever they are called");
+        assert!(
+            !of_set.has(&event("new")),
+            "an event of a pod is not one of its StatefulSet with the same name"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Checks whether what was read may be watched too. A watch that is refused retries forever, without a message on the
-//! terminal.
+//! Checks whether the objects that were read may also be watched. A forbidden watch retries forever, without a message on
+//! the terminal.
 
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
@@ -24,7 +24,8 @@ impl Sight {
                 Err(sentence) => {
                     self.kinds.retain(|other| *other != kind);
                     let kind = kind.name();
-                    self.unread.push(format!("as read once, because {kind}s cannot be watched: {sentence}"));
+                    self.unread
+                        .push(format!("not updated live, because {kind}s cannot be watched: {sentence}"));
                 }
             }
         }
@@ -38,7 +39,7 @@ impl Sight {
             if let Err(sentence) = may {
                 self.unwatched.push(kind);
                 let kind = kind.name();
-                self.unread.push(format!("as read once, because {kind}s cannot be watched: {sentence}"));
+                self.unread.push(format!("not updated live, because {kind}s cannot be watched: {sentence}"));
             }
         }
         self

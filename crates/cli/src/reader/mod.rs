@@ -268,7 +268,7 @@ fn labels_of_rollouts(kind: Kind) -> Option<String> {
 
 /// The message that a named object is not in a namespace.
 pub fn not_there(object: &str, namespace: &str) -> String {
-    format!("{object} is not in namespace {namespace}; name another with --namespace")
+    format!("{object} does not exist in namespace {namespace}; select another with --namespace")
 }
 
 /// Reads with retries of transient failures: what is left out once stays out.
@@ -337,6 +337,6 @@ fn left_out(kind: Kind, error: &kube::Error) -> String {
 pub fn sentence(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
-        other => format!("the API server cannot be reached: {other}"),
+        other => format!("cannot reach the API server: {other}"),
     }
 }

@@ -1,26 +1,26 @@
-//! What people asked for in annotations and the operator has not begun. The status still says what was before.
+//! Requests in annotations that the operator has not started. The status still describes the state before them.
 
 use windlass_core::api::names::ANNOTATION_RETRY;
 use windlass_core::api::{HookState, Rejected, Rollout, Stage};
 use windlass_engine::{Plan, PlanState};
 use windlass_kube_port::observed::{ObservedFleet, restart_request, retried_plan};
 
-/// A message if the operator will begin a restart or a retry that was asked for; `None` if it has begun, or begins only
-/// after something that the status tells of.
+/// A message if a requested restart or retry is pending; `None` if it has started, or waits for something that the
+/// status reports.
 #[must_use]
 pub fn not_begun(fleet: &ObservedFleet) -> Option<&'static str> {
-    // With 0 replicas nothing begins before the next scale-up.
+    // With 0 replicas, nothing starts before the next scale-up.
     let wants_nodes = fleet.spec.as_ref().is_ok_and(|spec| spec.replicas > 0);
     if fleet.meta.terminating || !wants_nodes {
         return None;
     }
     if awaits_restart(fleet) {
-        return Some("a restart that was asked for has not begun");
+        return Some("the requested restart has not started");
     }
-    awaits_retry(fleet).then_some("a retry that was asked for has not begun")
+    awaits_retry(fleet).then_some("the requested retry has not started")
 }
 
-/// True if nodes are updated in place: another plan may take the place of such a rollout's.
+/// True if nodes are updated in place: another plan may replace that of such a rollout.
 fn is_in_place(rollout: &Rollout) -> bool {
     rollout.entrant_set.is_empty() && rollout.stage == Stage::Updating
 }
@@ -28,7 +28,7 @@ fn is_in_place(rollout: &Rollout) -> bool {
 fn awaits_restart(fleet: &ObservedFleet) -> bool {
     let status = &fleet.status;
     let begins = status.rollout.as_ref().is_none_or(|rollout| match rollout.stage {
-        // What is only restarted waits for the hooks that a promotion has left, for good where one has failed.
+        // A restart waits for the remaining hooks of a promotion, and indefinitely if one has failed.
         Stage::Retiring => !status.hooks.iter().any(|hook| hook.state == HookState::Failed.as_ref()),
         _ => is_in_place(rollout),
     });
@@ -44,16 +44,16 @@ fn awaits_retry(fleet: &ObservedFleet) -> bool {
     let named = retried_plan(asked);
     let plan: Option<Plan> = status.plan.as_ref().and_then(|plan| plan.parse().ok());
     let plan = plan.filter(|plan| plan.id == *named);
-    // A retry tries every hook again that has failed if it names the fleet's plan, else those of the node's plan.
+    // With the fleet's plan, a retry applies to every failed hook; with a node's plan, to those of the node.
     let is_of = |task: &str| task.rsplit_once('-').is_some_and(|(of, _)| of == named);
     let mut failed = status.hooks.iter().filter(|hook| hook.state == HookState::Failed.as_ref());
     if failed.any(|hook| plan.is_some() || is_of(&hook.task_id)) {
         return true;
     }
-    // While something is only put right, the retry waits for that.
+    // The retry waits for a repair in progress.
     let begins = status.rollout.as_ref().is_none_or(|r| is_in_place(r) && !r.own_revisions);
     let is_rejected = |r: &Rejected| r.plan_id == named && r.hash == status.requested_rollout_hash;
-    // A promotion whose plan failed is not rejected: it holds.
+    // A promotion whose plan failed is not rejected: it is blocked.
     let holds = plan.is_some_and(|plan| plan.state == PlanState::Failed) && status.rollout.is_some();
     holds || begins && status.rejected.as_ref().is_some_and(is_rejected)
 }
@@ -66,8 +66,8 @@ mod tests {
     use crate::report::tests::{fleet, nodes, seen};
     use crate::report::{FleetReport, Verdict};
 
-    const RESTART: &str = "a restart that was asked for has not begun";
-    const RETRY: &str = "a retry that was asked for has not begun";
+    const RESTART: &str = "the requested restart has not started";
+    const RETRY: &str = "the requested retry has not started";
 
     fn report(annotations: &Value, changes: &Value) -> FleetReport {
         let now: DateTime<Utc> = "2026-01-01T04:15:11Z".parse().unwrap();
@@ -145,7 +145,7 @@ mod tests {
             let expected = expected.unwrap_or(Verdict::UpToDate);
             assert_eq!((report.verdict, is_told), (expected, expected == Verdict::Progressing), "{what}");
         }
-        // What has to be done by somebody before it begins is said, and so is what it waits for by itself.
+        // A blocker that needs a person is reported, and so is one that ends by itself.
         for (what, changes, expected) in [
             (
                 "a promotion that stands",

@@ -79,8 +79,8 @@ impl Deletion {
     fn says(&self) -> String {
         match self.finalizers.as_slice() {
             [] => "it is being deleted".to_owned(),
-            [one] => format!("it is being deleted, and kept by finalizer {one}"),
-            many => format!("it is being deleted, and kept by finalizers {}", many.join(", ")),
+            [one] => format!("it is being deleted and waits for finalizer {one}"),
+            many => format!("it is being deleted and waits for finalizers {}", many.join(", ")),
         }
     }
 }
@@ -205,7 +205,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
             chain_of_node(chain, 3, node, seen.looked_for(&node.meta.name), events);
             if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
                 let command = format!("windlass plan {target} --image IMAGE");
-                chain.offer("see what another image would do", command);
+                chain.offer("forecast another image", command);
             }
         }
         changed_pods(chain, seen, culprit(report));
@@ -222,7 +222,7 @@ pub fn of_stateful_sets(
 ) -> Chain {
     let (fleet, namespace) = (&report.fleet, &report.fleet.namespace);
     let target = format!("ssr/{} -n {namespace}", fleet.name);
-    // The template belongs to the owner of the StatefulSet; only an active rollout is taken back without changing it.
+    // The template belongs to the owner of the StatefulSet; only an active rollout is rolled back without changing it.
     let moved = seen.sets.iter().filter(|set| set.current_revision != set.update_revision);
     let moved: Vec<String> = moved.map(|set| format!("statefulset/{}", set.name)).collect();
     let told = Told {
@@ -254,7 +254,7 @@ pub fn of_stateful_sets(
             let is_ready = seen.seen.pods.get(name).is_some_and(|pod| pod.is_ready());
             if task.type_ == TaskType::MarkReady.as_ref() && is_ready {
                 let command = format!("windlass skip {target} --task {}", task.id);
-                chain.offer("go on without marking it ready", command);
+                chain.offer("skip the task mark-ready", command);
             }
         }
         match seen.seen.pods.get(name) {
@@ -269,20 +269,20 @@ pub fn of_stateful_sets(
     })
 }
 
-/// What the chains of fleets and of StatefulSetRollouts differ in.
+/// The differences between the chains of fleets and of StatefulSetRollouts.
 struct Told<'a> {
     kind: &'static str,
     /// The singular of what is rolled.
     nodes: &'static str,
     /// The object in a command.
     target: &'a str,
-    /// The command that takes back an active rollout.
+    /// The command that rolls back an active rollout.
     way_back: Option<String>,
     /// The same, once the rollout has ended.
     way_back_of_ended: Option<String>,
 }
 
-/// Explains a rollout. `of_nodes` adds what stands in its way.
+/// Explains a rollout. `of_nodes` adds the nodes that block it.
 fn of_rollout(
     seen: &Seen,
     report: &FleetReport,
@@ -327,22 +327,22 @@ fn of_rollout(
     {
         let of = format!("hook {} of {}", hook.hook, hook.node);
         chain.add(2, of, hook.message.clone(), None);
-        chain.offer("try the hook again", format!("windlass retry {target}"));
-        chain.offer("go on without it", format!("windlass skip {target} --task {}", hook.task_id));
+        chain.offer("retry the hook", format!("windlass retry {target}"));
+        chain.offer("skip the hook", format!("windlass skip {target} --task {}", hook.task_id));
     }
     of_nodes(&mut chain);
     for condition in telling_conditions {
         match condition.reason.parse().ok() {
             Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
-                chain.offer("try the same target again", format!("windlass retry {target}"));
+                chain.offer("retry the same target", format!("windlass retry {target}"));
                 if let Some(command) = way_back_of_ended {
-                    chain.offer("go back to what ran before", command.clone());
+                    chain.offer("roll back to the previous revision", command.clone());
                 }
             }
-            Some(Reason::InvalidSpec) => chain.offer("put the spec right", format!("kubectl edit {target}")),
+            Some(Reason::InvalidSpec) => chain.offer("fix the spec", format!("kubectl edit {target}")),
             Some(Reason::PartitionHeld) => chain.offer(
-                "let the other nodes go, too",
+                "update the other nodes, too",
                 format!("kubectl patch {target} --type=merge -p 'spec: {{updateStrategy: {{inPlace: {{partition: 0}}}}}}'"),
             ),
             _ => {}
@@ -350,7 +350,7 @@ fn of_rollout(
     }
     if seen.fleet.meta.terminating {
         chain.remedies.clear();
-        chain.offer("see what it is kept by", format!("kubectl describe {target}"));
+        chain.offer("see its finalizers", format!("kubectl describe {target}"));
         return chain;
     }
     // Without the operator's observation, suggested actions would be based on old state.
@@ -364,27 +364,27 @@ fn of_rollout(
     }
     let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
     if paused {
-        chain.offer("go on", format!("windlass resume {target}"));
+        chain.offer("resume the rollout", format!("windlass resume {target}"));
     }
     let has_way_back =
         status.rollout.as_ref().is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring));
     if has_way_back {
         if let Some(command) = way_back {
-            chain.offer("go back to what ran before", command.clone());
+            chain.offer("roll back to the previous revision", command.clone());
         }
         let is_of_set = status.rollout.as_ref().is_some_and(|rollout| !rollout.entrant_set.is_empty());
-        let leave = format!("leave every {nodes} at what it runs");
-        let to = if is_of_set { "give the new nodes up" } else { &leave };
+        let leave = format!("abort; {nodes}s keep their revisions");
+        let to = if is_of_set { "abort; remove the new nodes" } else { &leave };
         chain.offer(to, format!("windlass abort {target}"));
         if !paused && report.verdict == Verdict::Progressing {
-            chain.offer("begin nothing more until it is resumed", format!("windlass pause {target}"));
+            chain.offer("pause the rollout", format!("windlass pause {target}"));
         }
     }
     chain
 }
 
 /// What the command of [`version_of_operator`] is for.
-const LOOK_FOR_OPERATOR: &str = "see whether an operator runs";
+const LOOK_FOR_OPERATOR: &str = "check whether an operator runs";
 
 fn version_of_operator() -> String {
     format!("windlass version --operator-namespace {OPERATORS}")
@@ -396,15 +396,15 @@ fn of_task(chain: &mut Chain, task: &TaskReport, target: &str) {
     let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
     chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
     if task.type_ == TaskType::AwaitApproval.as_ref() && task.state != TaskState::Failed {
-        chain.offer("let it go on", format!("windlass approve {target}"));
+        chain.offer("approve the hook", format!("windlass approve {target}"));
     }
     if task.state == TaskState::Failed {
-        chain.offer("try the hook again", format!("windlass retry {target}"));
+        chain.offer("retry the hook", format!("windlass retry {target}"));
     }
     let may_be_skipped =
         matches!(task.type_.parse().ok(), Some(TaskType::AwaitCaughtUp | TaskType::AwaitNodesAtHeight));
     if task.state == TaskState::Failed || may_be_skipped {
-        chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
+        chain.offer("skip the task", format!("windlass skip {target} --task {}", task.id));
     }
 }
 
@@ -442,7 +442,7 @@ fn chain_of_node(
         );
         // Skipping it changes nothing while the pod is not Ready.
         if task.type_ == TaskType::MarkReady.as_ref() && matches!(pod, SeenPod::Is(pod) if pod.is_ready()) {
-            chain.offer("go on without marking it ready", format!("windlass skip sn/{name} -n {namespace}"));
+            chain.offer("skip the task mark-ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
     let pod = match pod {
@@ -466,7 +466,7 @@ fn chain_of_missing_pod(
     chain.add(depth, format!("pod {pod}"), "it does not exist", None);
     chain.add_events(depth + 1, events);
     let command = format!("kubectl describe statefulset/{set} -n {namespace}");
-    chain.offer("see why it is not made", command);
+    chain.offer("see why it is not created", command);
 }
 
 fn chain_of_pod(chain: &mut Chain, depth: usize, pod: &ObservedPod, events: &[TimelineEntry]) {
@@ -480,7 +480,7 @@ fn chain_of_pod(chain: &mut Chain, depth: usize, pod: &ObservedPod, events: &[Ti
     chain.add_events(depth + 1, events);
     if changed.is_some() && !pod.is_ready() {
         let command = format!("kubectl delete pod {} -n {namespace}", pod.meta.name);
-        chain.offer("have it made anew from its template", command);
+        chain.offer("recreate it from its template", command);
     }
     let waiting =
         pod.containers.iter().find(|c| c.waiting.as_ref().is_some_and(|(r, _)| r == "CrashLoopBackOff"));
@@ -488,7 +488,7 @@ fn chain_of_pod(chain: &mut Chain, depth: usize, pod: &ObservedPod, events: &[Ti
     if let Some(container) = waiting.or(restarted) {
         let command =
             format!("kubectl logs {} -n {namespace} -c {} --previous", pod.meta.name, container.name);
-        chain.offer("read what it said last", command);
+        chain.offer("read the logs before its last restart", command);
     }
     if !pod.is_ready() {
         chain.offer(
@@ -509,19 +509,19 @@ fn changed_pods(chain: &mut Chain, seen: &Seen, told: Option<&str>) {
     let Some((pod, sentence)) = changed.next() else { return };
     let more = match changed.count() {
         0 => String::new(),
-        more => format!(" (and so of {more} more)"),
+        more => format!(" (and {more} more)"),
     };
     chain.add(1, format!("pod {pod}"), sentence + &more, None);
 }
 
-/// How a pod's main image differs from its template's, if it does. Windlass does not revert that: admission may
-/// change images, and so may people.
+/// How a pod's main image differs from its template's, if it does. Windlass does not revert that: admission
+/// may change images, and so may users.
 fn changed_by_another(pod: &ObservedPod) -> Option<String> {
     let made = pod.made_for().filter(|made| !made.image.is_empty())?;
     let (container, runs) = pod.images.iter().find(|(name, _)| *name == made.main_container)?;
     (*runs != made.image).then(|| {
         let asked = &made.image;
-        format!("its container {container} has image {runs}, and its template says {asked}: a hand or a webhook changed it")
+        format!("its container {container} has image {runs}, but its template has {asked}: a user or a webhook changed it")
     })
 }
 

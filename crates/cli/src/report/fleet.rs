@@ -212,7 +212,7 @@ pub struct FleetReport {
     /// Since when, if a node blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
-    /// What a person asked for that has no effect, and what its strategy cannot do, each in a sentence.
+    /// Requests without effect, and what its strategy does not support, each in a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Who paused it and why, if `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
@@ -343,8 +343,8 @@ pub(super) fn serving<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Ve
     groups
 }
 
-/// What to do where the operator seems not to run.
-const ASK_VERSION: &str = "windlass version says whether one runs";
+/// The advice if no operator seems to run.
+const ASK_VERSION: &str = "windlass version shows whether one runs";
 /// The message of a fleet with 0 replicas whose target has not completed.
 const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scale-up";
 
@@ -450,8 +450,8 @@ pub fn who_has_not_seen(fleet: &ObservedFleet) -> Option<String> {
         return None;
     }
     let known = match status.observed_generation {
-        0 => "has not looked at it yet".to_owned(),
-        seen => format!("has not seen what it asks for now (generation {}, seen: {seen})", meta.generation),
+        0 => "has not reconciled it yet".to_owned(),
+        seen => format!("has not observed generation {} (observed: {seen})", meta.generation),
     };
     Some(format!("the operator, which {known}; {ASK_VERSION}"))
 }
@@ -476,8 +476,8 @@ fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>)
         return (reconciling.map(|c| c.message.clone()).unwrap_or_default(), None);
     };
     let is_stalled = condition(STALLED).is_some_and(|c| c.status == Truth::True.as_ref());
-    // All new nodes were ready once. As long as the clock runs, those that are not any more are waited for, and nobody is
-    // asked to promote.
+    // All new nodes were ready once. As long as the clock runs, the rollout waits for those that are no longer ready, and
+    // no promotion is requested.
     let has_fallen_back = rollout.stage == Stage::AwaitingPromotion && !rollout.progress_paused;
     let ill = |reason: &str| match reason.parse().ok() {
         Some(Reason::WaitingForWave) => false,

@@ -18,15 +18,15 @@ use windlass_kube_port::observed::ObservedNode;
 pub enum Health {
     /// It cannot run what it was granted, or does not exist and cannot be created.
     Failed,
-    /// It does not serve, and nothing is in progress.
+    /// It is unavailable, and nothing is in progress.
     Down,
-    /// It does not serve, and a change is in progress.
+    /// It is unavailable, and a change is in progress.
     Moving,
-    /// It serves the target, but not yet for `minReadySeconds`.
+    /// It is ready at the target, but not yet for `minReadySeconds`.
     Settling,
-    /// It serves what ran before.
+    /// It is available at the previous revision.
     Before,
-    /// It serves the target.
+    /// It is available at the target.
     Serving,
 }
 
@@ -55,19 +55,19 @@ pub struct NodeReport {
     /// The revision that a pod of a StatefulSetRollout goes to; absent of a node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub target_revision: String,
-    /// Why it does not serve, in one word: the kubelet's reason, or one of Windlass.
+    /// Why it is unavailable, in one word: the kubelet's reason, or one of Windlass.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// What is done to it, or what blocks it, in a sentence.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Since when it does not serve.
+    /// Since when it is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
     /// The current task of its plan.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub task: String,
-    /// True if its pod does not serve and its status has not said so for long: the operator does not look at it.
+    /// True if its pod is unavailable but its status has not reported that for long: the operator does not reconcile it.
     #[serde(skip)]
     pub unseen: bool,
 }
@@ -165,8 +165,8 @@ impl Goal {
 /// the time is that of another machine.
 pub(super) const SEEN_WITHIN: TimeDelta = TimeDelta::seconds(30);
 
-/// Since when a node's pod is not Ready, if the operator should have seen that by now. Of a pod that does not exist
-/// nobody knows since when; its StatefulSet makes another, also without the operator, which is not Ready at first.
+/// Since when a node's pod is not Ready, if the operator should have observed that. A missing pod has no such time; its
+/// StatefulSet creates another one without the operator, which is not Ready at first.
 fn down_since(seen: &Seen, node: &ObservedNode, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let ready = seen.pod(&node.meta.name)?.ready.as_ref().filter(|ready| !ready.holds)?;
     ready.since.filter(|since| now - *since > SEEN_WITHIN)
@@ -208,7 +208,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     let message = match (health, problem) {
         (Health::Settling, _) => {
             let left = free_at.map_or_else(String::new, |at| age(at - now + TimeDelta::milliseconds(999)));
-            format!("Ready; its place in the wave is free in {left}")
+            format!("ready; available in {left}")
         }
         (Health::Moving, Some(problem)) if task.is_none_or(|task| task.message.is_empty()) => {
             problem.message.clone()
@@ -236,7 +236,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
 }
 
 /// The message of a node whose pod is not Ready although its status says that it is.
-const POD_IS_DOWN: &str = "its pod is not Ready; the operator has not seen that";
+const POD_IS_DOWN: &str = "its pod is not Ready; the operator has not observed that";
 /// The message of `replace-pod` while the old pod terminates.
 const POD_GOES: &str = "waiting for the old pod to terminate";
 /// The default grace period of pods, in seconds.
@@ -252,15 +252,15 @@ fn moving(seen: &Seen, node: &ObservedNode, task: Option<&TaskRecord>, now: Date
         let began = task.filter(|task| TaskType::ReplacePod.is(task)).and_then(|task| task.started_at);
         let passed =
             began.map(|began| format!(", {} of {}s", age(now - began), grace.unwrap_or(GRACE_SECONDS)));
-        return format!("the old pod terminates{}", passed.unwrap_or_default());
+        return format!("the old pod is terminating{}", passed.unwrap_or_default());
     }
     if let Some(task) = task.filter(|task| !task.message.is_empty()) {
         return message_of(task);
     }
     match pod {
         _ if node.meta.terminating => "the node is being deleted".to_owned(),
-        Some(pod) if !pod.is_ready() => "its pod starts".to_owned(),
-        None if !seen.pods.is_empty() => "its pod is being made".to_owned(),
+        Some(pod) if !pod.is_ready() => "its pod is starting".to_owned(),
+        None if !seen.pods.is_empty() => "its pod is being created".to_owned(),
         _ => String::new(),
     }
 }

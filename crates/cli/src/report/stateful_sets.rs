@@ -35,7 +35,7 @@ pub struct SeenStatefulSets {
     pub sets: Vec<StatefulSetStatus>,
     /// The pods that are being updated.
     updates: Vec<PodUpdate>,
-    /// A StatefulSet that was changed since the operator has looked at it.
+    /// A StatefulSet that changed since the operator reconciled it.
     changed: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl SeenStatefulSets {
         let status = &object["status"];
         let sets: Vec<StatefulSetStatus> = readable(&status["statefulSets"]);
         let spec = serde_json::from_value::<StatefulSetRolloutSpec>(object["spec"].clone());
-        let spec = spec.map_err(|error| format!("spec cannot be read: {error}"));
+        let spec = spec.map_err(|error| format!("cannot read spec: {error}"));
         Self::with(ObservedFleet::read(object), spec, sets, readable(&status["nodes"]), pods, unread)
     }
 
@@ -92,7 +92,7 @@ impl SeenStatefulSets {
         Self { seen, sets, updates, changed: None }
     }
 
-    /// The same, with the StatefulSets as they are now: who has changed one and asks at once is not told that it is up to date.
+    /// The same, with the StatefulSets as they are now: right after a change, it is not reported as up to date.
     #[must_use]
     pub fn beside(mut self, live: &[ObservedStatefulSet]) -> Self {
         let is_changed = |set: &&StatefulSetStatus| {
@@ -185,7 +185,7 @@ impl SeenStatefulSets {
             (Health::Serving | Health::Before, _, _) => String::new(),
             (Health::Moving, _, Some(task)) if !task.message.is_empty() => message_of(task),
             (Health::Failed | Health::Down, Some(says), _) => says.message.clone(),
-            _ if unseen => "it is not Ready; the operator has not seen that".to_owned(),
+            _ if unseen => "it is not Ready; the operator has not observed that".to_owned(),
             (Health::Moving, _, _) => moves(looked_for).to_owned(),
             (_, _, _) if pod.is_none() => "it does not exist".to_owned(),
             _ => of_pod(),
@@ -219,12 +219,12 @@ impl SeenStatefulSets {
     }
 }
 
-/// What happens to a pod whose plan says nothing.
+/// The state of a pod whose plan has no message.
 fn moves(pod: SeenPod<'_>) -> &'static str {
     match pod {
-        SeenPod::Is(pod) if pod.meta.terminating => "the old pod terminates",
-        SeenPod::Is(pod) if !pod.is_ready() => "it starts",
-        SeenPod::IsNot => "it is being made",
+        SeenPod::Is(pod) if pod.meta.terminating => "the old pod is terminating",
+        SeenPod::Is(pod) if !pod.is_ready() => "it is starting",
+        SeenPod::IsNot => "it is being created",
         _ => "",
     }
 }
@@ -273,7 +273,7 @@ impl StatefulSetsReport {
         let mut fleet = FleetReport::with(&seen.seen, seen.pods(now), now);
         STRATEGY.clone_into(&mut fleet.strategy);
         let conditions = &seen.seen.fleet.status.conditions;
-        // How many replicas a StatefulSet has is not decided here: without any, the conditions say whether that is as wanted.
+        // Replicas are not checked here: without any, the conditions decide.
         if fleet.verdict == Verdict::ScaledToZero {
             let is_applied = conditions::is_true(conditions, UP_TO_DATE);
             fleet.verdict = if is_applied { Verdict::UpToDate } else { Verdict::Progressing };
@@ -291,14 +291,13 @@ impl StatefulSetsReport {
         }
         if let Some(name) = seen.changed.as_ref().filter(|_| fleet.verdict == Verdict::UpToDate) {
             fleet.verdict = Verdict::Progressing;
-            fleet.waiting_for =
-                format!("StatefulSet {name} was changed, and the operator has not seen that yet");
+            fleet.waiting_for = format!("StatefulSet {name} changed; the operator has not observed that yet");
         }
         if let Some(held) = not_held(conditions).filter(|_| not_seen(&seen.seen.fleet).is_none()) {
             let sentence = format!("not held: {}: {}", held.reason, held.message);
             fleet.remarks.push(sentence);
         }
-        // Of a rollout that goes on, or has not begun, nobody deletes the object to stop it.
+        // Not for an active rollout, nor for one that has not started: nobody deletes the object to stop these.
         let status = &seen.seen.fleet.status;
         let is_paused = seen.seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
         let is_behind = |set: &&StatefulSetStatus| set.current_revision != set.update_revision;

@@ -79,7 +79,7 @@ pub fn of_status(
         let message = if condition.message.is_empty() {
             String::new()
         } else {
-            format!("; by now: {}", condition.message)
+            format!("; current message: {}", condition.message)
         };
         add("Condition", says + &message, Some(condition.last_transition_time));
     }

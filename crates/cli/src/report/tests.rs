@@ -116,7 +116,7 @@ fn each_node_is_told_by_what_it_does_and_what_stands_in_its_way() {
     let report = report(json!({}));
     let health: Vec<Health> = report.nodes.iter().map(|node| node.health).collect();
     assert_eq!(health, [Health::Before, Health::Moving, Health::Failed, Health::Serving, Health::Serving]);
-    assert_eq!(report.nodes[1].message, "the old pod terminates, 12s of 30s");
+    assert_eq!(report.nodes[1].message, "the old pod is terminating, 12s of 30s");
     assert_eq!(report.nodes[1].versions(""), "1.1 → 1.2");
     assert_eq!(report.nodes[2].versions(""), "→ 1.2");
     assert_eq!(report.nodes[2].versions("registry.example/db:1.1"), "1.1 → 1.2");
@@ -129,7 +129,7 @@ fn a_node_that_has_just_become_ready_frees_its_place_later() {
     nodes[3] = node(3, "1.2", "1.2", Some("2026-01-01T04:15:10Z"));
     let report = FleetReport::of(&seen(&fleet(), &nodes), now());
     assert_eq!(report.nodes[3].health, Health::Settling);
-    assert_eq!(report.nodes[3].message, "Ready; its place in the wave is free in 3s");
+    assert_eq!(report.nodes[3].message, "ready; available in 3s");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved()
     let rollout = report.rollout.clone().unwrap();
     assert_eq!(rollout.wave, Some(Wave { number: 2, of: 3 }));
     assert_eq!(rollout.elapsed_seconds, 250);
-    assert_eq!(rollout.about_left_seconds, None, "nobody knows how long a node takes that cannot run");
+    assert_eq!(rollout.about_left_seconds, None, "no estimate for a node that cannot run");
     assert_eq!(rollout.from_image, "registry.example/db:1.1");
     assert_eq!(rollout.stalls_in_seconds, Some(418));
     assert_eq!(report.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)");
@@ -165,13 +165,13 @@ fn a_wave_is_under_way_until_its_nodes_serve() {
     nodes[3] = node(3, "1.2", "1.2", None);
     let wave = |nodes: &[Value]| FleetReport::of(&seen(&fleet(), nodes), now()).rollout.unwrap().wave;
     assert_eq!(wave(&nodes), Some(Wave { number: 1, of: 3 }));
-    assert_eq!(wave(&[]), Some(Wave { number: 2, of: 3 }), "who sees no nodes is told by the counts");
+    assert_eq!(wave(&[]), Some(Wave { number: 2, of: 3 }), "without nodes, the counts decide");
     let back = json!({"status": {"requestedRolloutHash": "v1:new", "rollout": {"targetHash": "v1:old"}}});
     let back = FleetReport::of(&seen(&merged(fleet(), back), &nodes), now()).rollout.unwrap().wave;
     assert_eq!(
         back,
         Some(Wave { number: 2, of: 3 }),
-        "what serves on a way back is not what the spec asks for"
+        "in a rollback, the available revision is not that of the spec"
     );
 }
 
@@ -189,9 +189,12 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
         groups.iter().map(|(health, tag, count)| report.group_words(*health, tag, *count)).collect()
     };
     let old = [node(0, "1.1", "1.1", ready), node(1, "1.1", "1.1", ready)];
-    assert_eq!(words(&old), ["2 nodes serve 1.1"]);
+    assert_eq!(words(&old), ["2 nodes available at 1.1"]);
     let both = [old.as_slice(), &[of_set(0)]].concat();
-    assert_eq!(words(&both), ["2 nodes serve 1.1 and take traffic", "1 node serves 1.2, without traffic"]);
+    assert_eq!(
+        words(&both),
+        ["2 nodes available at 1.1, with traffic", "1 node available at 1.2, without traffic"]
+    );
 
     let task = |type_: &str, state: &str, params: Value| json!({"id": "abc-0", "type": type_, "state": state, "params": params});
     let hook = json!({"hook": "look", "at": "AfterPromotion"});
@@ -207,7 +210,7 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
         groups.iter().map(|(health, tag, count)| report.group_words(*health, tag, *count)).collect();
     assert_eq!(
         words,
-        ["2 nodes serve 1.1, without traffic", "1 node serves 1.2 and takes traffic"],
+        ["2 nodes available at 1.1, without traffic", "1 node available at 1.2, with traffic"],
         "traffic has moved although the promotion is not complete"
     );
 }
@@ -258,8 +261,7 @@ fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to
 /// Nodes that are Ready and have not caught up are not listed, so the fleet's own message is what is said.
 #[test]
 fn new_nodes_that_have_not_caught_up_are_what_is_waited_for_and_no_command_to_promote_is_named() {
-    let message =
-        "waiting for db-28c42-1 to catch up, by what its sidecar says; a person promotes after that";
+    let message = "waiting for db-28c42-1 to catch up, as reported by its sidecar; after that, a manual promotion is needed";
     let status = json!({
         "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "unconverged": null, "message": message},
         "conditions": conditions("Unknown/Applying", "True", "False", "True"),
@@ -495,7 +497,7 @@ fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is
     let now = "2026-01-01T04:15:11Z".parse().unwrap();
     let waiting_for = FleetReport::of(&seen(&fleet, &[]), now).waiting_for;
     assert!(
-        waiting_for.starts_with("waiting for the operator, which has not seen what it asks for now"),
+        waiting_for.starts_with("waiting for the operator, which has not observed generation"),
         "{waiting_for}"
     );
     fleet["status"]["observedGeneration"] = json!(generation);
@@ -543,11 +545,11 @@ fn a_node_whose_pod_is_down_does_not_serve_whatever_the_status_of_before_says() 
     };
     let (report, offers) = with_pod(&ready_node, "False", json!("2026-01-01T04:10:00Z"));
     assert_eq!((report.verdict, report.nodes[0].health, offers), (Verdict::Progressing, Health::Down, true));
-    assert_eq!(report.nodes[0].words(), "its pod is not Ready; the operator has not seen that");
+    assert_eq!(report.nodes[0].words(), "its pod is not Ready; the operator has not observed that");
     assert_eq!(report.nodes[0].since, Some("2026-01-01T04:10:00Z".parse().unwrap()));
     assert_eq!(
         report.waiting_for,
-        "db-0: its pod is not Ready; the operator has not seen that; windlass version says whether one runs"
+        "db-0: its pod is not Ready; the operator has not observed that; windlass version shows whether one runs"
     );
     // The operator may be about to see it; and nobody knows since when a pod is gone.
     for (status, since) in [

@@ -11,7 +11,7 @@ pub struct Tree<'a> {
     pub named: Vec<&'a NodeReport>,
     /// How many more are left out for lack of room.
     pub hidden: usize,
-    /// Serving nodes, counted by health and image tag; empty if all nodes are listed.
+    /// Available nodes, counted by health and image tag; empty if all nodes are listed.
     pub groups: Vec<(Health, String, usize)>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Tree<'a> {
 }
 
 impl FleetReport {
-    /// The branches in at most `rows` rows: the nodes that do not serve, worst first if there are too many; or every
+    /// The branches in at most `rows` rows: the nodes that are not available, worst first if there are too many; or every
     /// node, if `all`.
     #[must_use]
     pub fn tree(&self, all: bool, rows: usize) -> Tree<'_> {
@@ -60,7 +60,7 @@ impl FleetReport {
 }
 
 impl FleetReport {
-    /// A group of serving nodes: `3 nodes serve 1.1`; with several sets, also whether they get traffic.
+    /// A group of available nodes: `3 nodes available at 1.1`; with several sets, also whether they get traffic.
     #[must_use]
     pub fn group_words(&self, health: Health, tag: &str, count: usize) -> String {
         let words = group_words(tag, count);
@@ -71,7 +71,7 @@ impl FleetReport {
         let has_others = self.nodes.windows(2).any(|pair| pair[0].set != pair[1].set);
         match sets.as_slice() {
             [set] if has_others && *set == self.traffic_set => {
-                format!("{words} and {}", if count == 1 { "takes traffic" } else { "take traffic" })
+                format!("{words}, with traffic")
             }
             [_] if has_others => format!("{words}, without traffic"),
             _ => words,
@@ -79,22 +79,24 @@ impl FleetReport {
     }
 }
 
-/// A group of serving nodes: `3 nodes serve 1.1`.
+/// A group of available nodes: `3 nodes available at 1.1`.
 #[must_use]
 pub fn group_words(tag: &str, count: usize) -> String {
     counted("node", tag, count)
 }
 
-/// The same of pods of StatefulSets: `3 pods serve 5b7d9c8f6`.
+/// The same of pods of StatefulSets: `3 pods available at 5b7d9c8f6`.
 #[must_use]
 pub fn pods_words(revision: &str, count: usize) -> String {
     counted("pod", revision, count)
 }
 
 fn counted(noun: &str, runs: &str, count: usize) -> String {
-    let (plural, serve) = if count == 1 { ("", "serves") } else { ("s", "serve") };
-    let words = format!("{count} {noun}{plural} {serve} {runs}");
-    words.trim_end().to_owned()
+    let plural = if count == 1 { "" } else { "s" };
+    if runs.is_empty() {
+        return format!("{count} {noun}{plural} available");
+    }
+    format!("{count} {noun}{plural} available at {runs}")
 }
 
 impl RolloutReport {

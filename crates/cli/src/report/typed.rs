@@ -5,7 +5,7 @@
 const PROGRAMS: [&str; 2] = ["windlass ", "kubectl "];
 /// The place for the flags: after the namespace of the object that a command names, or that of the operator.
 const NAMESPACES: [&str; 2] = [" -n ", " --operator-namespace "];
-/// The command that names no object and asks a cluster all the same.
+/// The command that names no object but connects to a cluster.
 const VERSION: &str = "version";
 
 /// How a user types commands.
@@ -121,10 +121,10 @@ mod tests {
                 "kubectl windlass version --operator-namespace windlass-system",
             ),
             (
-                "windlass version says whether one runs",
-                "windlass version says whether one runs",
-                "windlass version --context staging says whether one runs",
-                "kubectl windlass version says whether one runs",
+                "windlass version shows whether one runs",
+                "windlass version shows whether one runs",
+                "windlass version --context staging shows whether one runs",
+                "kubectl windlass version shows whether one runs",
             ),
             (
                 "see windlass history; windlass.dev/approve",

@@ -118,7 +118,7 @@ impl Selection {
             }
             ObjectSelector::All(kind) => vec![(*kind, None)],
             ObjectSelector::These(_) if cluster.all_namespaces => {
-                return Err("an object is in one namespace: --all-namespaces goes without names".to_owned());
+                return Err("--all-namespaces cannot be combined with names".to_owned());
             }
             ObjectSelector::These(targets) => targets.iter().map(|t| (t.kind, Some(&t.name))).collect(),
         };
@@ -328,7 +328,7 @@ mod tests {
         let named = ObjectSelector::read(&["nd/db".to_owned()]).unwrap();
         assert!(
             Selection::of(&named, &cluster(true), "status")
-                .is_err_and(|named| named.contains("one namespace"))
+                .is_err_and(|named| named.contains("--all-namespaces"))
         );
     }
 
@@ -341,7 +341,7 @@ mod tests {
             assert!(sentence.contains(expected), "{line}: {sentence}");
         }
         let read = ObservedObjects::read_all(&client, &selection("nd").unwrap(), &[]).await;
-        assert!(read.is_ok_and(|observed| observed.reports().is_empty()), "to show nothing is no error");
+        assert!(read.is_ok_and(|observed| observed.reports().is_empty()), "an empty list is not an error");
     }
 
     #[tokio::test]

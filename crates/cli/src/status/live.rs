@@ -47,7 +47,7 @@ fn silence(observed: &ObservedObjects) -> Option<String> {
     let now = crate::now();
     (outdated >= SILENT).then(|| {
         let since = clock_time(now - outdated, now);
-        format!("Nothing is heard of the API server since {since} UTC: what is shown is as it was then.")
+        format!("No response from the API server since {since} UTC; showing the state at that time.")
     })
 }
 
@@ -76,7 +76,7 @@ async fn in_lines(
         let at = crate::now().format("%H:%M:%S");
         match &silent {
             Some(sentence) if !was_silent => crate::print(&format!("{at}  {sentence}\n"))?,
-            None if was_silent => crate::print(&format!("{at}  The API server is heard again.\n"))?,
+            None if was_silent => crate::print(&format!("{at}  The API server responds again.\n"))?,
             Some(_) | None => {}
         }
         was_silent = silent.is_some();
@@ -150,12 +150,12 @@ async fn on_a_screen(
                 .map(|line| row(line, terminal))
                 .collect();
             shown.resize(height.saturating_sub(1), Line::default());
-            let more = if all.len() >= height { "  j k more" } else { "" };
-            shown.push(row(&Line::from(format!("q ends{more}").dim()), terminal));
+            let more = if all.len() >= height { "  j k scroll" } else { "" };
+            shown.push(row(&Line::from(format!("q quit{more}").dim()), terminal));
             frame.render_widget(Paragraph::new(shown), area);
         });
         if let Err(error) = drawn {
-            break Err(format!("the terminal cannot be written: {error}"));
+            break Err(format!("cannot write to the terminal: {error}"));
         }
         if silence(observed).is_none() && is_over(&seen, arguments) {
             break Ok((exit_code(&seen, true), seen));
@@ -191,7 +191,7 @@ struct Screen(DefaultTerminal);
 
 impl Screen {
     fn open() -> Result<Self, String> {
-        ratatui::try_init().map(Self).map_err(|error| format!("the terminal cannot be drawn on: {error}"))
+        ratatui::try_init().map(Self).map_err(|error| format!("cannot draw on the terminal: {error}"))
     }
 }
 

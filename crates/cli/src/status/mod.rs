@@ -1,4 +1,4 @@
-//! `windlass status` and `windlass wait`: what fleets are doing, as a tree, as data, or as an exit code.
+//! `windlass status` and `windlass wait`: the state of fleets, as a tree, as data, or as an exit code.
 
 mod kinds;
 mod live;
@@ -28,17 +28,17 @@ pub use waiting::{WaitArgs, wait};
 pub struct StatusArgs {
     #[command(flatten)]
     selected: Selected,
-    /// Name every node, also those that are well
+    /// List every node, also healthy ones
     #[arg(long)]
     all: bool,
-    /// Draw anew at each change, until q or Ctrl-C; where there is no terminal, a line a change
+    /// Redraw at each change, until q or Ctrl-C; without a terminal, print one line per change
     #[arg(long, short = 'w', conflicts_with = "output")]
     watch: bool,
-    /// Print data for a program (docs/reference/terminal.md has the fields)
+    /// Print data (docs/reference/terminal.md lists the fields)
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
-    /// End with 0 where all are up to date, 1 where one is stalled or refused, 3 where one is on its way; with --watch as
-    /// soon as none is on its way
+    /// Exit with 0 if all are up to date, 1 if one is stalled or rejected, 3 if one is in progress; with --watch, once none is
+    /// in progress
     #[arg(long)]
     exit_status: bool,
 }
@@ -118,7 +118,7 @@ fn terminal_rows() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(_, height)| usize::from(height.0))
 }
 
-/// The lines of all reports: trees of those that are named or unhealthy, one line for each other.
+/// The lines of all reports: trees of those that are named or unhealthy, one line for every other one.
 fn lines(reports: &[Box<dyn Report>], arguments: &StatusArgs, terminal: Terminal, rows: usize) -> Vec<Line> {
     let namespaces = arguments.selected.flags.all_namespaces;
     let typed = arguments.selected.flags.connection.typed();

@@ -13,10 +13,10 @@ use windlass_core::api::{HookState, HookStatus};
 use windlass_engine::TaskState;
 
 /// The legend of the glyphs.
-#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only the demo tells a story"))]
+#[cfg_attr(not(feature = "demo"), allow(dead_code, reason = "only used by the demo"))]
 pub const LEGEND: [&str; 2] = [
-    "○ serves what was before    ◐ on its way    ✗ cannot run, or does not serve",
-    "◉ serves what is wanted     ● and has for minReadySeconds: its place is free",
+    "○ available at the previous revision   ◐ in progress   ✗ failed or unavailable",
+    "◉ ready, waiting for minReadySeconds   ● available at the target revision",
 ];
 
 /// What of a tree to show.
@@ -272,7 +272,7 @@ pub fn drawn_below(
 ) -> Vec<Line> {
     let mut branches: Vec<Branch<'_>> = tree.named.iter().copied().map(Branch::Node).collect();
     if tree.hidden > 0 {
-        let what = if all { "" } else { " that do not serve; --all names each" };
+        let what = if all { "" } else { " that are not available; list them with --all" };
         branches.push(Branch::Said(Line::from(format!("… and {} more{what}", tree.hidden).dim())));
     }
     for (health, tag, count) in &tree.groups {

@@ -33,9 +33,9 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
      1.1 → 1.2 (plan 495ff12537: update-node-specs ✓, await-spec-update ◐, mark-ready ○)
      waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)
 ├─ ✗ db-2   1.1 → 1.2   ImagePullBackOff: Back-off pulling image \"db:1.2\"  since 04:12:09
-├─ ◐ db-1   1.1 → 1.2   replace-pod: the old pod terminates, 12s of 30s
-├─ ● 2 nodes serve 1.2
-└─ ● 1 node serves 1.1
+├─ ◐ db-1   1.1 → 1.2   replace-pod: the old pod is terminating, 12s of 30s
+├─ ● 2 nodes available at 1.2
+└─ ● 1 node available at 1.1
 "
     );
 }
@@ -50,9 +50,9 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
      mark-ready ○)
      waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)
 ├─ ✗ db-2   1.1 → 1.2   ImagePullBackOff: Back-off pulling imag…  since 04:12:09
-├─ ◐ db-1   1.1 → 1.2   replace-pod: the old pod terminates, 12s of 30s
-├─ ● 2 nodes serve 1.2
-└─ ● 1 node serves 1.1
+├─ ◐ db-1   1.1 → 1.2   replace-pod: the old pod is terminating, 12s of 30s
+├─ ● 2 nodes available at 1.2
+└─ ● 1 node available at 1.1
 "
     );
 }
@@ -68,9 +68,9 @@ db   InPlace   Updating 2/5   ========------------  wave 2 of 3   4m10s
      mark-ready o)
      waiting for db-2: ImagePullBackOff for 3m02s (stalls in 6m58s)
 |- x db-2   1.1 -> 1.2   ImagePullBackOff: Back-off pulling i...  since 04:12:09
-|- ~ db-1   1.1 -> 1.2   replace-pod: the old pod terminates, 12s of 30s
-|- * 2 nodes serve 1.2
-`- * 1 node serves 1.1
+|- ~ db-1   1.1 -> 1.2   replace-pod: the old pod is terminating, 12s of 30s
+|- * 2 nodes available at 1.2
+`- * 1 node available at 1.1
 "
     );
 }
@@ -130,18 +130,18 @@ fn a_steady_fleet_is_a_line() {
     let one = steady("db");
     let paused = FleetReport { paused_by: "alice: vacuum first".into(), ..steady("db") };
     assert!(
-        terminal(80)
+        terminal(90)
             .painted(&healthy(&paused, false, 2))
-            .ends_with("serve 1.2   paused by alice: vacuum first")
+            .ends_with("available at 1.2   paused by alice: vacuum first")
     );
-    assert_eq!(drawn(&one, terminal(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes serve 1.2\n");
+    assert_eq!(drawn(&one, terminal(80), SHOWN), "db   InPlace   Ready\n└─ ● 2 nodes available at 1.2\n");
     assert_eq!(
         terminal(80).painted(&healthy(&one, false, 5)),
-        "● db      InPlace     Ready      2 nodes serve 1.2"
+        "● db      InPlace     Ready      2 nodes available at 1.2"
     );
     assert_eq!(
         terminal(80).painted(&healthy(&one, true, 8)),
-        "● prod/db    InPlace     Ready      2 nodes serve 1.2"
+        "● prod/db    InPlace     Ready      2 nodes available at 1.2"
     );
 }
 
@@ -172,7 +172,8 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
     let took = began.elapsed();
     assert!(drawn.lines().count() <= 24, "{drawn}");
     assert!(
-        drawn.contains("… and 982 more that do not serve") && drawn.contains("● 9000 nodes serve 1.2"),
+        drawn.contains("… and 982 more that are not available")
+            && drawn.contains("● 9000 nodes available at 1.2"),
         "{drawn}"
     );
     println!("10,000 nodes drawn in {took:?}");

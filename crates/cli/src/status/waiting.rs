@@ -1,4 +1,4 @@
-//! `windlass wait`: waits until a fleet is up to date, or stalled or refused.
+//! `windlass wait`: waits until a fleet is up to date, stalled or rejected.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::text::{Line, Terminal};
 pub struct WaitArgs {
     #[command(flatten)]
     selected: Selected,
-    /// For how long at most: 30s, 5m, 1h30m; 0 only looks
+    /// The time limit: 30s, 5m, 1h30m; 0 checks once
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     timeout: Duration,
-    /// Print, once it is over, what `windlass status` prints for a program
+    /// At the end, print the data of `windlass status`
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
 
 /// Parses a duration as kubectl does: `90`, `30s`, `5m`, `1h30m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write 30s, 5m or 1h30m");
+    let wrong = || format!("{text:?} is not a duration: write 30s, 5m or 1h30m");
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));
     }
@@ -51,11 +51,11 @@ fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(total)) }
 }
 
-/// Waits. Exit codes: 0 all are up to date, 1 one is stalled or refused, or there is none, 3 the time is over, 2 no fleet
-/// is named.
+/// Waits. Exit codes: 0 all are up to date, 1 one is stalled or rejected, or there is none, 2 no fleet is named, 3 the
+/// time-out expired.
 pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
-        return Err(Failure::Usage("say for which fleet: nd/NAME, or nd for all of them".to_owned()));
+        return Err(Failure::Usage("name a fleet, nd/NAME, or nd for all fleets".to_owned()));
     }
     arguments.selected.selector.require_no_node("wait").map_err(Failure::Usage)?;
     let cluster = arguments.selected.flags.cluster().await?;
@@ -71,7 +71,7 @@ pub async fn wait(arguments: WaitArgs) -> Result<ExitCode, Failure> {
     loop {
         let seen = observed.reports();
         if seen.len() < known {
-            return Err(format!("{} that was waited for was deleted", selection.singular()).into());
+            return Err(format!("{} was deleted during the wait", selection.singular()).into());
         }
         if seen.first().is_some_and(|worst| worst.verdict() != Verdict::Progressing) {
             return Ok(ended(&seen, false, &arguments)?);
@@ -94,10 +94,10 @@ fn ended(reports: &[Box<dyn Report>], over: bool, arguments: &WaitArgs) -> Resul
         let why = match (report.verdict(), report.waiting_for().is_empty()) {
             (Verdict::UpToDate, _) => "is up to date".to_owned(),
             (Verdict::ScaledToZero, _) => report.waiting_for().to_owned(),
-            (Verdict::Refused, _) => format!("is refused: {}", report.waiting_for()),
+            (Verdict::Refused, _) => format!("is rejected: {}", report.waiting_for()),
             (Verdict::Stalled, _) => format!("is stalled: {}", report.waiting_for()),
-            (Verdict::Progressing, true) => format!("is on its way: {}", report.summary()),
-            (Verdict::Progressing, false) => format!("is on its way: {}", report.waiting_for()),
+            (Verdict::Progressing, true) => format!("is in progress: {}", report.summary()),
+            (Verdict::Progressing, false) => format!("is in progress: {}", report.waiting_for()),
         };
         let text = typed.text(&format!("{} {why}", report.target()));
         let line = Line::from(Span::raw(text));
@@ -105,7 +105,7 @@ fn ended(reports: &[Box<dyn Report>], over: bool, arguments: &WaitArgs) -> Resul
     }
     let code = reports.first().map_or(0, |report| report.verdict().exit_code());
     if over && code == 3 {
-        eprintln!("windlass: the time is over");
+        eprintln!("windlass: timed out");
     }
     Ok(ExitCode::from(code))
 }

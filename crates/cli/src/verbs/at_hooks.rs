@@ -43,7 +43,7 @@ pub fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
     let hook = match task {
         Some(task) => waiting
             .find(|hook| text(hook, "taskID") == task)
-            .ok_or_else(|| format!("task {task} waits for nobody's approval; see status.hooks"))?,
+            .ok_or_else(|| format!("task {task} does not wait for an approval; see status.hooks"))?,
         None => match waiting.next() {
             Some(hook) => hook,
             None => return nobody_waits(object),
@@ -55,13 +55,13 @@ pub fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
         others => format!("; {others} more wait"),
     };
     if annotation(object, ANNOTATION_APPROVE) == Some(id) {
-        return Ok(Change::already("approve", format!("{} is approved{others}", name(hook))));
+        return Ok(Change::already("approve", format!("{} is already approved{others}", name(hook))));
     }
-    // The annotation holds one task ID; the previous one may not have been obeyed yet.
+    // The annotation holds one task ID; the operator may not have observed the previous one yet.
     let waits = |task: &&str| in_state(object, "AwaitingApproval").any(|hook| text(hook, "taskID") == *task);
     if let Some(before) = annotation(object, ANNOTATION_APPROVE).filter(waits) {
         return Err(format!(
-            "task {before} is approved and still waits: say it again once that has gone on, or its approval would be lost"
+            "the approval of task {before} is still pending, and a second approval would replace it; try again once it is done"
         ));
     }
     let message = format!("approved {}{others}", name(hook));
@@ -75,7 +75,7 @@ fn nobody_waits(object: &Value) -> Result<Change, String> {
     match annotation(object, ANNOTATION_APPROVE).filter(of_plan) {
         Some(id) => Ok(Change::already(
             "approve",
-            format!("task {id} is approved, and no other hook waits for a person"),
+            format!("task {id} is already approved, and no other hook waits for a person"),
         )),
         None => Err("no hook waits for an approval".to_owned()),
     }
@@ -89,9 +89,9 @@ pub(super) fn retry(object: &Value) -> Option<Change> {
     let of_task = || text(hook, "taskID").rsplit_once('-').map_or("", |(plan, _)| plan);
     let plan = if plan.is_empty() { of_task() } else { plan };
     let Some(value) = next_retry(object, plan, object["status"]["hookRetry"]["request"].as_str()) else {
-        return Some(Change::already("retry", format!("the retry of {} was asked for", name(hook))));
+        return Some(Change::already("retry", format!("the retry of {} is already requested", name(hook))));
     };
-    let message = format!("asked to try {} again", all_failed(object));
+    let message = format!("retry of {} requested", all_failed(object));
     Some(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), message))
 }
 
@@ -147,12 +147,12 @@ mod tests {
         assert_eq!(first.reason(), "ApproveRequested");
         let named = approve(&object, Some("c-1")).unwrap();
         assert_eq!((written(&named).1, named.message.as_str()), ("c-1".to_owned(), "approved hook h"));
-        assert!(approve(&object, Some("a-1")).unwrap_err().contains("waits for nobody's approval"));
+        assert!(approve(&object, Some("a-1")).unwrap_err().contains("does not wait for an approval"));
         let again = fleet(&hooks, &json!({"windlass.dev/approve": "b-1"}));
         assert_eq!(approve(&again, None).unwrap().write, None);
-        // An approval that was not obeyed yet is not replaced; one that is done is.
+        // A pending approval is not replaced; one that is done is.
         let lost = approve(&again, Some("c-1")).unwrap_err();
-        assert!(lost.contains("task b-1 is approved and still waits"), "{lost}");
+        assert!(lost.contains("the approval of task b-1 is still pending"), "{lost}");
         let heard = fleet(&hooks, &json!({"windlass.dev/approve": "d-1"}));
         assert_eq!(written(&approve(&heard, Some("c-1")).unwrap()).1, "c-1");
         assert_eq!(

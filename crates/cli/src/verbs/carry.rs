@@ -10,10 +10,10 @@ use crate::extension::STATEFUL_SETS;
 use crate::target::{Kind, Located};
 use windlass_core::api::names::CLI_MANAGER;
 
-/// The most attempts on conflicts: the status of a fleet that rolls changes every second.
+/// The most attempts on conflicts: during a rollout the status changes every second.
 const ATTEMPTS: u32 = 8;
 
-/// What a verb has to read; a person may have no right to more.
+/// What a verb has to read; the user may have no right to more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Needs {
     /// The object alone.
@@ -42,7 +42,7 @@ pub enum Refusal {
     Senseless(String),
     /// The field belongs to a program that would revert it; with the change and the object.
     Owned(String, Box<(Change, Value)>),
-    /// The API server refuses the change, or does not answer.
+    /// The API server rejects the change, or does not respond.
     Failed(String),
 }
 
@@ -93,7 +93,7 @@ pub async fn carry(
         let by = record::who(client).await;
         let ops = record::ops(&object, &change, write, &by, how.reason, now());
         let patch = serde_json::from_value(Value::Array(ops))
-            .map_err(|error| Refusal::Failed(format!("it cannot be written as a patch: {error}")))?;
+            .map_err(|error| Refusal::Failed(format!("cannot serialize the patch: {error}")))?;
         let params = PatchParams {
             dry_run: how.dry_run,
             field_manager: Some(CLI_MANAGER.to_owned()),
@@ -109,20 +109,20 @@ pub async fn carry(
             // The object changed in between: decide again.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(kube::Error::Api(status)) => {
-                return Err(Refusal::Failed(format!("the API server refuses it: {}", status.message)));
+                return Err(Refusal::Failed(format!("the API server rejects it: {}", status.message)));
             }
             Err(error) => return Err(Refusal::Failed(error.to_string())),
         }
     }
-    Err(Refusal::Failed("it changes faster than it can be patched; try again".to_owned()))
+    Err(Refusal::Failed("the patch conflicted with other changes too often; try again".to_owned()))
 }
 
-/// Why no verb has an effect on a fleet or a StatefulSetRollout that is being deleted; `None` of any other object. The nodes of such a fleet go,
-/// or stay, as its `deletionPolicy` says, and no plan of it is carried out any more.
+/// Why no verb has an effect on a fleet or a StatefulSetRollout that is being deleted; `None` of any other object. Its
+/// `deletionPolicy` decides whether its nodes are deleted, and none of its plans continues.
 fn deletion(kind: Kind, object: &Value) -> Option<String> {
     let is_rollout = kind == Kind::Fleet || kind == Kind::Other(STATEFUL_SETS);
     let since = object["metadata"]["deletionTimestamp"].as_str().filter(|_| is_rollout)?;
-    Some(format!("it is being deleted since {since}; nothing begins any more, and this stops nothing"))
+    Some(format!("it is being deleted since {since}; this command would have no effect"))
 }
 
 #[cfg(test)]
@@ -136,6 +136,6 @@ mod tests {
         object["metadata"]["deletionTimestamp"] = json!("2030-01-01T12:00:00Z");
         let sentence = deletion(Kind::Fleet, &object).unwrap();
         assert!(sentence.starts_with("it is being deleted since 2030-01-01T12:00:00Z; "), "{sentence}");
-        assert_eq!(deletion(Kind::Node, &object), None, "its fleet may still be asked");
+        assert_eq!(deletion(Kind::Node, &object), None, "the fleet of a node may still change it");
     }
 }

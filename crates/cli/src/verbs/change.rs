@@ -64,7 +64,7 @@ pub struct Change {
     pub verb: &'static str,
     /// The write; `None` if nothing has to change.
     pub write: Option<Write>,
-    /// The message: what was done, or is already so.
+    /// The message.
     pub message: String,
     /// The name of the revision that a rollback sets.
     pub back_to: Option<String>,
@@ -120,23 +120,23 @@ pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Re
     }
 }
 
-/// The answer to an abort that asks for a rollback, of an object that has a template.
-pub const ROLLBACK_OF_TEMPLATE: &str = "abort --rollback is for a StatefulSetRollout, whose template belongs to somebody else; here \
-     windlass rollback sets the template back";
+/// The error for an abort with a rollback of an object that has a template.
+pub const ROLLBACK_OF_TEMPLATE: &str =
+    "abort --rollback is only for a StatefulSetRollout; for a fleet, use windlass rollback";
 
 fn node_has_no(verb: &Verb) -> String {
     let instead = match verb {
-        Verb::Pause | Verb::Resume => "set spec.suspend to take the node down, or pause its fleet, nd/NAME",
-        Verb::Retry => "a node's failed plan is tried again by itself; change its fleet, nd/NAME",
-        _ => "name its fleet, nd/NAME",
+        Verb::Pause | Verb::Resume => "set spec.suspend to stop the node, or pause its fleet: nd/NAME",
+        Verb::Retry => "a node's failed plan is retried automatically; name its fleet: nd/NAME",
+        _ => "name its fleet: nd/NAME",
     };
-    format!("a StatefulNode cannot be asked for this: {instead}")
+    format!("a StatefulNode does not support this: {instead}")
 }
 
 pub fn paused(object: &Value, wanted: bool) -> Change {
     let (verb, message) = if wanted { ("pause", "paused") } else { ("resume", "resumed") };
     if object["spec"]["paused"].as_bool().unwrap_or_default() == wanted {
-        return Change::already(verb, if wanted { "it is paused" } else { "it is not paused" });
+        return Change::already(verb, if wanted { "it is already paused" } else { "it is not paused" });
     }
     Change::done(verb, Write::Field("/spec/paused", json!(wanted)), message)
 }
@@ -157,10 +157,10 @@ pub fn restart(object: &Value, is_of_fleet: bool, now: DateTime<Utc>) -> Change 
     let is_open = |asked: &DateTime<Utc>| [obeyed, made].into_iter().flatten().all(|before| *asked > before);
     if let Some(asked) = asked.filter(is_open) {
         let at = asked.to_rfc3339_opts(SecondsFormat::Secs, true);
-        return Change::already("restart", format!("a restart asked for at {at} has not begun yet"));
+        return Change::already("restart", format!("the restart requested at {at} has not started yet"));
     }
     if object["status"]["rollout"]["cause"] == "RestartRequested" {
-        return Change::already("restart", "a restart is under way");
+        return Change::already("restart", "a restart is already in progress");
     }
     // Only a later time restarts, also where the clock of whoever asked last, or of the API server, is ahead; and the
     // annotation has whole seconds.
@@ -182,27 +182,27 @@ pub fn abort(object: &Value) -> Result<Change, String> {
     let plan = &object["status"]["plan"];
     let id = plan["id"].as_str().unwrap_or_default();
     if plan["state"] == "Active" && annotation(object, ANNOTATION_ABORT) == Some(id) {
-        return Ok(Change::already("abort", format!("the abort of plan {id} was asked for")));
+        return Ok(Change::already("abort", format!("the abort of plan {id} is already requested")));
     }
     match plan["state"].as_str() {
         Some("Active") if is_promoting(object) && !at_hooks::may_go_back(object) => Err(format!(
-            "plan {id} is promoting, which cannot be taken back before traffic has moved; what is wanted after it is begun \
-             then: windlass rollback"
+            "plan {id} is promoting and cannot be aborted before traffic has moved; to roll back after that: \
+             windlass rollback"
         )),
         Some("Active") if stage(object) == Some("Retiring") => {
-            Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback"
+            Err("traffic has already moved: there is nothing to abort; to roll back: windlass rollback"
                 .to_owned())
         }
         Some("Active") => Ok(Change::done(
             "abort",
             Write::Annotation(ANNOTATION_ABORT, id.to_owned()),
-            format!("asked to abort plan {id}"),
+            format!("abort of plan {id} requested"),
         )),
         Some("Failed") if is_promoting(object) => Err(format!(
-            "plan {id} has failed and its promotion holds: it cannot be taken back before traffic has moved; put right what \
-             was wrong, then windlass retry"
+            "plan {id} has failed during its promotion and cannot be aborted before traffic has moved; fix the cause, \
+             then run windlass retry"
         )),
-        Some("Aborted") => Ok(Change::already("abort", format!("plan {id} is aborted"))),
+        Some("Aborted") => Ok(Change::already("abort", format!("plan {id} is already aborted"))),
         _ => Err("no rollout is active: there is nothing to abort".to_owned()),
     }
 }
@@ -224,7 +224,7 @@ pub fn retry(object: &Value) -> Result<Change, String> {
         return Ok(retry_of(object, id));
     }
     if object["status"]["rollout"]["cause"] == "RetryRequested" {
-        return Ok(Change::already("retry", "a retry is under way"));
+        return Ok(Change::already("retry", "a retry is already in progress"));
     }
     Err("no target is rejected: there is nothing to retry".to_owned())
 }
@@ -233,15 +233,15 @@ fn retry_of(object: &Value, id: &str) -> Change {
     let plan = &object["status"]["plan"];
     let waits = match plan["id"].as_str().filter(|_| plan["state"] == "Active") {
         Some(active) if object["status"]["rollout"]["ownRevisions"] == true => {
-            format!("; it begins when plan {active} has ended")
+            format!("; it starts when plan {active} has ended")
         }
-        Some(active) => format!("; it begins when plan {active} has ended, or stalls"),
+        Some(active) => format!("; it starts when plan {active} has ended or stalled"),
         None => String::new(),
     };
     let Some(value) = next_retry(object, id, object["status"]["hookRetry"]["request"].as_str()) else {
-        return Change::already("retry", format!("the retry of plan {id} was asked for{waits}"));
+        return Change::already("retry", format!("the retry of plan {id} is already requested{waits}"));
     };
-    let message = format!("asked to retry plan {id}{waits}");
+    let message = format!("retry of plan {id} requested{waits}");
     Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), message)
 }
 
@@ -271,51 +271,51 @@ pub fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, S
     let of_node = named.filter(|id| kind == Kind::Fleet && at_hooks::is_task(object, id));
     if let Some(id) = held.or(of_node) {
         if annotation(object, ANNOTATION_SKIP) == Some(id) {
-            return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+            return Ok(Change::already("skip", format!("the skip of task {id} is already requested")));
         }
         keep_skip(object, |task| may_be_skipped(kind, task))?;
         let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
-        return Ok(Change::done("skip", write, format!("asked to skip task {id}")));
+        return Ok(Change::done("skip", write, format!("skip of task {id} requested")));
     }
     let is_held = |task: &&Value| plan["state"] == "Active" && task["state"] == "Failed";
     let task = match named {
         Some(id) => tasks
             .iter()
             .find(|task| task["id"] == id)
-            .ok_or_else(|| format!("its plan has no task {id}; see status.plan.tasks"))?,
+            .ok_or_else(|| format!("its plan does not have task {id}; see status.plan.tasks"))?,
         None if plan["state"] != "Active" => {
             return Err("no plan is active: there is nothing to skip".to_owned());
         }
         None => {
             let task = tasks.iter().find(|task| !is_over(task) || is_held(task));
-            task.ok_or("its plan waits for nothing")?
+            task.ok_or("its plan is not waiting for a task")?
         }
     };
     let (id, type_) = (id_of(task), task["type"].as_str().unwrap_or_default());
     if task["state"] == "Skipped" {
-        return Ok(Change::already("skip", format!("task {id} ({type_}) is skipped")));
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is already skipped")));
     }
     if task["state"] == "Complete" {
-        return Ok(Change::already("skip", format!("task {id} ({type_}) is complete")));
+        return Ok(Change::already("skip", format!("task {id} ({type_}) is already complete")));
     }
     if plan["state"] != "Active" {
         let plan = plan["id"].as_str().unwrap_or_default();
-        return Err(format!("plan {plan} is over: there is nothing to skip"));
+        return Err(format!("plan {plan} has already ended: there is nothing to skip"));
     }
     let is_hook = task["params"]["hook"].is_string();
     let is_own = !is_hook && !Registry::builtin_recipes().is_builtin(type_);
     if !is_own && !may_be_skipped(kind, task) {
         return Err(format!(
-            "task {id} ({type_}) cannot be skipped; only a node's mark-ready and a fleet's await-caught-up and \
-             await-nodes-at-height can, and hooks"
+            "task {id} ({type_}) cannot be skipped; only hooks, a node's mark-ready, and a fleet's await-caught-up and \
+             await-nodes-at-height can be"
         ));
     }
     if annotation(object, ANNOTATION_SKIP) == Some(&id) {
-        return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+        return Ok(Change::already("skip", format!("the skip of task {id} is already requested")));
     }
     keep_skip(object, |task| may_be_skipped(kind, task))?;
-    let unless = if is_own { "; an event SkipRefused says if its type does not allow that" } else { "" };
-    let message = format!("asked to skip task {id} ({type_}){unless}");
+    let unless = if is_own { "; an event SkipRefused reports if its type does not allow that" } else { "" };
+    let message = format!("skip of task {id} ({type_}) requested{unless}");
     Ok(Change::done("skip", Write::Annotation(ANNOTATION_SKIP, id), message))
 }
 
@@ -339,7 +339,7 @@ pub fn keep_skip(object: &Value, may_be_skipped: impl Fn(&Value) -> bool) -> Res
         return Ok(());
     }
     Err(format!(
-        "skipping task {before} was asked for and is not done yet: say it again once that has gone on, or it would be lost"
+        "the skip of task {before} is still pending, and a second request would replace it; try again once it is done"
     ))
 }
 
@@ -349,19 +349,21 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     if let Some(hash) = looked_at {
         let digits = |text: &str| text.split_once(':').map_or(text, |(_, digits)| digits).to_owned();
         if digits(hash).len() < MIN_DIGITS {
-            return Err(format!("--hash {hash} names too little: give at least {MIN_DIGITS} of its digits"));
+            return Err(format!("--hash {hash} is too short: give at least {MIN_DIGITS} digits"));
         }
         if !wanted.starts_with(hash) && !digits(wanted).starts_with(hash) {
-            return Err(format!("--hash {hash} is not what is wanted now, {wanted}; look again"));
+            return Err(format!(
+                "--hash {hash} does not match the current target {wanted}; check the change again"
+            ));
         }
     }
     if status["observedGeneration"] != object["metadata"]["generation"] {
-        return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
+        return Err("the operator has not observed the latest spec yet; try again in a moment".to_owned());
     }
     let strategy = spec["updateStrategy"]["type"].as_str().unwrap_or_default();
     let makes_sets = matches!(strategy, "BlueGreen" | "HardFork");
     if makes_sets && status["lastCompletedRolloutHash"].as_str() == Some(wanted) && !wanted.is_empty() {
-        return Ok(Change::already("promote", format!("{wanted} serves")));
+        return Ok(Change::already("promote", format!("{wanted} is already the active revision")));
     }
     if let Some(sentence) = promotes_nothing(object) {
         return Err(sentence.to_owned());
@@ -371,27 +373,27 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
         if status["spentForcePromote"] == wanted && status["rollout"]["forced"] != true {
             return Err(how_to_promote(wanted, true));
         }
-        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
+        return Ok(Change::already("promote", format!("the promotion of {wanted} is already requested")));
     }
     let write = Write::Field("/spec/forcePromote", json!(wanted));
-    Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+    Ok(Change::done("promote", write, format!("promotion of {wanted} requested")))
 }
 
 /// Why a promotion would have no effect now, if so.
 fn promotes_nothing(object: &Value) -> Option<&'static str> {
     let (rollout, plan) = (&object["status"]["rollout"], &object["status"]["plan"]);
     if rollout.is_null() || stage(object) == Some("Retiring") {
-        return Some("no entrants wait to be promoted");
+        return Some("no new nodes wait for promotion");
     }
     if rollout["entrantSet"].as_str().unwrap_or_default().is_empty() {
-        return Some("no entrants wait to be promoted: the nodes are updated where they are");
+        return Some("no new nodes wait for promotion: the nodes are updated in place");
     }
     match rollout["recipe"].as_str().or(plan["recipe"].as_str()) {
         Some("HardFork") => Some(
-            "a HardFork promotes by itself, once its old nodes have halted; not to wait for that, windlass skip",
+            "a HardFork promotes automatically once its old nodes have halted; to skip that wait: windlass skip",
         ),
         Some("BlueGreenImmediate") => {
-            Some("under promotion: Immediately the new nodes take over as soon as they run")
+            Some("under promotion: Immediately the new nodes take over as soon as they are available")
         }
         _ => None,
     }

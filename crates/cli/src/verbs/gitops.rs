@@ -30,7 +30,7 @@ const SOURCES: [(&str, &str, &str); 4] = [
     ("labels", "helm.toolkit.fluxcd.io/name", "the Flux HelmRelease"),
 ];
 
-/// Why a change is not written, if so: the owner of the field, and what to change in the source.
+/// The reason not to write a change, if any: the owner of the field, and what to change in its source.
 pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String> {
     let fields: Vec<(&str, &Value)> = match write {
         Write::Field(path, value) => vec![(*path, value)],
@@ -47,7 +47,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
         .collect();
     let source = source(object).unwrap_or_else(|| "its source".to_owned());
     Some(format!(
-        "{} belongs to {owner}, which applies it again and undoes this. Set {} in {source}",
+        "{} is managed by {owner}, which would revert the change. Set {} in {source}",
         dotted(path),
         wishes.join(" and ")
     ))
@@ -79,7 +79,7 @@ fn source(object: &Value) -> Option<String> {
     SOURCES.iter().find_map(|(place, key, called)| {
         // A tracking ID is the application's name, a colon, and the object.
         let name = metadata[place][key].as_str()?.split(':').next()?;
-        Some(format!("what {called} {name} is made from"))
+        Some(format!("the source of {called} {name}"))
     })
 }
 
@@ -118,7 +118,7 @@ mod tests {
             ("our-own-syncer", "Apply"),
         ] {
             let message = pause(&owned(manager, operation, paused())).expect(manager);
-            assert!(message.starts_with(&format!("spec.paused belongs to {manager}")), "{message}");
+            assert!(message.starts_with(&format!("spec.paused is managed by {manager}")), "{message}");
             assert!(message.contains("Set spec.paused: true in its source"), "{message}");
         }
         for (manager, operation) in
@@ -145,11 +145,11 @@ mod tests {
         assert_eq!(refusal(&fleet, &promote, &write), None);
         let of_git = owned("kustomize-controller", "Apply", json!({"f:spec": {"f:forcePromote": {}}}));
         let message = refusal(&of_git, &promote, &write).unwrap();
-        assert!(message.starts_with("spec.forcePromote belongs to kustomize-controller"), "{message}");
+        assert!(message.starts_with("spec.forcePromote is managed by kustomize-controller"), "{message}");
         let mut status = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
         status["metadata"]["managedFields"][1]["subresource"] = "status".into();
         assert_eq!(pause(&status), None);
-        assert_eq!(pause(&json!({"metadata": {}})), None, "nothing is recorded");
+        assert_eq!(pause(&json!({"metadata": {}})), None, "no manager is recorded");
     }
 
     #[test]
@@ -157,9 +157,9 @@ mod tests {
         let mut fleet = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
         fleet["metadata"]["annotations"] =
             json!({"argocd.argoproj.io/tracking-id": "shop:windlass.dev/NodeDeployment:prod/db"});
-        assert!(pause(&fleet).unwrap().contains("in what the Argo CD application shop is made from"));
+        assert!(pause(&fleet).unwrap().contains("in the source of the Argo CD application shop"));
         fleet["metadata"]["annotations"] = Value::Null;
         fleet["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "prod"});
-        assert!(pause(&fleet).unwrap().contains("in what the Flux Kustomization prod is made from"));
+        assert!(pause(&fleet).unwrap().contains("in the source of the Flux Kustomization prod"));
     }
 }

@@ -1,5 +1,5 @@
 //! The verbs. Each is one guarded patch of a field or an annotation, which `kubectl` could write as well, and also
-//! records who asked for it and why.
+//! records who requested it and why.
 
 pub mod at_hooks;
 mod carry;
@@ -32,13 +32,13 @@ pub struct VerbArgs {
     /// Why; recorded with your name in the object, in its history and in an event
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Ask the API server whether it would take the change, and change nothing
+    /// Validate the change on the API server without writing it
     #[arg(long)]
     dry_run: bool,
     /// Write a field that Argo CD, Flux or another manager applies from its source, which may undo it
     #[arg(long)]
     force: bool,
-    /// Print the object as it is then
+    /// Print the object after the change
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
@@ -48,7 +48,7 @@ pub struct VerbArgs {
 pub struct AbortArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// Move the pods of a StatefulSetRollout that were updated back, in waves; the template is not changed
+    /// Also roll back the updated pods of a StatefulSetRollout, in waves; the template is not changed
     #[arg(long)]
     rollback: bool,
 }
@@ -78,8 +78,7 @@ pub struct ApproveArgs {
 pub struct PromoteArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// Promote only if this is what is wanted: the hash of what you looked at, or its first digits,
-    /// at least 4
+    /// Promote only if the target has this hash, or a hash with this prefix of at least 4 digits
     #[arg(long, value_name = "HASH")]
     hash: Option<String>,
 }
@@ -89,8 +88,8 @@ pub struct PromoteArgs {
 pub struct RollbackArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// The revision, by its number or name in `windlass history` [default: the last completed one, or, where that is
-    /// wanted already, the one before it; asked again, the same]
+    /// The revision, by its number or name in `windlass history` [default: the last completed one or, if that is
+    /// already the target, the one before it; the same again if the command is repeated]
     #[arg(long, value_name = "REVISION")]
     to: Option<String>,
 }
@@ -100,12 +99,12 @@ pub struct RollbackArgs {
 pub struct HistoryArgs {
     #[command(flatten)]
     selected: Selected,
-    /// Print the revisions and the plans for a program; name: the revisions' names
+    /// Print the revisions and plans as data; name: the names of the revisions
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
     output: Option<Output>,
 }
 
-/// Runs a verb without arguments of its own.
+/// Runs a verb without its own arguments.
 pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
     carry_out(&arguments, Needs::Object, |kind, _, object| change(&verb, kind, object, super::now())).await
 }
@@ -214,7 +213,7 @@ pub async fn carry_out_on(
         Refusal::Unread(sentence) => sentence,
         Refusal::Senseless(sentence) => said_of(arguments, located, sentence),
         Refusal::Owned(sentence, _) => {
-            format!("{target}{place}: {sentence}; --force writes it here all the same")
+            format!("{target}{place}: {sentence}; use --force to write it anyway")
         }
         Refusal::Failed(sentence) => format!("{target}{place}: {sentence}"),
     })?;

@@ -1,4 +1,4 @@
-//! Records who asked for a change and why: in the object, from which the operator copies it into the history, and in
+//! Records who requested a change and why: in the object, from which the operator copies it into the history, and in
 //! an event.
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -85,7 +85,7 @@ pub async fn send_event(
     let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     let note: String =
-        format!("{by} asked for {} ({}){why}", change.verb, change.message).chars().take(1000).collect();
+        format!("{by} requested {} ({}){why}", change.verb, change.message).chars().take(1000).collect();
     let kind = GroupVersionKind::gvk("events.k8s.io", "v1", "Event");
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind));
@@ -110,7 +110,9 @@ pub async fn send_event(
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = sent {
-        eprintln!("windlass: it is done and recorded in {name}, but no event could be written: {error}");
+        eprintln!(
+            "windlass: {name} is changed and the request is recorded in it, but the event could not be created: {error}"
+        );
     }
 }
 

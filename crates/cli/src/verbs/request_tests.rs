@@ -113,14 +113,14 @@ fn a_skip_that_was_not_obeyed_yet_is_not_taken_back_by_the_next() {
         let change = of(&skip(next), Kind::Fleet, &object);
         match change {
             Err(sentence) if is_kept => {
-                assert!(sentence.contains(&format!("skipping task {asked} was asked for")));
+                assert!(sentence.contains(&format!("the skip of task {asked} is still pending")));
             }
             change => assert_eq!((annotated(&change.unwrap()), is_kept), (Some(next), false), "{object:#}"),
         }
         let again = of(&skip(asked), Kind::Fleet, &object);
         assert!(
             again.is_err() || annotated(&again.unwrap()).is_none(),
-            "asked twice is asked once: {object:#}"
+            "a repeated request changes nothing: {object:#}"
         );
     }
 }

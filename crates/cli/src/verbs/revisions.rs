@@ -97,12 +97,12 @@ pub fn table(fleet: &Value, stored: &[StoredRevision], now: DateTime<Utc>) -> St
         let word = match (current, wanted) {
             (true, true) => "current",
             (true, false) => "last completed",
-            (false, true) => "wanted",
+            (false, true) => "target",
             (false, false) => "",
         };
         let change = match index.checked_sub(1).map(|before| &stored[before]) {
             Some(before) => drift::summary(&before.data.diff(&revision.data), SHOWN),
-            None => "the oldest that is kept".to_owned(),
+            None => "the oldest stored revision".to_owned(),
         };
         rows.push([
             revision.number.to_string(),
@@ -221,7 +221,7 @@ pub fn age(passed: chrono::TimeDelta) -> String {
 /// Sets the template and the build ID to those of a stored revision.
 pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> Result<Change, String> {
     let live: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
-        .map_err(|e| format!("spec.template.spec cannot be read: {e}"))?;
+        .map_err(|e| format!("cannot read spec.template.spec: {e}"))?;
     let wanted = RevisionData::of(&live);
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     // Nodes that are updated in place take no build ID.
@@ -235,7 +235,7 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
     {
         let at = back.at.to_rfc3339_opts(SecondsFormat::Secs, true);
         let message = format!(
-            "it was already rolled back to revision {} (asked by {} at {at}); --to REVISION goes to another",
+            "it was already rolled back to revision {} (requested by {} at {at}); use --to REVISION for another one",
             revision.number, back.by
         );
         return Ok(Change::already("rollback", message));
@@ -244,13 +244,13 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
         Some(name) => stored
             .iter()
             .find(|r| r.name == name || r.number.to_string() == name)
-            .ok_or_else(|| format!("no revision {name} is kept; see windlass history"))?,
+            .ok_or_else(|| format!("revision {name} is not stored; see windlass history"))?,
         None => default_revision(fleet, stored, is_wanted)?,
     };
     if is_wanted(chosen) {
         return Ok(Change::already(
             "rollback",
-            format!("its template is that of revision {}", chosen.number),
+            format!("its template is already that of revision {}", chosen.number),
         ));
     }
     let mut message = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
@@ -258,8 +258,8 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
     let write = match &chosen.build_id {
         None if !in_place => {
             return Err(format!(
-                "nothing says under which unsafeCustomBuildID revision {} was wanted: set spec.unsafeCustomBuildID to the \
-                 one that it is to run under, and spec.template to what kubectl get controllerrevision {} shows",
+                "the unsafeCustomBuildID of revision {} is not recorded: set spec.unsafeCustomBuildID to the \
+                 build ID that it needs, and spec.template to the template in kubectl get controllerrevision {}",
                 chosen.number, chosen.name
             ));
         }
@@ -276,16 +276,16 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
     };
     if is_promoting(fleet) && fleet["status"]["rollout"]["recipe"] == "BlueGreenImmediate" {
         message.push_str(
-            "; this begins only when the new nodes run and traffic has moved: under promotion: Immediately a rollout cannot be \
-             taken back, and an image that cannot run has to be put right first",
+            "; the rollback starts when the new nodes are available and traffic has moved. Under promotion: Immediately a \
+             rollout cannot be rolled back before that: if its image cannot run, fix the image first",
         );
     } else if is_promoting(fleet) {
         message
-            .push_str("; this begins once traffic has moved: a promotion that has begun is finished first");
+            .push_str("; the rollback starts once traffic has moved: the current promotion finishes first");
     }
     // The differences, from the target to the chosen revision.
     let differs = drift::summary(&wanted.diff(&chosen.data), usize::MAX);
-    let in_source = format!("spec.template.spec to what revision {} has ({differs})", chosen.number);
+    let in_source = format!("spec.template.spec to that of revision {} ({differs})", chosen.number);
     Ok(Change {
         back_to: Some(chosen.name.clone()),
         in_source: Some(in_source),
@@ -293,8 +293,8 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
     })
 }
 
-/// The last requested rollback, unless it was given up or another target was set since. Repeating the command because
-/// nothing seems to happen must not lead back to the start.
+/// The last requested rollback, unless it was aborted or another target was set since. A repeated
+/// command must not roll forward again.
 fn way_back<'a>(
     fleet: &Value,
     stored: &'a [StoredRevision],
@@ -332,10 +332,10 @@ fn default_revision<'a>(
     match completed {
         Some(index) if !is_wanted(&stored[index]) || goes_back => Ok(&stored[index]),
         Some(index) => completed_before(fleet, stored, &stored[index]).ok_or_else(|| {
-            "no revision that completed before the current one is kept; name one with --to, see windlass history"
+            "no completed revision before the current one is stored; name one with --to; see windlass history"
                 .to_owned()
         }),
-        None => Err("nothing has completed yet: there is nothing to go back to".to_owned()),
+        None => Err("no rollout has completed yet: there is no revision to roll back to".to_owned()),
     }
 }
 

@@ -67,14 +67,14 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (
             Verb::Abort { rollback: false },
             json!({"status": {"rollout": {"stage": "Promoting"}}}),
-            Err("plan p1 is promoting, which cannot be taken back before traffic has moved; what is wanted after it \
-                 is begun then: windlass rollback"
+            Err("plan p1 is promoting and cannot be aborted before traffic has moved; to roll back after that: \
+                 windlass rollback"
                 .to_owned()),
         ),
         (
             Verb::Abort { rollback: false },
             json!({"status": {"rollout": {"stage": "Retiring"}}}),
-            Err("traffic has moved already: there is nothing to abort; to go back, windlass rollback".to_owned()),
+            Err("traffic has already moved: there is nothing to abort; to roll back: windlass rollback".to_owned()),
         ),
         (
             Verb::Abort { rollback: false },
@@ -104,7 +104,7 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
         (
             promote(None),
             json!({"spec": {"updateStrategy": {"type": "InPlace"}}, "status": {"rollout": null}}),
-            Err("no entrants wait to be promoted".to_owned()),
+            Err("no new nodes wait for promotion".to_owned()),
         ),
         (
             promote(None),
@@ -133,15 +133,20 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
     let rolling = |rollout: Value| fleet(json!({"status": {"rollout": rollout}}));
     let table = [
         // These would have no effect, or another one much later.
-        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated where they are"),
+        (Kind::Fleet, promote(HASH), rolling(json!({"entrantSet": ""})), "updated in place"),
         (
             Kind::Fleet,
             promote(HASH),
             rolling(json!({"recipe": "HardFork"})),
             "once its old nodes have halted",
         ),
-        (Kind::Fleet, promote(HASH), rolling(json!({"recipe": "BlueGreenImmediate"})), "as soon as they run"),
-        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no entrants wait"),
+        (
+            Kind::Fleet,
+            promote(HASH),
+            rolling(json!({"recipe": "BlueGreenImmediate"})),
+            "as soon as they are available",
+        ),
+        (Kind::Fleet, promote(HASH), rolling(json!({"stage": "Retiring"})), "no new nodes wait"),
         (
             Kind::Fleet,
             promote(HASH),
@@ -158,14 +163,14 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
             Kind::Fleet,
             skip("p1-1"),
             fleet(json!({"status": {"plan": {"state": "Aborted"}}})),
-            "plan p1 is over",
+            "plan p1 has already ended",
         ),
         (Kind::Fleet, skip("p1-2"), fleet(json!({})), "cannot be skipped"),
         (Kind::Fleet, skip("p9-9"), fleet(json!({})), "see status.plan.tasks"),
-        (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "look again"),
-        (Kind::Fleet, promote("v2:01234"), fleet(json!({})), "look again"),
-        (Kind::Fleet, promote("012"), fleet(json!({})), "at least 4 of its digits"),
-        (Kind::Fleet, promote("v1:012"), fleet(json!({})), "at least 4 of its digits"),
+        (Kind::Fleet, promote("v1:99999"), fleet(json!({})), "check the change again"),
+        (Kind::Fleet, promote("v2:01234"), fleet(json!({})), "check the change again"),
+        (Kind::Fleet, promote("012"), fleet(json!({})), "at least 4 digits"),
+        (Kind::Fleet, promote("v1:012"), fleet(json!({})), "at least 4 digits"),
         (
             Kind::Fleet,
             Verb::Promote { hash: None },
@@ -174,7 +179,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
         ),
         (Kind::Node, Verb::Pause, json!({}), "spec.suspend"),
         (Kind::Node, Verb::Abort { rollback: false }, json!({}), "nd/NAME"),
-        (Kind::Node, Verb::Retry, json!({}), "tried again by itself"),
+        (Kind::Node, Verb::Retry, json!({}), "retried automatically"),
     ];
     for (kind, verb, object, expected) in table {
         let error = change(&verb, kind, &object, now()).unwrap_err();
@@ -204,7 +209,7 @@ fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
     for (kind, task) in [(Kind::Fleet, None), (Kind::Fleet, Some("p-0".to_owned())), (Kind::Node, None)] {
         let change = change(&Verb::Skip { task }, kind, &plan("await-backup"), now()).unwrap();
         assert_eq!(change.write, Some(Write::Annotation("windlass.dev/skip", "p-0".to_owned())));
-        assert!(change.message.contains("an event SkipRefused says if"), "{}", change.message);
+        assert!(change.message.contains("an event SkipRefused reports"), "{}", change.message);
     }
     for type_ in ["update-node-specs", "replace-pod"] {
         for kind in [Kind::Fleet, Kind::Node] {
@@ -223,16 +228,16 @@ fn a_retry_that_waits_for_another_plan_says_so() {
     };
     let message = |fleet: &Value| change(&Verb::Retry, Kind::Fleet, fleet, now()).unwrap().message;
     let active = rejected(json!({"state": "Active"}));
-    assert_eq!(message(&active), "asked to retry plan p0; it begins when plan p1 has ended, or stalls");
-    assert_eq!(message(&rejected(json!({"state": "Complete"}))), "asked to retry plan p0");
+    assert_eq!(message(&active), "retry of plan p0 requested; it starts when plan p1 has ended or stalled");
+    assert_eq!(message(&rejected(json!({"state": "Complete"}))), "retry of plan p0 requested");
     let mut repair = active.clone();
     repair["status"]["rollout"]["ownRevisions"] = json!(true);
-    assert_eq!(message(&repair), "asked to retry plan p0; it begins when plan p1 has ended");
+    assert_eq!(message(&repair), "retry of plan p0 requested; it starts when plan p1 has ended");
     let mut again = active;
     json_patch::merge(&mut again, &annotations(("windlass.dev/retry", "p0")));
     assert_eq!(
         message(&again),
-        "unchanged: the retry of plan p0 was asked for; it begins when plan p1 has ended, or stalls"
+        "unchanged: the retry of plan p0 is already requested; it starts when plan p1 has ended or stalled"
     );
 }
 
@@ -245,7 +250,7 @@ fn a_task_that_is_complete_is_not_said_to_be_skipped() {
     let change = change(&verb, Kind::Fleet, &complete, now()).unwrap();
     assert_eq!(
         (change.write, change.message.as_str()),
-        (None, "unchanged: task p1-1 (await-caught-up) is complete")
+        (None, "unchanged: task p1-1 (await-caught-up) is already complete")
     );
 }
 
@@ -332,7 +337,7 @@ fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() 
     assert_eq!(image_set(&rollback(&retiring, &three(), None).unwrap()), "db:0");
     let refused = [
         (at("db-2"), three(), Some("9"), "see windlass history"),
-        (at(""), three(), None, "nothing has completed yet"),
+        (at(""), three(), None, "no rollout has completed yet"),
         (at("db-3"), vec![stored(3, "db:2")], None, "name one with --to"),
     ];
     for (fleet, stored, to, expected) in refused {
@@ -354,9 +359,9 @@ fn the_history_names_each_revision_and_what_it_changed() {
     let shown = table(&fleet, &revisions, now());
     let expected = "\
 REVISION   NAME   STATUS           AGE   BUILD       IMAGE   CHANGE
-3          db-3   wanted           7h    two         db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+3          db-3   target           7h    two         db:2    podTemplate.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
 2          db-2   last completed   8h    <none>      db:1    podTemplate.spec.containers[name=db].image changes from \"db:0\" to \"db:1\"
-1          db-1                    9h    <unknown>   db:0    the oldest that is kept
+1          db-1                    9h    <unknown>   db:0    the oldest stored revision
 
 PLAN   RECIPE    TARGET   OUTCOME   ENDED     WHY
 p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: disk full
@@ -412,7 +417,7 @@ fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() 
     let is_again = |object: &Value| {
         let again = again(object);
         let words =
-            ["was already rolled back to revision 2 (asked by alice at 2030-01-01T12:00:00Z)", "--to"];
+            ["was already rolled back to revision 2 (requested by alice at 2030-01-01T12:00:00Z)", "--to"];
         assert!(words.iter().all(|word| again.message.contains(word)), "{}", again.message);
         assert_eq!(again.write, None);
     };
@@ -463,10 +468,10 @@ fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
     let message = |recipe: &str| rollback(&amid(recipe), &three(), None).unwrap().message;
     let immediately = message("BlueGreenImmediate");
     assert!(
-        immediately.contains("the new nodes run") && immediately.contains("cannot be taken back"),
+        immediately.contains("the new nodes are available") && immediately.contains("cannot be rolled back"),
         "{immediately}"
     );
-    assert!(!message("BlueGreen").contains("the new nodes run"));
+    assert!(!message("BlueGreen").contains("the new nodes are available"));
 }
 
 #[test]

@@ -213,8 +213,8 @@ fn a_grant_that_was_spent_before_the_last_one_is_not_in_force_again() {
     let table = [
         ("2222222222-7", "1111111111-5", 8, "2222222222-7", "a new one"),
         ("1111111111-5", "1111111111-5", 6, "1111111111-5", "the spent one"),
-        ("1111111111-5", "2222222222-7", 9, "2222222222-7", "an earlier one, put back"),
-        ("abort-5", "2222222222-7", 9, "2222222222-7", "an abort's, put back"),
+        ("1111111111-5", "2222222222-7", 9, "2222222222-7", "an earlier one, restored"),
+        ("abort-5", "2222222222-7", 9, "2222222222-7", "the one of an abort, restored"),
         ("1111111111-1", "2222222222-7", 2, "1111111111-1", "the status is that of an earlier node"),
         ("mine", "2222222222-7", 9, "mine", "a person's"),
         ("1111111111-5", "", 9, "1111111111-5", "nothing was spent, or that is lost"),

@@ -129,7 +129,7 @@ async fn a_skipped_task_is_passed_over_and_the_last_one_completes_its_plan() {
     let current = plan.tasks[1].id.clone();
     skip(&mut plan, &current, &registry, at(3)).unwrap();
     assert_eq!(plan.tasks[1].finished_at, Some(at(3)));
-    assert_eq!(plan.tasks[1].message, "a person has skipped it");
+    assert_eq!(plan.tasks[1].message, "skipped by a user");
     assert_eq!(advance(&mut plan, &registry, &env, at(4), 600).await, Advance::Ended);
     assert_eq!(plan.state, PlanState::Complete);
     let skipped = TaskState::Skipped;
@@ -165,7 +165,7 @@ async fn a_skip_that_is_refused_says_why() {
     );
     assert_eq!(
         refused(&mut plan, &ids[1]),
-        format!("task {} cannot be skipped: a task of type test-put must be done", ids[1])
+        format!("task {} cannot be skipped: tasks of type test-put are not skippable", ids[1])
     );
     let mut garbled = plan.clone();
     garbled.tasks[1].type_ = "test-unheard-of".to_owned();

@@ -218,7 +218,7 @@ async fn a_plan_whose_tasks_are_out_of_turn_fails_and_none_of_them_acts() {
         let _ = advance(&mut plan, &Registry::new(), &env, at(0), 600).await;
         assert_eq!(plan.is_active(), in_order, "{found:?}");
         assert_eq!(world.runs().len(), usize::from(in_order), "{found:?}");
-        assert_eq!(plan.failure.contains("out of its turn"), !in_order);
+        assert_eq!(plan.failure.contains("out of order"), !in_order);
     }
 }
 

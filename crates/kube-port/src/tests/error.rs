@@ -103,7 +103,7 @@ fn the_time_that_the_server_asked_for_is_passed_on() {
 #[test]
 fn a_sentence_names_the_object_and_says_what_the_server_said() {
     let error = answered(422, "Invalid", "spec.x: no", 0);
-    assert_eq!(error.to_string(), "the API server refuses Pod shop/db-0-0: spec.x: no");
+    assert_eq!(error.to_string(), "the API server rejects Pod shop/db-0-0: spec.x: no");
 }
 
 #[test]

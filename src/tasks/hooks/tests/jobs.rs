@@ -113,7 +113,7 @@ async fn one_that_a_hand_deletes_is_not_run_again_by_itself() {
     store.lock().unwrap().clear();
     let _ = stage.look().await;
     assert_eq!(stage.state(), TaskState::Failed);
-    assert!(stage.message().contains("was deleted before it was seen to end"), "{}", stage.message());
+    assert!(stage.message().contains("was deleted before Windlass observed its end"), "{}", stage.message());
     assert_eq!(made.lock().unwrap().len(), 1);
 }
 
@@ -215,7 +215,8 @@ async fn one_that_an_earlier_leader_may_still_make_keeps_its_name() {
         stage.restart();
         let _ = stage.look().await;
     }
-    let waits = "it has timed out, and is deleted once no earlier leader's request can make it again";
+    let waits =
+        "it has timed out, and Windlass deletes it once no request of an earlier leader can recreate it";
     assert!(stage.message().ends_with(waits), "{}", stage.message());
     assert_eq!((stage.state(), store.lock().unwrap().len()), (TaskState::Running, 1));
     pass(15).await;
@@ -265,7 +266,7 @@ async fn what_keeps_it_is_said_while_it_waits_and_when_time_is_up() {
     begun(&store);
     let _ = stage.look().await;
     let first = stage.message().to_owned();
-    let words = "container a of pod j-1 waits: ImagePullBackOff: Back-off 10 s";
+    let words = "container a of pod j-1 is waiting: ImagePullBackOff: Back-off 10 s";
     assert!(first.contains(words), "{first}");
     // Another operator process, and another number of seconds: the message stays the same.
     *back_off.lock().unwrap() = 20;
@@ -348,7 +349,7 @@ async fn one_that_went_for_an_end_of_its_plan_that_was_not_stored_is_made_anew()
     end(&stage).await;
     let _ = stage.look().await;
     assert_eq!(stage.state(), TaskState::Running, "{}", stage.message());
-    assert!(stage.message().ends_with("is being deleted, and is made anew"), "{}", stage.message());
+    assert!(stage.message().ends_with("is being deleted, and Windlass recreates it"), "{}", stage.message());
     store.lock().unwrap().clear();
     let _ = stage.look().await;
     assert_eq!(stage.state(), TaskState::Running, "{}", stage.message());

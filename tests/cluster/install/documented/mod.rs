@@ -163,7 +163,7 @@ async fn a_wrong_flag_a_wrong_field_and_a_wrong_name_are_found() {
         ("```sh\nkubectl get nodedeploymentz\n```\n", "doesn't have a resource type"),
         ("```sh\nhelm template deploy/helm/windlass --set replica=1\n```\n", "'replica'"),
         ("```sh\nkubectl apply -f examples/nosuch.yaml\n```\n", "nosuch.yaml"),
-        ("```console\n$ kubectl windlass history nd/none\nREVISION\n```\n", "is not in namespace"),
+        ("```console\n$ kubectl windlass history nd/none\nREVISION\n```\n", "does not exist in namespace"),
         ("```sh\ncargo test --test nosuch\n```\n", "there is no test nosuch"),
         ("```sh\ncargo test --test cluster nosuch_at_all\n```\n", "no test of cluster"),
         ("```sh\ncargo run --release -- operator --nosuch\n```\n", "unexpected argument"),

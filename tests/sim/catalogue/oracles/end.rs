@@ -357,7 +357,8 @@ fn hook_says_so(world: &World, object: &Value) -> Result<(), String> {
     let is_told = |task: &Value| {
         let asks = task["type"] == "call-http" || task["type"] == "check-query";
         let said = task["message"].as_str().unwrap_or_default();
-        asks && task["state"] == "Running" && (said.contains("answer") || said.contains("cannot be told"))
+        asks && task["state"] == "Running"
+            && (said.contains("answer") || said.contains("cannot be evaluated"))
     };
     if tasks.any(is_told) {
         return Ok(());

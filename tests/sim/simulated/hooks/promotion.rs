@@ -83,9 +83,11 @@ fn after_a_failed_promotion_traffic_goes_back_in_one_write() {
         assert_eq!(condition(&over, "UpToDate"), "False/RolledBack");
         let told = w.events("RolledBack");
         assert_eq!(told.len(), 1);
-        assert!(told[0].contains("traffic is back at set first"), "{told:?}");
+        assert!(told[0].contains("traffic moved back to set first"), "{told:?}");
         assert_eq!(w.events("Promoted").len(), 1);
-        assert!(w.events("NodeDeleted").iter().all(|note| note.contains("its set was given up")));
+        assert!(
+            w.events("NodeDeleted").iter().all(|note| note.contains("the promotion of its set was canceled"))
+        );
         assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
         w.is_at_rest().await;
     });
@@ -101,7 +103,7 @@ fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
         w.annotate("windlass.dev/abort", text(&held["plan"], "id")).await;
         w.until("it is aborted", |s| condition(s, "UpToDate") == "False/Aborted").await;
         let told = w.events("RolloutAborted");
-        assert!(told[0].contains("traffic is back at set first; its new nodes go"), "{told:?}");
+        assert!(told[0].contains("traffic moved back to set first; its new nodes are deleted"), "{told:?}");
         w.until("the new set is gone", |_| w.names(NODE) == ["db-0", "db-1"]).await;
         assert_eq!(w.selected(), "first");
         w.image("db:3").await;
@@ -149,7 +151,7 @@ fn a_new_template_takes_the_place_of_a_promotion_that_holds() {
         assert_eq!(begun["history"][0]["outcome"], "Superseded", "{}", to_text(&begun["history"]));
         let told = w.events("RolloutSuperseded");
         assert_eq!(told.len(), 1);
-        for part in [&second[3..8], &third[3..8], "traffic is back at set first"] {
+        for part in [&second[3..8], &third[3..8], "traffic moved back to set first"] {
             assert!(told[0].contains(part), "{told:?}");
         }
         let held = w.until("it has failed as well", |s| condition(s, "UpToDate") == "False/HookFailed").await;

@@ -94,7 +94,10 @@ fn an_ondelete_that_somebody_keeps_writing_is_answered_with_a_backoff() {
         let status = world.status();
         assert_eq!(condition(&status, "Held"), "False/StrategyOverwritten");
         let sentence = message(&status, "Held");
-        assert!(sentence.contains("OnDelete") && sentence.contains("comes back updated"), "{sentence}");
+        assert!(
+            sentence.contains("OnDelete") && sentence.contains("recreated at the new revision"),
+            "{sentence}"
+        );
         world.rest(60).await;
         assert!(is_held(&world.get(SET, "ledger")));
         world.until("the hold is not disputed any more", is_at_rest).await;

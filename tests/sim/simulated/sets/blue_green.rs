@@ -110,7 +110,7 @@ fn names_that_could_not_be_listed_for_a_moment_are_no_fault_of_the_spec() {
         w.serve(blue_green(2, json!({}))).await;
         w.cluster.set_faults(Box::new(NoList(Arc::default(), 1)));
         w.image("db:2").await;
-        let status = w.until("it is said", |s| to_text(s).contains("cannot be named now")).await;
+        let status = w.until("it is said", |s| to_text(s).contains("could not choose a name")).await;
         assert_eq!(condition(&status, "Stalled"), "False/Progressing");
         assert_eq!(condition(&status, "Reconciling"), "True/Progressing");
         assert_eq!(condition(&status, "UpToDate"), "Unknown/Applying");

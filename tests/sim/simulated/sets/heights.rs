@@ -16,7 +16,7 @@ async fn one_is_mute(w: &World) -> Value {
     let pod = w.get(("v1", "Pod"), "db-1-0");
     w.applications.hide_height(&[text(&pod["status"], "podIP")]);
     w.image("db:2").await;
-    w.until("it waits for a height", |s| text(&s["rollout"], "message").contains("to say a height")).await
+    w.until("it waits for a height", |s| text(&s["rollout"], "message").contains("to report a height")).await
 }
 
 #[test]

@@ -106,8 +106,7 @@ fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was() {
         let refused = w.until("it is said", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
         let all = refused["conditions"].as_array().unwrap();
         let said = text(all.iter().find(|c| c["type"] == "UpToDate").unwrap(), "message");
-        let whose =
-            format!("service: Service db was left by NodeDeployment db, which was deleted (uid {uid})");
+        let whose = format!("service: Service db belongs to the deleted NodeDeployment db (uid {uid})");
         assert!(said.starts_with(&whose) && said.contains("delete it"), "{said}");
         w.delete(("v1", "Service"), "db").await;
         w.until("it is made again", is_up_to_date).await;

@@ -115,7 +115,7 @@ fn entrants_are_promoted_only_when_they_are_available() {
             assert_eq!(w.status()["rollout"]["stage"], "AwaitingEntrants");
         }
         let waits = w.status()["rollout"]["message"].clone();
-        assert!(waits.as_str().unwrap().contains("to have been ready for minReadySeconds"), "{waits}");
+        assert!(waits.as_str().unwrap().contains("to be ready for minReadySeconds"), "{waits}");
         // Only time passes, with a reconcile at that moment.
         w.rest(15).await;
         assert_ne!(w.selected(), "first");

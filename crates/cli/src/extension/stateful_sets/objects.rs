@@ -16,7 +16,7 @@ use windlass_kube_port::Kind;
 use windlass_kube_port::observed::{Observed, ObservedPod, ObservedStatefulSet};
 use windlass_kube_port::watch::Namespaces;
 
-/// The labels of pods that a StatefulSet has made, except those of fleets. Which StatefulSet it is, its UID says.
+/// The labels of pods that a StatefulSet created, except those of fleets. The UID identifies the StatefulSet.
 pub const PODS: &str = "statefulset.kubernetes.io/pod-name,!windlass.dev/deployment";
 
 /// The labels of StatefulSets that Windlass did not create.
@@ -30,7 +30,7 @@ pub struct RolloutObjects {
     pods: Option<ReadObjects>,
     /// True if the pods may be watched.
     follows_pods: bool,
-    /// What of the pods is left out, in a sentence.
+    /// Which pods are left out, in a sentence.
     unread: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub fn observed(pods: &ReadObjects) -> Vec<Arc<ObservedPod>> {
 impl RolloutObjects {
     /// These objects, with the pods of their namespaces.
     pub async fn of(client: &Client, rollouts: ReadObjects, scope: &Namespaces) -> Self {
-        // Without rollouts, no pods are needed; a rollout that is made later shows what its status says.
+        // Without rollouts, no pods are needed; a rollout that is created later is shown from its status.
         let mut objects = Self { rollouts, sets: None, pods: None, follows_pods: true, unread: Vec::new() };
         if !objects.rollouts.is_empty() {
             objects.sets = ReadObjects::read_labelled(client, Kind::StatefulSet, scope, SETS).await.ok();
@@ -99,7 +99,7 @@ impl Objects for RolloutObjects {
             && let Err(sentence) = pods.may_follow(client).await
         {
             self.follows_pods = false;
-            self.unread.push(format!("as read once, because {sentence}"));
+            self.unread.push(format!("not updated live, because {sentence}"));
         }
         Ok(())
     }

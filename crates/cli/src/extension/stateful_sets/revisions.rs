@@ -123,7 +123,7 @@ fn word(set: &StatefulSetStatus, revision: &Value) -> &'static str {
     match (set.current_revision == name(revision), set.update_revision == name(revision)) {
         (true, true) => "current",
         (true, false) => "last completed",
-        (false, true) => "wanted",
+        (false, true) => "target",
         (false, false) => "",
     }
 }
@@ -138,7 +138,7 @@ pub fn table(object: &Value, stored: &[Stored], now: DateTime<Utc>) -> String {
                 Some(before) => {
                     drift::summary(&drift::between(&template(before), &template(revision)), SHOWN)
                 }
-                None => "the oldest that is kept".to_owned(),
+                None => "the oldest stored revision".to_owned(),
             };
             let made = revision["metadata"]["creationTimestamp"].as_str();
             let made = made.and_then(|at| at.parse::<DateTime<Utc>>().ok());
@@ -237,7 +237,10 @@ mod tests {
         assert_eq!(printed(&[]), Ok(vec![of_a.clone(), of_b]));
         assert_eq!(printed(&["a-r1"]), Ok(vec![of_a.clone()]));
         assert_eq!(printed(&["1", "2"]), Ok(vec![of_a]));
-        assert!(printed(&["7"]).is_err_and(|error| error.contains("no revision 7 is kept, but these: 1; ")));
+        assert!(
+            printed(&["7"])
+                .is_err_and(|error| error.contains("revision 7 is not stored; stored revisions: 1; "))
+        );
         assert!(compare(&[], &[]).is_err_and(|error| error.contains("exists yet")));
     }
 
@@ -248,9 +251,9 @@ mod tests {
             table(&object(), &revisions(), now),
             "\
 STATEFULSET   REVISION   NAME   STATUS           AGE   IMAGE   CHANGE
-a             2          a-r2   wanted           60m   db:2    template.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
-a             1          a-r1   last completed   60m   db:1    the oldest that is kept
-b             1          b-r1   current          60m   db:1    the oldest that is kept
+a             2          a-r2   target           60m   db:2    template.spec.containers[name=db].image changes from \"db:1\" to \"db:2\"
+a             1          a-r1   last completed   60m   db:1    the oldest stored revision
+b             1          b-r1   current          60m   db:1    the oldest stored revision
 
 PLAN   RECIPE    TARGET   OUTCOME    ENDED     WHY
 p      InPlace   01234    Complete   60m ago

@@ -49,7 +49,7 @@ async fn objects_are_read_with_the_pods_of_their_statefulsets() {
     let refused = STATEFUL_SETS.read(&client, &wanted(&["none"]), true).await.err().unwrap();
     assert_eq!(
         refused,
-        "statefulsetrollout.windlass.dev/none is not in namespace prod; name another with --namespace"
+        "statefulsetrollout.windlass.dev/none does not exist in namespace prod; select another with --namespace"
     );
 }
 

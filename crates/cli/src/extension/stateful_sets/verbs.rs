@@ -1,4 +1,4 @@
-//! The verbs of a StatefulSetRollout: those of a fleet, except where the template or the nodes are somebody else's.
+//! The verbs of a StatefulSetRollout: those of a fleet, except where another owner controls the template or the nodes.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::verbs::{Needs, VerbArgs, at_hooks, carry_out_on};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK};
 
 /// The answer to a rollback.
-const NO_ROLLBACK: &str = "the template belongs to the owner of the StatefulSet: change it back there, or, while a rollout is \
-     active, windlass abort --rollback";
+const NO_ROLLBACK: &str = "the template belongs to the owner of the StatefulSet: revert it there, or, while a rollout is \
+     active, run windlass abort --rollback";
 /// The answer to a promotion.
-const NO_PROMOTION: &str = "pods are updated where they are: there is nothing to promote; to change back, change the template \
-     where the owner of the StatefulSet has it, or windlass abort --rollback";
+const NO_PROMOTION: &str = "pods are updated in place: there is nothing to promote; to roll back, change the template \
+     at the owner of the StatefulSet, or run windlass abort --rollback";
 
 /// The answer to an abort with a rollback if there is nothing to abort.
-const NOTHING_ACTIVE: &str = "no rollout is active: there is nothing to abort; to change back, change the template where the \
-     owner of the StatefulSet has it";
+const NOTHING_ACTIVE: &str = "no rollout is active: there is nothing to abort; to roll back, change the template at the \
+     owner of the StatefulSet";
 
 /// Decides what a verb changes in a StatefulSetRollout.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
@@ -50,7 +50,10 @@ fn abort_and_roll_back(object: &Value) -> Result<Change, String> {
     let id = plan["id"].as_str().unwrap_or_default();
     let asked = |key: &str| annotation(object, key) == Some(id);
     if plan["state"] == "Aborted" && asked(ANNOTATION_ABORT_ROLLBACK) {
-        return Ok(Change::already("abort", format!("plan {id} is aborted, and its pods move back")));
+        return Ok(Change::already(
+            "abort",
+            format!("plan {id} is already aborted, and its pods are being rolled back"),
+        ));
     }
     if plan["state"] != "Active" {
         return Err(NOTHING_ACTIVE.to_owned());
@@ -58,12 +61,12 @@ fn abort_and_roll_back(object: &Value) -> Result<Change, String> {
     if asked(ANNOTATION_ABORT) && asked(ANNOTATION_ABORT_ROLLBACK) {
         return Ok(Change::already(
             "abort",
-            format!("the abort of plan {id} and its rollback were asked for"),
+            format!("the abort of plan {id} and its rollback are already requested"),
         ));
     }
     let write =
         Write::Annotations([ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK].map(|key| (key, id.to_owned())));
-    let message = format!("asked to abort plan {id} and to move its pods back; the template is unchanged");
+    let message = format!("abort of plan {id} and rollback of its pods requested; the template is unchanged");
     Ok(Change::done("abort", write, message))
 }
 
@@ -103,7 +106,7 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
         let waits = all.iter().filter(|task| task.is_current);
         match waits.filter(may_be_skipped).collect::<Vec<_>>().as_slice() {
             [] if all.is_empty() => return Err("no plan is active: there is nothing to skip".to_owned()),
-            [] => return Err(format!("no plan waits in a task that can be skipped: {ONLY}")),
+            [] => return Err(format!("no plan waits for a task that can be skipped: {ONLY}")),
             [one] => one.task["id"].as_str().unwrap_or_default(),
             several => return Err(choice(several)),
         }
@@ -123,7 +126,7 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
 }
 
 /// What may be skipped.
-const ONLY: &str = "only a pod's mark-ready and hooks can be";
+const ONLY: &str = "only hooks and a pod's task mark-ready can be";
 
 fn choice(several: &[&Found<'_>]) -> String {
     let name = |task: &&Found<'_>| {
@@ -131,7 +134,7 @@ fn choice(several: &[&Found<'_>]) -> String {
         if task.pod.is_empty() { id.to_owned() } else { format!("{id} of {}", task.pod) }
     };
     let names: Vec<String> = several.iter().map(name).collect();
-    format!("several plans wait in a task that can be skipped: name one with --task: {}", names.join(", "))
+    format!("several plans wait for a task that can be skipped; select one with --task: {}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -185,7 +188,7 @@ mod tests {
             (abort(false), json!({}), one("windlass.dev/abort", "p")),
             (abort(false), annotated(json!({"windlass.dev/abort": "p"})), vec![]),
             (abort(true), json!({}), both.clone()),
-            // What was asked for before is only aborted.
+            // The earlier request was an abort without a rollback.
             (abort(true), annotated(json!({"windlass.dev/abort": "p"})), both),
             (
                 abort(true),
@@ -225,7 +228,7 @@ mod tests {
             (
                 Verb::Promote { hash: None },
                 json!({}),
-                "nothing to promote; to change back, change the template",
+                "nothing to promote; to roll back, change the template",
             ),
             (
                 Verb::Abort { rollback: true },
@@ -235,12 +238,16 @@ mod tests {
             (Verb::Abort { rollback: false }, json!({"status": {"plan": null}}), "nothing to abort"),
             (Verb::Retry, json!({}), "no target is rejected"),
             (skip(Some("x-1")), json!({}), "no active plan has a task x-1"),
-            (skip(Some("p-0")), json!({}), "task p-0 cannot be skipped: only a pod's mark-ready and hooks"),
+            (
+                skip(Some("p-0")),
+                json!({}),
+                "task p-0 cannot be skipped: only hooks and a pod's task mark-ready",
+            ),
             (skip(None), waits_too, "--task: a-1 of ledger-2, b-1 of ledger-1"),
             (
                 skip(Some("b-1")),
                 json!({"metadata": {"annotations": {"windlass.dev/skip": "a-1"}}}),
-                "skipping task a-1 was asked for and is not done yet",
+                "the skip of task a-1 is still pending",
             ),
             (
                 skip(None),

@@ -51,9 +51,9 @@ pub fn of_workers(
     }
     if object["metadata"]["deletionTimestamp"].is_string() {
         let command = format!("windlass delete {target} --now");
-        chain.offer("wait for nothing: workflows that still run lose their workers", command);
+        chain.offer("delete it now: running workflows lose their workers", command);
     } else if object["spec"]["paused"] == true {
-        chain.offer("go on", format!("windlass resume {target}"));
+        chain.offer("resume the rollout", format!("windlass resume {target}"));
     }
     chain
 }
@@ -68,14 +68,14 @@ fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
     let says = if task.message.is_empty() { format!("{:?}", task.state) } else { task.message.clone() };
     chain.add(2, format!("task {}{hook}", task.type_), says, task.started_at);
     if task.type_ == TaskType::AwaitApproval.as_ref() {
-        chain.offer("let it go on", format!("windlass approve {target}"));
+        chain.offer("approve the hook", format!("windlass approve {target}"));
     }
     if task.state == TaskState::Failed {
         let what = if task.hook.is_empty() { "gate" } else { "hook" };
-        chain.offer(&format!("try the {what} again"), format!("windlass retry {target}"));
-        chain.offer("go on without it", format!("windlass skip {target} --task {}", task.id));
-        chain.offer("go back to what ran before", format!("windlass rollback {target}"));
-        chain.offer("give this version up", format!("windlass abort {target}"));
+        chain.offer(&format!("retry the {what}"), format!("windlass retry {target}"));
+        chain.offer("skip the task", format!("windlass skip {target} --task {}", task.id));
+        chain.offer("roll back to the previous build ID", format!("windlass rollback {target}"));
+        chain.offer("abort this version", format!("windlass abort {target}"));
     }
 }
 
@@ -89,7 +89,7 @@ fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>,
         let Some(deployment) = &version.deployment else { return };
         chain.add(4, format!("Deployment {deployment}"), "it has no pod", None);
         let command = format!("kubectl describe deployment/{deployment} -n {namespace}");
-        chain.offer("see why none is made", command);
+        chain.offer("see why no pod is created", command);
         return;
     };
     let name = &pod.meta.name;
@@ -99,7 +99,7 @@ fn workers(chain: &mut Chain, report: &WorkersReport, pod: Option<&ObservedPod>,
     if let Some(container) = pod.containers.iter().find(|container| !container.init && container.restarts > 0)
     {
         let command = format!("kubectl logs {name} -n {namespace} -c {} --previous", container.name);
-        chain.offer("read what it said last", command);
+        chain.offer("read the logs before its last restart", command);
     }
     if !pod.is_ready() {
         chain.offer("see the pod with its events", format!("kubectl describe pod {name} -n {namespace}"));
@@ -115,36 +115,36 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
     };
     match condition.reason.parse().ok() {
         Some(Reason::ReadyToPromote) => {
-            chain.offer("give it all new workflows", format!("windlass promote {target}"));
+            chain.offer("send all new workflows to it", format!("windlass promote {target}"));
         }
         Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
             chain.offer("try the same target again", format!("windlass retry {target}"));
         }
-        Some(Reason::InvalidSpec) => chain.offer("put the spec right", edit()),
+        Some(Reason::InvalidSpec) => chain.offer("fix the spec", edit()),
         Some(Reason::TemporalUnreachable) => {
             let command = format!("kubectl get wwd/{name} -n {namespace} -o jsonpath='{{.spec.connection}}'");
-            chain.offer("see where Temporal is looked for, and look whether it runs there", command);
-            chain.offer("name another address in spec.connection", edit());
+            chain.offer("see the address of Temporal, and check that it runs there", command);
+            chain.offer("change the address in spec.connection", edit());
         }
         Some(Reason::CredentialsInvalid | Reason::ConnectionSecretNotFound) => {
-            chain.offer("see which Secrets there are", format!("kubectl get secrets -n {namespace}"));
-            chain.offer("name others in spec.connection", edit());
+            chain.offer("list the Secrets", format!("kubectl get secrets -n {namespace}"));
+            chain.offer("change the Secrets in spec.connection", edit());
         }
         Some(Reason::VersionLimitReached) => {
-            chain.offer("see which versions workflows still run on", format!("windlass status {target}"));
-            chain.offer("allow more by spec.maxVersions", edit());
+            chain.offer("see which versions still run workflows", format!("windlass status {target}"));
+            chain.offer("raise spec.maxVersions", edit());
         }
         Some(Reason::OwnedByOther) => chain.offer(
-            "take the other manager away, if it is gone",
+            "remove the other manager, if it no longer exists",
             "temporal worker deployment manager-identity unset".to_owned(),
         ),
         Some(Reason::WaitingForPollers | Reason::MissingTaskQueues) => {
             if let Some(deployment) = wanted() {
                 let command = format!("kubectl logs deployment/{deployment} -n {namespace}");
-                chain.offer("read what its workers say", command);
+                chain.offer("read the logs of its workers", command);
             }
             if condition.reason == Reason::MissingTaskQueues.as_ref() {
-                chain.offer("go back to what ran before", format!("windlass rollback {target}"));
+                chain.offer("roll back to the previous build ID", format!("windlass rollback {target}"));
             }
         }
         _ => {}
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_temporal_that_is_away_and_a_deletion_that_waits_have_a_way_out() {
         let away = json!({"status": {"plan": null, "conditions": [{"type": "UpToDate", "status": "Unknown",
-            "reason": "TemporalUnreachable", "message": "nobody answers",
+            "reason": "TemporalUnreachable", "message": "no response",
             "lastTransitionTime": "2026-01-01T04:15:08Z"}]}});
         let (_, commands) = explained(&away, None);
         let edit = "kubectl edit wwd/orders -n shop";

@@ -14,8 +14,8 @@ use crate::target::{Kind, Named};
 pub struct DeleteArgs {
     #[command(flatten)]
     named: Named,
-    /// Wait for no workflow: the workers of all versions go at once, and workflows that are pinned to them get no further. Under
-    /// deletionPolicy Retain they stay, and Temporal is not waited for
+    /// Do not wait for workflows: delete the workers of all versions at once. Workflows that are pinned to them stop making
+    /// progress. Under deletionPolicy Retain the workers stay, and Windlass does not wait for Temporal
     #[arg(long)]
     now: bool,
 }
@@ -23,9 +23,9 @@ pub struct DeleteArgs {
 /// What is deleted along with an object, in words.
 fn what_goes(is_retained: bool, now: bool) -> &'static str {
     match (is_retained, now) {
-        (true, _) => "its deletionPolicy is Retain, so that routing and workers stay as they are",
-        (false, true) => "its workers go now",
-        (false, false) => "its versions go when no workflow runs on them",
+        (true, _) => "its deletionPolicy is Retain: routing and workers are not changed",
+        (false, true) => "its workers are deleted now",
+        (false, false) => "each version is deleted once no workflow runs on it",
     }
 }
 
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn nothing_is_said_to_go_that_is_retained() {
         for now in [true, false] {
-            assert!(what_goes(true, now).contains("stay as they are"));
-            assert!(what_goes(false, now).ends_with(if now { "go now" } else { "runs on them" }));
+            assert!(what_goes(true, now).contains("are not changed"));
+            assert!(what_goes(false, now).ends_with(if now { "deleted now" } else { "runs on it" }));
         }
     }
 }

@@ -50,13 +50,13 @@ mod tests {
             ))
         };
         let image = "template.spec.containers[worker].image \"w:1\" → \"w:2\"".to_owned();
-        let (from, to) = ("revision 1 (orders-1)".to_owned(), "what is wanted".to_owned());
+        let (from, to) = ("revision 1 (orders-1)".to_owned(), "the spec".to_owned());
         assert_eq!(
             printed(&[]),
             Ok((from, to, vec![image, "unsafeCustomBuildID added: \"green\"".to_owned()]))
         );
         let (_, _, fields) = printed(&["2"]).unwrap();
         assert_eq!(fields, ["unsafeCustomBuildID \"blue\" → \"green\""]);
-        assert!(printed(&["7"]).is_err_and(|error| error.contains("but these: 1, 2")));
+        assert!(printed(&["7"]).is_err_and(|error| error.contains("stored revisions: 1, 2")));
     }
 }

@@ -29,7 +29,7 @@ pub async fn explain(
     if let Some(version) = version_in_the_way(&report) {
         match pods(client, &report, version).await {
             Ok(pods) => worst = pods.into_iter().min_by_key(ObservedPod::is_ready),
-            Err(sentence) => unread.push(format!("left out, because its pods cannot be listed: {sentence}")),
+            Err(sentence) => unread.push(format!("left out, because its pods are not readable: {sentence}")),
         }
         if let Some(pod) = &worst {
             events = last_of(

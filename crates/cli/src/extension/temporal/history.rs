@@ -18,7 +18,7 @@ fn image(revision: &Value) -> &str {
     revision["data"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default()
 }
 
-/// The state of a revision's version; empty if the version is gone. Under a fixed build ID several revisions are one
+/// The state of a revision's version; empty if the version no longer exists. Under a fixed build ID several revisions are one
 /// version, which runs the latest of them.
 fn state<'a>(object: &'a Value, revision: &Value) -> &'a str {
     let versions = object["status"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -39,12 +39,12 @@ pub fn table(object: &Value, stored: &[Value], now: DateTime<Utc>) -> String {
         let word = match (is("currentRevision"), is("updateRevision")) {
             (true, true) => "current",
             (true, false) => "last completed",
-            (false, true) => "wanted",
+            (false, true) => "target",
             (false, false) => "",
         };
         let change = match index.checked_sub(1).map(|before| &stored[before]) {
             Some(before) => drift::summary(&drift::between(&content(before), &content(revision)), SHOWN),
-            None => "the oldest that is kept".to_owned(),
+            None => "the oldest stored revision".to_owned(),
         };
         let made = revision["metadata"]["creationTimestamp"].as_str();
         let made = made.and_then(|at| at.parse::<DateTime<Utc>>().ok());
@@ -131,9 +131,9 @@ mod tests {
             table(&object, &stored, now),
             "\
 REVISION   NAME       STATUS           AGE   BUILD   VERSION   IMAGE       CHANGE
-3          orders-3   wanted           3m    v3-cc   Ramping   orders:v3   template.spec.containers[name=worker].image changes from \"orders:v2\" to \"orders:v3\"
+3          orders-3   target           3m    v3-cc   Ramping   orders:v3   template.spec.containers[name=worker].image changes from \"orders:v2\" to \"orders:v3\"
 2          orders-2   last completed   3m    v2-bb   Current   orders:v2   template.spec.containers[name=worker].image changes from \"orders:v1\" to \"orders:v2\"
-1          orders-1                    3m    v1-aa             orders:v1   the oldest that is kept
+1          orders-1                    3m    v1-aa             orders:v1   the oldest stored revision
 
 PLAN   RECIPE          TARGET   OUTCOME    ENDED    WHY
 abc    WorkerRollout   v2-bb    Complete   2m ago

@@ -29,8 +29,7 @@ pub struct WorkerHooks {
     prober: Arc<HookProber>,
     checked: Remembered<str, Verdict>,
     deleted: Arc<DeletedJobs>,
-    /// The UIDs of the objects that were seen, under which something may be remembered: of one that is gone only the name
-    /// is known.
+    /// The UIDs of the observed objects, which are the keys of cached data. Of a deleted object only the name is known.
     uids: Mutex<BTreeMap<Key, String>>,
     answered: Mutex<Vec<UnboundedSender<(String, String)>>>,
 }
@@ -79,7 +78,7 @@ impl WorkerHooks {
         answered.retain(|to| to.unbounded_send((key.namespace.clone(), key.name.clone())).is_ok());
     }
 
-    /// Notes the UID of an object. An earlier object of its name is gone.
+    /// Notes the UID of an object. An earlier object with its name no longer exists.
     fn see(&self, of: &HookedObject) {
         let key = Key::new(&of.namespace, &of.name);
         let before = self.uids.lock().unwrap_or_else(PoisonError::into_inner).insert(key, of.uid.clone());

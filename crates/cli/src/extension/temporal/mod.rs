@@ -40,13 +40,13 @@ const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::WorkerDeploymen
 /// The flags of `windlass operator`.
 #[derive(Debug, Args)]
 pub struct OperatorFlags {
-    /// Roll out versioned Temporal workers, too. Their definition and rights are in deploy/temporal
+    /// Also roll out versioned Temporal workers. Their definition and rights are in deploy/temporal
     #[arg(long)]
     temporal: bool,
 }
 
 impl OperatorFlags {
-    /// The controllers that are asked for, in these namespaces, or in all, under these rules for hooks.
+    /// The controllers that the flags select, in these namespaces, or in all, under these rules for hooks.
     pub fn controllers(
         &self,
         namespaces: &[String],
@@ -64,22 +64,22 @@ impl OperatorFlags {
 /// The flags of `windlass crds`.
 #[derive(Debug, Args)]
 pub struct CrdsFlags {
-    /// That of `WorkerDeployment` alone, which `windlass operator --temporal` needs
+    /// Print only the definition of `WorkerDeployment`, which `windlass operator --temporal` needs
     #[arg(long)]
     temporal: bool,
 }
 
 impl CrdsFlags {
-    /// The definitions that are asked for in the place of those of fleets and nodes.
+    /// The definitions that the flags select instead of those of fleets and nodes.
     pub fn yaml(&self) -> Option<String> {
         self.temporal.then(windlass_temporal::api::crd_yaml)
     }
 }
 
-/// Commands of their own.
+/// Additional commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Delete `WorkerDeployments`: their versions go when no workflow runs on them any more
+    /// Delete `WorkerDeployments`: each version is removed once no workflow runs on it
     Delete(delete::DeleteArgs),
 }
 

@@ -65,7 +65,7 @@ pub struct WorkersReport {
     pub hooks: Vec<HookStatus>,
     /// Its versions, as in the status: those that take tasks, then those that will, then those that drain.
     pub versions: Vec<VersionRecord>,
-    /// Since when Temporal does not answer properly; absent while it does.
+    /// Since when Temporal is unavailable; absent while it is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_lost_at: Option<DateTime<Utc>>,
 }
@@ -129,7 +129,7 @@ impl Read {
             return UP_TO_DATE.to_owned();
         }
         if !self.is_seen {
-            return "not looked at yet".to_owned();
+            return "not reconciled yet".to_owned();
         }
         let is_short = |c: &&Condition| c.status == Truth::True.as_ref();
         let why = match self.condition(UP_TO_DATE) {
@@ -326,7 +326,7 @@ pub(super) mod tests {
             condition("Stalled", "True", "InvalidSpec", "no containers"),
         ]);
         let lost =
-            json!([condition("UpToDate", "Unknown", "TemporalUnreachable", "since 04:00: nobody answers")]);
+            json!([condition("UpToDate", "Unknown", "TemporalUnreachable", "since 04:00: no response")]);
         for (change, verdict, summary, waits) in [
             (json!({"status": {"conditions": up}}), Verdict::UpToDate, "UpToDate", ""),
             (
@@ -357,19 +357,19 @@ pub(super) mod tests {
                 json!({"status": {"conditions": lost}}),
                 Verdict::Progressing,
                 "TemporalUnreachable",
-                "since 04:00: nobody answers",
+                "since 04:00: no response",
             ),
-            // Of a spec that was not observed yet, the status says nothing.
+            // The status does not describe a spec that was not observed yet.
             (
                 json!({"metadata": {"generation": 3}, "status": {"conditions": up}}),
                 Verdict::Progressing,
-                "not looked at yet",
+                "not reconciled yet",
                 "",
             ),
             (
                 json!({"metadata": {"generation": 1}, "status": null}),
                 Verdict::Progressing,
-                "not looked at yet",
+                "not reconciled yet",
                 "",
             ),
             (

@@ -65,8 +65,8 @@ impl Report for WorkersReport {
         let draining = self.versions.iter().filter(|version| version.state == VersionState::Draining).count();
         let draining = match draining {
             0 => String::new(),
-            1 => ", 1 version drains".to_owned(),
-            count => format!(", {count} versions drain"),
+            1 => ", 1 version draining".to_owned(),
+            count => format!(", {count} versions draining"),
         };
         line.push_span(format!("   {} is current{draining}", self.current_build_id));
         line
@@ -134,7 +134,7 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
         })
         .collect();
     if hidden > 0 {
-        lines.push(Line::from(format!("└─ … and {hidden} more; --all names each").dim()));
+        lines.push(Line::from(format!("└─ … and {hidden} more; list them with --all").dim()));
     }
     lines
 }
@@ -206,7 +206,9 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
 └─ ○ 1.0-z   Draining   2/2 ready   3 workflows run  since 03:00:00
 "
         );
-        assert!(drawn(&report(&json!({})), 2).ends_with("2/2 ready\n└─ … and 1 more; --all names each\n"));
+        assert!(
+            drawn(&report(&json!({})), 2).ends_with("2/2 ready\n└─ … and 1 more; list them with --all\n")
+        );
     }
 
     #[test]
@@ -219,7 +221,7 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
         let terminal = Terminal { width: 100, colours: false, unicode: true };
         assert_eq!(
             terminal.painted(&report.healthy(true, 12)),
-            "● shop/orders    Progressive   UpToDate   1.1-a is current, 1 version drains"
+            "● shop/orders    Progressive   UpToDate   1.1-a is current, 1 version draining"
         );
     }
 

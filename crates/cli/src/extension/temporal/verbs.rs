@@ -39,13 +39,13 @@ fn abort(object: &Value) -> Result<Change, String> {
     let (id, state) = plan(object);
     match state {
         "Active" if annotation(object, ANNOTATION_ABORT) == Some(id) => {
-            Ok(Change::already("abort", format!("the abort of plan {id} was asked for")))
+            Ok(Change::already("abort", format!("the abort of plan {id} is already requested")))
         }
         "Active" => {
             let write = Write::Annotation(ANNOTATION_ABORT, id.to_owned());
-            Ok(Change::done("abort", write, format!("asked to abort plan {id}")))
+            Ok(Change::done("abort", write, format!("abort of plan {id} requested")))
         }
-        "Aborted" => Ok(Change::already("abort", format!("plan {id} is aborted"))),
+        "Aborted" => Ok(Change::already("abort", format!("plan {id} is already aborted"))),
         _ => Err("no rollout is active: there is nothing to abort".to_owned()),
     }
 }
@@ -65,9 +65,13 @@ fn retry(object: &Value) -> Result<Change, String> {
         }
     };
     let Some(value) = change::next_retry(object, id, object["status"]["spentRetry"].as_str()) else {
-        return Ok(Change::already("retry", format!("the retry of plan {id} was asked for")));
+        return Ok(Change::already("retry", format!("the retry of plan {id} is already requested")));
     };
-    Ok(Change::done("retry", Write::Annotation(ANNOTATION_RETRY, value), format!("asked to retry plan {id}")))
+    Ok(Change::done(
+        "retry",
+        Write::Annotation(ANNOTATION_RETRY, value),
+        format!("retry of plan {id} requested"),
+    ))
 }
 
 fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
@@ -81,47 +85,49 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
         Some(id) => tasks.iter().find(|task| task["id"] == id),
         None => tasks.iter().find(|task| !is_over(task)),
     };
-    let task = task.ok_or("its plan has no such task; see status.plan.tasks")?;
+    let task = task.ok_or("its plan does not have this task; see status.plan.tasks")?;
     let (id, type_) = (task["id"].as_str().unwrap_or_default(), task["type"].as_str().unwrap_or_default());
     if is_over(&task) {
-        return Ok(Change::already("skip", format!("task {id} ({type_}) is over")));
+        return Ok(Change::already("skip", format!("task {id} ({type_}) has already ended")));
     }
     let may_be_skipped = |task: &Value| task["type"] == SKIPPABLE || task["params"]["hook"].is_string();
     if !may_be_skipped(task) {
         return Err(format!(
-            "task {id} ({type_}) cannot be skipped; only a gate ({SKIPPABLE}) and hooks can"
+            "task {id} ({type_}) cannot be skipped; only the task {SKIPPABLE} and hooks can be"
         ));
     }
     if annotation(object, ANNOTATION_SKIP) == Some(id) {
-        return Ok(Change::already("skip", format!("skipping task {id} was asked for")));
+        return Ok(Change::already("skip", format!("the skip of task {id} is already requested")));
     }
     change::keep_skip(object, may_be_skipped)?;
     let write = Write::Annotation(ANNOTATION_SKIP, id.to_owned());
-    Ok(Change::done("skip", write, format!("asked to skip task {id} ({type_})")))
+    Ok(Change::done("skip", write, format!("skip of task {id} ({type_}) requested")))
 }
 
 fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
     let status = &object["status"];
     let wanted = status["requestedRolloutHash"].as_str().unwrap_or_default();
     if status["observedGeneration"] != object["metadata"]["generation"] || wanted.is_empty() {
-        return Err("its spec changed and was not looked at yet; try again in a moment".to_owned());
+        return Err("the operator has not observed the latest spec yet; try again in a moment".to_owned());
     }
     let digits = wanted.split_once(':').map_or(wanted, |(_, digits)| digits);
     if let Some(hash) = looked_at
         && !wanted.starts_with(hash)
         && !digits.starts_with(hash)
     {
-        return Err(format!("--hash {hash} is not what is wanted now, {wanted}; look again"));
+        return Err(format!(
+            "--hash {hash} does not match the current target {wanted}; check the change again"
+        ));
     }
     let (_, state) = plan(object);
     if status["lastCompletedRolloutHash"] == wanted && state != "Active" {
-        return Ok(Change::already("promote", format!("{wanted} is current")));
+        return Ok(Change::already("promote", format!("{wanted} is already current")));
     }
     if object["spec"]["forcePromote"] == wanted {
-        return Ok(Change::already("promote", format!("the promotion of {wanted} was asked for")));
+        return Ok(Change::already("promote", format!("the promotion of {wanted} is already requested")));
     }
     let write = Write::Field("/spec/forcePromote", json!(wanted));
-    Ok(Change::done("promote", write, format!("asked to promote {wanted}")))
+    Ok(Change::done("promote", write, format!("promotion of {wanted} requested")))
 }
 
 /// Rolls back the template of each selected object to a stored revision.
@@ -178,19 +184,19 @@ fn back(object: &Value, stored: &[Value], to: Option<&str>) -> Result<Change, St
     };
     let revision = revision.ok_or_else(|| {
         let names: Vec<String> = stored.iter().map(name).collect();
-        format!("there is no such revision to go back to; kept are: {}", names.join(", "))
+        format!("no revision to roll back to was found; stored revisions: {}", names.join(", "))
     })?;
     let (template, id) =
         (revision["data"]["template"].clone(), revision["data"]["unsafeCustomBuildID"].clone());
     let id = if id.is_string() { id } else { json!("") };
     let has_id = object["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     if object["spec"]["template"] == template && has_id == id.as_str().unwrap_or_default() {
-        return Ok(Change::already("rollback", format!("{} is wanted", name(revision))));
+        return Ok(Change::already("rollback", format!("the target is already {}", name(revision))));
     }
     let is_manual = object["spec"]["rollout"]["strategy"] == "Manual";
-    let asks = if is_manual { "; its strategy is Manual, so that it waits for windlass promote" } else { "" };
+    let asks = if is_manual { "; its strategy is Manual: it waits for windlass promote" } else { "" };
     let message = format!(
-        "set back to {} (build ID {}){asks}",
+        "rolled back to {} (build ID {}){asks}",
         name(revision),
         revision["data"]["buildID"].as_str().unwrap_or_default()
     );
@@ -241,7 +247,7 @@ mod tests {
         let approval = change(&Verb::Approve { task: None }, &hooked, now).unwrap();
         let approve = windlass_core::api::names::ANNOTATION_APPROVE;
         assert_eq!(approval.write.unwrap(), Write::Annotation(approve, "0123456789-1".into()));
-        assert!(change(&Verb::Approve { task: None }, &rolled(), now).is_err(), "nobody waits");
+        assert!(change(&Verb::Approve { task: None }, &rolled(), now).is_err(), "no hook waits");
         assert!(change(&Verb::Promote { hash: Some("cccc".into()) }, &rolled(), now).is_err());
     }
 
@@ -308,7 +314,7 @@ mod tests {
         assert_eq!(template, json!({"spec": "a"}));
         let mut first = object;
         first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
-        assert!(back(&first, &stored, None).unwrap_err().contains("no such revision"));
+        assert!(back(&first, &stored, None).unwrap_err().contains("no revision to roll back to"));
     }
 
     #[test]
@@ -320,7 +326,7 @@ mod tests {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
         let second = Verb::Skip { task: Some("p-1".to_owned()) };
         let sentence = change(&second, &object, now).unwrap_err();
-        assert!(sentence.contains("skipping task p-0 was asked for"), "{sentence}");
+        assert!(sentence.contains("the skip of task p-0 is still pending"), "{sentence}");
         object["status"]["plan"]["tasks"][0]["state"] = json!("Skipped");
         let write = change(&second, &object, now).unwrap().write;
         assert_eq!(write, Some(Write::Annotation(ANNOTATION_SKIP, "p-1".to_owned())));

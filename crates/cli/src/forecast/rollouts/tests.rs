@@ -88,19 +88,19 @@ async fn a_pending_update_is_told_with_its_reason_and_its_order() {
     assert_eq!(
         head,
         "\
-ledger   nothing new is asked for, and something is still to happen
-  update that is pending:
+ledger   no change, but updates are pending
+  pending updates:
     StatefulSet ledger: revision v1 → v2
     template.spec.containers[db].image \"db:1\" → \"db:2\"
 "
     );
-    assert!(rest.contains("begins (TemplateChanged)\n"), "{rest}");
+    assert!(rest.contains("starts (TemplateChanged)\n"), "{rest}");
     assert_eq!(
         rest.split_once('\n').unwrap().1,
         "  in this order:
     wave 1: ledger-1
     wave 2: ledger-0
-    at most 1 out of service at once; the duration is not known
+    at most 1 unavailable at once; no estimate
 "
     );
 }
@@ -113,7 +113,7 @@ async fn nothing_happens_where_each_statefulset_is_at_its_update_revision() {
     assert_eq!(forecast.exit_code(), 0);
     assert_eq!(
         told(&forecast),
-        "ledger   nothing changes\n  then:\n    no pod restarts: each StatefulSet is at its update revision\n"
+        "ledger   no change\n  then:\n    no pod restarts: each StatefulSet is at its update revision\n"
     );
 }
 
@@ -154,14 +154,14 @@ async fn what_is_adopted_is_held_and_restarts_no_pod() {
     assert_eq!(
         told(&steady),
         "\
-ledger   is made
-  is held:
+ledger   is created
+  takes over:
     StatefulSet ledger, 3 pods: Windlass sets its updateStrategy so that only Windlass updates its pods; this alone restarts \
          no pod
   then:
     no pod restarts: each StatefulSet is at its update revision
-  waits now for:
-    StatefulSet later, which does not exist yet
+  currently waits for:
+    StatefulSet later does not exist yet
 "
     );
     // In the middle of an update by its own controller.
@@ -211,6 +211,6 @@ async fn what_the_user_may_not_read_is_left_out_and_said() {
     objects.push(rollout(&["ledger"], &json!({})));
     let blind = forecast(objects, nothing(), &["pods"]).await;
     assert!(blind.waves.is_empty());
-    assert!(blind.happens.contains("who may list StatefulSets and Pods"), "{}", blind.happens);
+    assert!(blind.happens.contains("no right to list StatefulSets and Pods"), "{}", blind.happens);
     assert_eq!(blind.unread, ["left out, because Pods cannot be listed: pods: Forbidden"]);
 }

@@ -31,13 +31,13 @@ pub fn act(confirmation: &Confirmation<'_>, answer: &Result<Rehearsed, Refused>)
     let main = html! {
         h1 { (title) }
         p { (action.button.purpose(action.kind)) }
-        @if let Some(tried) = confirmation.tried { p.refusal role="alert" { "It was not done: " (tried.sentence) } }
-        h2 { "What it would do" }
+        @if let Some(tried) = confirmation.tried { p.refusal role="alert" { "Failed: " (tried.sentence) } }
+        h2 { "Effect" }
         @match answer {
             Ok(rehearsed) => {
-                p { "Once it is done: " strong { (rehearsed.message) } }
+                p { "After the change: " strong { (rehearsed.message) } }
                 @if !rehearsed.then.is_empty() { ul.then { @for line in &rehearsed.then { li { (line) } } } }
-                p.dim { "The API server was asked in a dry run. Nothing is changed yet." }
+                p.dim { "This is the result of a dry run. Nothing has changed yet." }
                 @if rehearsed.changes { (form(confirmation, &rehearsed.seal, false)) }
             }
             Err(refused) => {
@@ -45,7 +45,7 @@ pub fn act(confirmation: &Confirmation<'_>, answer: &Result<Rehearsed, Refused>)
                 @if let Some(seal) = &refused.insist { (form(confirmation, seal, true)) }
             }
         }
-        p { a href=(path) { "Back to " (action.name) ", nothing is done" } }
+        p { a href=(path) { "Back to " (action.name) " without a change" } }
     };
     let crumbs = [
         (action.name.as_str(), path.clone()),
@@ -68,10 +68,10 @@ fn form(confirmation: &Confirmation<'_>, seal: &str, force: bool) -> Markup {
             input type="hidden" name="form" value=(confirmation.form);
             input type="hidden" name="seal" value=(seal);
             @if force {
-                p { label { input type="checkbox" name="force" value="yes" required; " Write it here all the same" } }
+                p { label { input type="checkbox" name="force" value="yes" required; " Write it anyway" } }
             }
             p {
-                label for="reason" { "Why? It is recorded with your name, in the object, its history and an event." }
+                label for="reason" { "Reason (recorded with your name in the object, its history and an event)" }
                 input #reason type="text" name="reason" maxlength=(MAX_REASON_CHARS) autocomplete="off" value=(confirmation.reason);
             }
             button.(class) type="submit" { (action.button.title()) " " (action.name) }

@@ -14,7 +14,7 @@ pub(super) fn chart(chart: &Chart, now: DateTime<Utc>) -> Markup {
         table.chart {
             thead {
                 tr {
-                    th scope="col" { "Of" }
+                    th scope="col" { "Name" }
                     th scope="col" {
                         (screen_reader_text("Tasks from"))
                         span.axis {
@@ -26,7 +26,7 @@ pub(super) fn chart(chart: &Chart, now: DateTime<Utc>) -> Markup {
             }
             tbody { @for row in &chart.rows { (self::row(row)) } }
         }
-        @if chart.hidden > 0 { p.dim { "and " (chart.hidden) " nodes that went before these" } }
+        @if chart.hidden > 0 { p.dim { "and " (chart.hidden) " nodes that were updated earlier" } }
     }
 }
 

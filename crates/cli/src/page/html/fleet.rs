@@ -37,14 +37,14 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
         ("do", if acts { buttons(view) } else { commands(view) }),
         ("nodes", named(view.kind.nodes(), tree(view))),
         ("why", named("Why", why(view))),
-        ("next", named("What comes next", next(view))),
+        ("next", named("Forecast", next(view))),
         (
             "chart",
             view.chart
                 .as_ref()
-                .map_or_else(Markup::default, |bars| named("The plan in time", chart(bars, view.now))),
+                .map_or_else(Markup::default, |bars| named("Timeline of the plan", chart(bars, view.now))),
         ),
-        ("story", named("What happened", story(view))),
+        ("story", named("History", story(view))),
     ]
 }
 
@@ -113,11 +113,11 @@ fn buttons(view: &FleetView) -> Markup {
         return Markup::default();
     }
     html! {
-        h2.heard { "What can be done" }
-        nav.buttons aria-label="What can be done" {
+        h2.heard { "Actions" }
+        nav.buttons aria-label="Actions" {
             @for button in view.buttons.iter().filter(|(_, suits)| *suits) { (link(button)) }
             details #others {
-                summary { "Others" }
+                summary { "More actions" }
                 @for button in view.buttons.iter().filter(|(_, suits)| !suits) { (link(button)) }
             }
         }
@@ -132,7 +132,7 @@ fn commands(view: &FleetView) -> Markup {
     }
     html! {
         details #others {
-            summary { "This page changes nothing. How to, in a terminal" }
+            summary { "This page is read-only. Use these commands in a terminal" }
             ul.commands {
                 @for (button, _) in view.buttons.iter().filter(|(_, suits)| *suits) {
                     li {
@@ -156,14 +156,14 @@ fn tree(view: &FleetView) -> Markup {
     html! {
         ul.tree {
             @for node in &tree.named { (branch(node, report.began_from(), view.now)) }
-            @if tree.hidden > 0 { li.dim { "… and " (tree.hidden) " more that do not serve" } }
+            @if tree.hidden > 0 { li.dim { "… and " (tree.hidden) " more that are not available" } }
             @for (health, tag, count) in &tree.groups {
                 li { (signed(*health)) " " (report.group_words(*health, tag, *count)) }
             }
-            @if report.nodes.is_empty() { li.dim { "There are none." } }
+            @if report.nodes.is_empty() { li.dim { "None." } }
         }
         @if !report.nodes.is_empty() {
-            p { a #every-node href={ (view.path()) "/nodes" } { "Every node by its name" } }
+            p { a #every-node href={ (view.path()) "/nodes" } { "All nodes by name" } }
         }
     }
 }
@@ -184,17 +184,17 @@ fn stateful_sets(view: &FleetView) -> Markup {
                     @if !set.held && !set.uid.is_empty() { " " span.ill { "not held" } }
                     ul.tree {
                         @for pod in &below.named { (branch(pod, "", view.now)) }
-                        @if below.hidden > 0 { li.dim { "… and " (below.hidden) " more that do not serve" } }
+                        @if below.hidden > 0 { li.dim { "… and " (below.hidden) " more that are not available" } }
                         @for (health, runs, count) in &below.groups {
                             li { (signed(*health)) " " (pods_words(runs, *count)) }
                         }
                     }
                 }
             }
-            @if view.sets.is_empty() { li.dim { "There are none." } }
+            @if view.sets.is_empty() { li.dim { "None." } }
         }
         @if !report.nodes.is_empty() {
-            p { a #every-node href={ (view.path()) "/nodes" } { "Every pod by its name" } }
+            p { a #every-node href={ (view.path()) "/nodes" } { "All pods by name" } }
         }
     }
 }
@@ -247,12 +247,12 @@ fn why(view: &FleetView) -> Markup {
 fn next(view: &FleetView) -> Markup {
     let command = html! { code tabindex="0" { (view.plan_command) } };
     match &view.next {
-        Next::Nothing => html! { p { "Nothing: all that is wanted is so." } },
-        Next::Asked => html! { p.dim { "It is being worked out." } },
+        Next::Nothing => html! { p { "Nothing to do: the fleet matches its spec." } },
+        Next::Asked => html! { p.dim { "Computing the forecast." } },
         Next::Large => html! {
-            p.dim { "Of so many nodes it is not worked out unasked: it takes reading all that belongs to them. " (command) }
+            p.dim { "The page does not compute a forecast for a fleet of this size. Run: " (command) }
         },
-        Next::Unknown(sentence) => html! { p.dim { "Nobody can tell: " (sentence) } },
+        Next::Unknown(sentence) => html! { p.dim { "The effect could not be computed: " (sentence) } },
         Next::Forecast(forecast) => html! { (self::forecast(forecast)) },
     }
 }
@@ -260,9 +260,9 @@ fn next(view: &FleetView) -> Markup {
 /// A forecast, as `windlass plan` prints it.
 pub(super) fn forecast(forecast: &Forecast) -> Markup {
     let sign = |action| match action {
-        Action::Create => ("+", "made"),
-        Action::Remove => ("−", "leaves"),
-        Action::Adopt => ("=", "runs it already"),
+        Action::Create => ("+", "created"),
+        Action::Remove => ("−", "removed"),
+        Action::Adopt => ("=", "already runs it"),
         Action::Update => ("", ""),
     };
     html! {
@@ -285,15 +285,15 @@ pub(super) fn forecast(forecast: &Forecast) -> Markup {
                         }
                     }
                 }
-                @if forecast.waves.len() > WAVES { p.dim { "and " (forecast.waves.len() - WAVES) " waves more" } }
+                @if forecast.waves.len() > WAVES { p.dim { "and " (forecast.waves.len() - WAVES) " more waves" } }
                 @if let Some(made) = forecast.made_as_they_were() { p.dim { (made) } }
                 @if let Some(seconds) = forecast.about_seconds {
-                    p.dim { (about(TimeDelta::seconds(seconds))) ", by what its nodes took before" }
+                    p.dim { (about(TimeDelta::seconds(seconds))) ", estimated from earlier updates" }
                 }
             }
-            @if forecast.happens.is_empty() && forecast.waves.is_empty() { p { @if forecast.is_of_pods() { "No pod is moved." } @else { "No node is moved." } } }
+            @if forecast.happens.is_empty() && forecast.waves.is_empty() { p { @if forecast.is_of_pods() { "No pod is updated." } @else { "No node is updated." } } }
             @if !forecast.waits.is_empty() {
-                p { "It waits now for:" }
+                p { "It currently waits for:" }
                 ul { @for wait in &forecast.waits { li { (wait) } } }
             }
         }

@@ -22,9 +22,9 @@ pub fn parts(view: &ListView) -> Vec<Part> {
     let well = view.fleets.len() - ill - moving;
     let count = html! {
         p role="status" {
-            @if view.fleets.is_empty() { "There are no fleets here." } @else { (counted(view)) ": " }
+            @if view.fleets.is_empty() { "There are no fleets." } @else { (counted(view)) ": " }
             @if !view.fleets.is_empty() {
-                (ill) " stalled or refused, " (moving) " on the way, " (well) " up to date" @if view.silent_since.is_some() { ", when last heard of" } "."
+                (ill) " stalled or rejected, " (moving) " in progress, " (well) " up to date" @if view.silent_since.is_some() { ", at the last response" } "."
             }
         }
         @for sentence in &view.unread { p.dim { (sentence) } }
@@ -49,7 +49,7 @@ fn entry(view: &ListView, listed: &Listed) -> Markup {
             span { (fleet.summary) @if let Some(aside) = fleet.aside() { " (" (aside) ")" } }
             @for (_, tag, count) in serving.iter().take(3) { span.dim { (serving_words(kind, tag, *count)) } }
             @if let Some(rollout) = &fleet.rollout {
-                progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ "Updated of " (fleet.name) } {}
+                progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ "Updated nodes of " (fleet.name) } {}
                 span { (rollout.place()) }
             }
         }

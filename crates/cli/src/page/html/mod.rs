@@ -51,9 +51,9 @@ impl Frame<'_> {
                     script src="/page.js" defer {}
                 }
                 body data-live=[self.live] {
-                    a.skip href="#main" { "Skip to the content" }
+                    a.skip href="#main" { "Skip to main content" }
                     header {
-                        nav aria-label="Where you are" {
+                        nav aria-label="Breadcrumb" {
                             ol {
                                 li { a href="/" { "Windlass" } }
                                 @for (word, address) in self.crumbs {
@@ -62,7 +62,7 @@ impl Frame<'_> {
                             }
                         }
                         @if self.live.is_some() {
-                            p #live { noscript { "As it was when you opened it. " a href="" { "Look again" } } }
+                            p #live { noscript { "This page does not update without scripts. " a href="" { "Reload" } } }
                         }
                     }
                     main #main tabindex="-1" { (main) }
@@ -90,14 +90,14 @@ pub fn message_with_way_back(title: &str, sentence: &str, back: &str) -> Markup 
     Frame { title, live: None, crumbs: &[] }.around(&main)
 }
 
-/// The banner while the API server does not answer; rendered empty otherwise, to keep its place.
+/// The banner while the API server does not respond; rendered empty otherwise, to keep its place.
 fn silence(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
     let Some(since) = since else { return Markup::default() };
     html! {
         p.refusal role="alert" {
-            "Nothing is heard of the API server since "
+            "No response from the API server since "
             time datetime=(since.to_rfc3339_opts(SecondsFormat::Secs, true)) { (clock_time(since, now)) }
-            " UTC: what is shown is as it was then."
+            " UTC: this page shows the state at that time."
         }
     }
 }
@@ -117,9 +117,9 @@ fn verdict_class(verdict: Verdict) -> &'static str {
 
 fn verdict_words(verdict: Verdict) -> &'static str {
     match verdict {
-        Verdict::Refused => "refused",
+        Verdict::Refused => "rejected",
         Verdict::Stalled => "stalled",
-        Verdict::Progressing => "on its way",
+        Verdict::Progressing => "in progress",
         Verdict::ScaledToZero => "scaled to zero",
         Verdict::UpToDate => "up to date",
     }
@@ -128,12 +128,12 @@ fn verdict_words(verdict: Verdict) -> &'static str {
 /// A node's glyph, its class, and its meaning.
 fn sign(health: Health) -> (&'static str, &'static str, &'static str) {
     let (class, words) = match health {
-        Health::Failed => ("ill", "cannot run"),
-        Health::Down => ("ill", "does not serve"),
-        Health::Moving => ("moving", "on its way"),
-        Health::Settling => ("moving", "Ready, and not for long enough yet"),
-        Health::Before => ("before", "serves what was before"),
-        Health::Serving => ("well", "serves what is wanted"),
+        Health::Failed => ("ill", "failed"),
+        Health::Down => ("ill", "unavailable"),
+        Health::Moving => ("moving", "in progress"),
+        Health::Settling => ("moving", "ready, waiting for minReadySeconds"),
+        Health::Before => ("before", "available at the previous revision"),
+        Health::Serving => ("well", "available at the target revision"),
     };
     (health.glyph(), class, words)
 }
@@ -147,8 +147,8 @@ fn signed(health: Health) -> Markup {
 /// A task's glyph, its class, and its meaning.
 fn task_sign(state: TaskState) -> (&'static str, &'static str, &'static str) {
     let (class, words) = match state {
-        TaskState::Pending => ("dim", " not begun"),
-        TaskState::Running => ("moving", " under way"),
+        TaskState::Pending => ("dim", " pending"),
+        TaskState::Running => ("moving", " running"),
         TaskState::Complete => ("well", " done"),
         TaskState::Failed => ("ill", " failed"),
         TaskState::Skipped => ("dim", " skipped"),

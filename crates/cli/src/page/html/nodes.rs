@@ -26,10 +26,10 @@ pub fn nodes(
     let main = html! {
         h1 { (word) " of " (report.name) }
         (silence(silent_since, now))
-        p.dim { (report.nodes.len()) " " (word.to_lowercase()) ", as they were at " (clock_time(now, now)) " UTC. " a href="" { "Look again" } }
+        p.dim { (report.nodes.len()) " " (word.to_lowercase()) ", as of " (clock_time(now, now)) " UTC. " a href="" { "Reload" } }
         div.wide tabindex="0" role="region" aria-label=(word) {
             table.nodes {
-                thead { tr { th scope="col" { (word.trim_end_matches('s')) } th scope="col" { "Runs" } th scope="col" { "Says" } th scope="col" { "Since" } } }
+                thead { tr { th scope="col" { (word.trim_end_matches('s')) } th scope="col" { "Revision" } th scope="col" { "State" } th scope="col" { "Since" } } }
                 tbody {
                     @for node in shown {
                         tr {
@@ -44,7 +44,7 @@ pub fn nodes(
         }
         @if pages > 1 {
             nav.pages aria-label="Pages" {
-                @if page > 1 { a href=(to(page - 1)) rel="prev" { "Before" } " " }
+                @if page > 1 { a href=(to(page - 1)) rel="prev" { "Previous" } " " }
                 span { "Page " (page) " of " (pages) }
                 @if page < pages { " " a href=(to(page + 1)) rel="next" { "Next" } }
             }

@@ -1,4 +1,4 @@
-// Puts what changed in the place of what was. Without this script the page is as it was when it was opened.
+// Replaces the parts of the page that changed. Without this script the page does not update.
 "use strict";
 (() => {
   const address = document.body.dataset.live;
@@ -12,7 +12,7 @@
     state.classList.toggle("ill", lost);
   };
 
-  // Whoever is copying something is not to lose it.
+  // Keep a selection, so that the user can copy it.
   const isSelected = (part) => {
     const selection = getSelection();
     return selection.type === "Range" && part.contains(selection.anchorNode);
@@ -38,7 +38,7 @@
     if (source.readyState === EventSource.OPEN) sayHow();
   };
 
-  // A page that nobody sees is not drawn; the last of each part waits.
+  // A hidden page is not drawn; the latest version of each part waits.
   const plan = () => {
     if (planned) return;
     planned = true;
@@ -51,18 +51,18 @@
     waiting.set(id, html);
     plan();
   });
-  // What it shows is gone: the page that says so is another.
+  // The object no longer exists: another page reports that.
   source.addEventListener("anew", () => location.reload());
-  // The page may be told all there is, and still be old: what tells it hears nothing itself.
+  // The connection may work while the server has no response from the API server.
   const sayHow = () => {
     const old = document.querySelector("#silence p") !== null;
-    say(old ? "Not live: nothing is heard of the API server" : "Live", old);
+    say(old ? "Not live: no response from the API server" : "Live", old);
   };
   source.onopen = sayHow;
-  // A browser tries again what was cut off, and not what was refused.
+  // A browser reconnects after a lost connection, but not after a refusal.
   source.onerror = () => {
     const refused = source.readyState === EventSource.CLOSED;
-    const then = refused ? "refused: open the address that windlass prints" : "lost, and tried again";
+    const then = refused ? "closed by the server: open the address that windlass printed" : "lost; reconnecting";
     say(`Not live: the connection is ${then}`, true);
   };
 })();

@@ -74,12 +74,12 @@ fn a_pod_that_a_hand_changed_is_told_of_and_may_be_made_anew() {
     let explained = |image: &str, status: &serde_json::Value| {
         let chain = of_node(&node, SeenPod::Is(&pod_of("db-2", image, status)), &[]);
         let changed =
-            chain.links.into_iter().map(|link| link.says).find(|says| says.contains("a hand or a webhook"));
+            chain.links.into_iter().map(|link| link.says).find(|says| says.contains("a user or a webhook"));
         (changed, chain.remedies.into_iter().map(|remedy| remedy.command).collect::<Vec<_>>())
     };
     let (changed, commands) = explained("db:typo", &waits);
     let says =
-        "its container db has image db:typo, and its template says db:1.2: a hand or a webhook changed it";
+        "its container db has image db:typo, but its template has db:1.2: a user or a webhook changed it";
     assert_eq!(changed.as_deref(), Some(says));
     assert!(commands.contains(&"kubectl delete pod db-2-0 -n prod".to_owned()), "{commands:?}");
     let (changed, commands) = explained("db:1.2", &waits);
@@ -187,7 +187,7 @@ fn what_waits_for_a_person_says_how_to_go_on() {
         first(json!({"rollout": quiet, "conditions": []}), true).as_deref(),
         Some("windlass resume nd/db -n prod")
     );
-    assert_eq!(first(json!({"rollout": null, "conditions": []}), false), None, "nothing has to be done");
+    assert_eq!(first(json!({"rollout": null, "conditions": []}), false), None, "no action is needed");
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn what_no_operator_has_seen_is_explained_by_that_first_and_ends_in_a_look_at_it
     let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
     let chain = of_fleet(&seen, &report, &[]);
     assert_eq!(chain.links[0].says, report.waiting_for, "the words are those of status");
-    assert!(chain.links[0].says.contains("has not seen what it asks for now (generation 4, seen: 3)"));
-    assert!(chain.links.len() > 1, "what was so is told after it");
+    assert!(chain.links[0].says.contains("has not observed generation 4 (observed: 3)"));
+    assert!(chain.links.len() > 1, "the last known state follows it");
     let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
     assert_eq!(commands, ["windlass version --operator-namespace windlass-system"]);
 }
@@ -217,8 +217,8 @@ fn to_give_a_set_up_is_not_said_to_leave_its_nodes() {
         let chain = of_fleet(&seen, &report, &[]);
         chain.remedies.into_iter().find(|r| r.command.contains("abort")).map(|r| r.to)
     };
-    assert_eq!(abort("1a2b3").as_deref(), Some("give the new nodes up"));
-    assert_eq!(abort("").as_deref(), Some("leave every node at what it runs"));
+    assert_eq!(abort("1a2b3").as_deref(), Some("abort; remove the new nodes"));
+    assert_eq!(abort("").as_deref(), Some("abort; nodes keep their revisions"));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothi
     let chain = of_fleet(&seen, &report, &[]).of_deleted(Deletion::read(&fleet).as_ref());
     let first = &chain.links[0];
     assert_eq!(first.of, "NodeDeployment db");
-    assert_eq!(first.says, "it is being deleted, and kept by finalizers example.com/a, example.com/b");
+    assert_eq!(first.says, "it is being deleted and waits for finalizers example.com/a, example.com/b");
     assert_eq!(first.since, Some("2026-01-01T04:10:00Z".parse().unwrap()));
     let commands: Vec<&str> = chain.remedies.iter().map(|remedy| remedy.command.as_str()).collect();
     assert_eq!(commands, ["kubectl describe nd/db -n prod"]);
@@ -260,7 +260,7 @@ fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothi
     let chain =
         of_node(&ObservedNode::read(&node), SeenPod::IsNot, &[]).of_deleted(Deletion::read(&node).as_ref());
     let first = (chain.links[0].of.as_str(), chain.links[0].says.as_str());
-    assert_eq!(first, ("StatefulNode db-0", "it is being deleted, and kept by finalizer example.com/a"));
+    assert_eq!(first, ("StatefulNode db-0", "it is being deleted and waits for finalizer example.com/a"));
 }
 
 #[test]
@@ -272,12 +272,16 @@ fn a_fleet_tells_of_pods_whose_image_a_hand_changed_although_they_run() {
     }
     let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
     let chain = of_fleet(&seen, &report, &[]);
-    let told: Vec<&str> =
-        chain.links.iter().map(|link| link.says.as_str()).filter(|says| says.contains("a hand")).collect();
+    let told: Vec<&str> = chain
+        .links
+        .iter()
+        .map(|link| link.says.as_str())
+        .filter(|says| says.contains("a user or a webhook"))
+        .collect();
     assert_eq!(
         told,
         [
-            "its container db has image db:typo, and its template says db:1.2: a hand or a webhook changed it (and so of 1 more)"
+            "its container db has image db:typo, but its template has db:1.2: a user or a webhook changed it (and 1 more)"
         ]
     );
 }

@@ -107,7 +107,7 @@ ledger   StatefulSet   Updating 1/3   ━━━━━━────────
      waiting for ledger-2: ImagePullBackOff for 3m02s (stalls in 6m58s)
 └─ ledger   5b7d9c8f6 → 7c6f5d4b8   3 replicas, 2 ready, 1 updated
    ├─ ✗ ledger-2   7c6f5d4b8   ImagePullBackOff: Back-off pulling image \"db:1.2\"  since 04:12:09
-   └─ ● 2 pods serve 5b7d9c8f6
+   └─ ● 2 pods available at 5b7d9c8f6
 "
     );
     let all = drawn(&report, true);
@@ -130,12 +130,12 @@ fn a_pod_is_told_by_its_plan_where_nothing_stands_in_its_way() {
     let silent = json!({"status": {"nodes": [{"name": "ledger-2", "plan": {"id": "0a1b2c3d4e", "recipe": "PodUpdate",
         "targetHash": "v1:b", "state": "Active", "startedAt": "2026-01-01T04:12:00Z",
         "tasks": [{"id": "0a1b2c3d4e-0", "type": "replace-pod", "state": "Running"}]}}]}});
-    assert_eq!(one(&silent, &pods()[1..]), "Moving → 7c6f5d4b8 replace-pod: it is being made");
+    assert_eq!(one(&silent, &pods()[1..]), "Moving → 7c6f5d4b8 replace-pod: it is being created");
     let done = json!({"status": {"nodes": null}});
     let mut ready = pods();
     ready[0] = pod("ledger-2", "ledger", "7c6f5d4b8", true);
     assert_eq!(one(&done, &ready), "Serving 7c6f5d4b8 ");
-    assert_eq!(one(&done, &pods()), "Down 7c6f5d4b8 it is not Ready; the operator has not seen that");
+    assert_eq!(one(&done, &pods()), "Down 7c6f5d4b8 it is not Ready; the operator has not observed that");
     // In a rollback pods go to the current revision.
     let back = json!({"status": {"nodes": null, "rollout": {"targetHash": "v1:a"}}});
     assert_eq!(one(&back, &ready), "Before 7c6f5d4b8 → 5b7d9c8f6 ");
@@ -174,7 +174,7 @@ fn what_is_as_wanted_is_one_line_which_also_says_if_it_is_not_held() {
     let steady = steady(&json!([set("ledger", 3)]));
     let well = report(&steady, Some(&pods));
     assert_eq!(well.verdict(), Verdict::UpToDate);
-    assert_eq!(line(&well), "● ledger     StatefulSet   Ready      3 pods serve 7c6f");
+    assert_eq!(line(&well), "● ledger     StatefulSet   Ready      3 pods available at 7c6f");
     let mut overwritten = steady.clone();
     overwritten["status"]["conditions"][4] = condition(
         "Held",
@@ -203,11 +203,7 @@ fn who_has_changed_a_statefulset_and_asks_at_once_is_told_to_wait() {
     for (generation, revision) in [(3, "7c6f"), (2, "9d8e")] {
         let report = of(generation, revision);
         assert_eq!(report.verdict(), Verdict::Progressing, "{generation} {revision}");
-        assert!(
-            report.waiting_for().starts_with("StatefulSet ledger was changed"),
-            "{}",
-            report.waiting_for()
-        );
+        assert!(report.waiting_for().starts_with("StatefulSet ledger changed"), "{}", report.waiting_for());
     }
 }
 
@@ -279,9 +275,9 @@ StatefulSetRollout ledger  UpToDate=Unknown Applying
           pod ledger-2  pod ledger-2 is not ready
             event Failed  manifest unknown
 see the pod with its events: kubectl describe pod ledger-2 -n prod
-go back to what ran before: windlass abort ssr/ledger -n prod --rollback
-leave every pod at what it runs: windlass abort ssr/ledger -n prod
-begin nothing more until it is resumed: windlass pause ssr/ledger -n prod
+roll back to the previous revision: windlass abort ssr/ledger -n prod --rollback
+abort; pods keep their revisions: windlass abort ssr/ledger -n prod
+pause the rollout: windlass pause ssr/ledger -n prod
 "
     );
     let ended = json!({"status": {"rollout": null, "plan": {"state": "Aborted"}, "conditions": [
@@ -291,8 +287,8 @@ begin nothing more until it is resumed: windlass pause ssr/ledger -n prod
     for part in [
         "UpToDate=False Aborted: plan 495ff12537 was aborted\n",
         "Held=False StrategyOverwritten: helm writes updateStrategy\n",
-        "try the same target again: windlass retry ssr/ledger -n prod\n",
-        "go back to what ran before: kubectl rollout undo statefulset/ledger -n prod\n",
+        "retry the same target: windlass retry ssr/ledger -n prod\n",
+        "roll back to the previous revision: kubectl rollout undo statefulset/ledger -n prod\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -763,7 +763,9 @@ fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that
         facts.sets.get_mut("first").unwrap().retiring = Some(old.clone());
         status.retiring = vec![old];
         let mut plan = plan_to("v2");
-        plan.tasks[0].message = "waiting for set first to go; what is left of it: Pod db-0-0".to_owned();
+        plan.tasks[0].message = "waiting for the deletion of set first to complete; remaining objects: Pod \
+            db-0-0"
+            .to_owned();
         status.plan = Some(crate::api::RawPlan::of(&plan));
         let status = look(status, &facts, 630);
         let condition = crate::api::conditions::find(&status.conditions, "Stalled").unwrap();
