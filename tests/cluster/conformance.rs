@@ -8,7 +8,7 @@ use windlass_harness::conformance::{cases, record};
 use windlass_harness::controlplane::ControlPlane;
 
 #[tokio::test]
-async fn the_real_control_plane_does_what_it_was_seen_to_do_before() {
+async fn control_plane_matches_the_recorded_behaviour() {
     let cp = ControlPlane::shared().await;
     let client = cp.client().await;
     suite::prepare(&client).await;

@@ -34,7 +34,7 @@ fn image(image: &str) -> Value {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn the_audit_log_counts_writes_and_leaves_dry_runs_out() {
+async fn audit_log_counts_writes_without_dry_runs() {
     let cp = ControlPlane::shared().await;
     let ns = cp.namespace("audit").await;
     let token = cp.service_account_token(&ns, "writer").await.unwrap();
@@ -99,7 +99,7 @@ async fn an_owner_to_be_killed() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn everything_ends_with_its_owner_even_by_sigkill() {
+async fn control_plane_ends_with_its_owner_even_on_sigkill() {
     // Dropped.
     let cp = ControlPlane::start(Options { kubelets: false, ..Options::default() }).await.unwrap();
     let (pids, folder): (Vec<u32>, _) = (cp.pids().values().copied().collect(), cp.folder().to_owned());

@@ -32,14 +32,14 @@ fn log_of_an_operator(name: &str, format: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_log_in_text_that_goes_into_a_file_has_no_colours() {
+fn text_log_in_a_file_has_no_colours() {
     let lines = log_of_an_operator("text", "text");
     assert!(lines[0].contains("windlass operator starts"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains('\x1b')), "{lines:?}");
 }
 
 #[test]
-fn a_log_in_json_has_an_object_with_time_level_and_message_on_every_line() {
+fn json_log_lines_have_time_level_and_message() {
     let lines = log_of_an_operator("json", "json");
     let read = |line: &String| serde_json::from_str::<serde_json::Value>(line);
     let lines: Vec<_> =

@@ -38,7 +38,7 @@ async fn dry_run(client: &Client, path: &str, object: &Value) -> Result<Value, S
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_takes_what_is_rendered_in_every_field() {
+async fn api_server_accepts_every_rendered_field() {
     let options = Options { crds: false, kubelets: false, ..Options::default() };
     let plane = ControlPlane::start(options).await.unwrap();
     let client = plane.client().await;

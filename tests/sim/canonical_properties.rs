@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn noise_and_the_order_of_keys_do_not_move_the_hash(seed: u64, noise: u64) {
+    fn noise_and_key_order_do_not_change_the_hash(seed: u64, noise: u64) {
         let template = golden::pod_template(seed);
         let mut dice = Dice(noise);
         let noisy = with_noise(&template, "", &mut dice);
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn the_canonical_form_is_its_own(seed: u64) {
+    fn canonical_form_is_idempotent(seed: u64) {
         let once = canonical(&golden::pod_template(seed), Root::PodTemplate);
         prop_assert_eq!(&canonical(&once, Root::PodTemplate), &once);
         let reread: Value = serde_json::from_slice(&to_bytes(&once)).unwrap();
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_of_any_leaf_moves_the_hash(seed: u64, choice: u64) {
+    fn changing_any_leaf_changes_the_hash(seed: u64, choice: u64) {
         let (template, leaf) = template_and_leaf(seed, choice);
         let mut other = template.clone();
         let value = other.pointer_mut(&leaf).unwrap();
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn the_loss_of_any_leaf_moves_the_hash(seed: u64, choice: u64) {
+    fn removing_any_leaf_changes_the_hash(seed: u64, choice: u64) {
         let (template, leaf) = template_and_leaf(seed, choice);
         let (parent, key) = leaf.rsplit_once('/').unwrap();
         let mut other = template.clone();
@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn two_templates_have_one_hash_exactly_when_nothing_differs(a in 0..40u64, b in 0..40u64) {
+    fn template_hashes_are_equal_exactly_when_the_diff_is_empty(a in 0..40u64, b in 0..40u64) {
         let (a, b) = (golden::pod_template(a), golden::pod_template(b));
         prop_assert_eq!(pod_template_hash(&a) == pod_template_hash(&b), diff(&a, &b).is_empty());
     }

@@ -75,7 +75,7 @@ fn spec_of(entry: &Value) -> StatefulNodeSpec {
 }
 
 #[test]
-fn nodes_as_people_run_them_keep_their_hashes() {
+fn realistic_nodes_keep_their_recorded_hashes() {
     let mut files: Vec<PathBuf> =
         fs::read_dir(golden("nodes")).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
@@ -101,7 +101,7 @@ fn nodes_as_people_run_them_keep_their_hashes() {
 }
 
 #[test]
-fn templates_are_the_same_or_not_by_the_rules_and_keep_their_hashes() {
+fn template_pairs_match_as_specified_and_keep_their_hashes() {
     let entries = check_lines("pairs.jsonl", |entry| {
         json!([pod_template_hash(&entry["a"]), pod_template_hash(&entry["b"])])
     });
@@ -110,7 +110,7 @@ fn templates_are_the_same_or_not_by_the_rules_and_keep_their_hashes() {
 }
 
 #[test]
-fn specs_are_the_same_target_or_not_and_keep_their_hashes() {
+fn spec_pairs_match_as_specified_and_keep_their_hashes() {
     let entries = check_lines("targets.jsonl", |entry| {
         let hash = |side: &str, index: usize| {
             rollout_hash(&spec_of(&entry[side]), entry["buildIDs"][index].as_str().unwrap_or_default())

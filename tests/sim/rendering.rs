@@ -52,7 +52,7 @@ fn full_spec() -> StatefulNodeSpec {
 }
 
 #[test]
-fn the_stateful_set_of_a_fleets_node() {
+fn fleet_node_stateful_set_is_rendered_completely() {
     let (identity, spec) = (owned_node(), full_spec());
     let template = pod_template(&spec, None, &RenderOptions::default()).unwrap();
     let own = json!({
@@ -125,7 +125,7 @@ fn the_stateful_set_of_a_fleets_node() {
 }
 
 #[test]
-fn pods_of_one_revision_have_one_label_and_their_own_ordinals() {
+fn pods_of_a_revision_share_its_label_and_keep_their_ordinals() {
     let of = |node: &str, spec: &StatefulNodeSpec, restart: Option<&str>| {
         let identity = NodeIdentity { name: node.to_owned(), ..owned_node() };
         let template = pod_template(spec, restart, &RenderOptions::default()).unwrap();
@@ -164,7 +164,7 @@ fn sidecars_context(pod: &Value, own: &Value) -> Value {
 }
 
 #[test]
-fn the_sidecar_runs_restricted_and_what_a_user_sets_wins() {
+fn sidecar_runs_restricted_unless_the_user_overrides_it() {
     let all = json!({
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": true,
         "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},
@@ -198,7 +198,7 @@ fn the_sidecar_runs_restricted_and_what_a_user_sets_wins() {
 }
 
 #[test]
-fn the_stateful_set_of_a_node_that_stands_alone() {
+fn standalone_node_stateful_set_is_rendered_completely() {
     let spec = spec(json!({"podTemplate": {"spec": {"containers": [{"name": "main"}]}}}));
     let template = pod_template(&spec, None, &RenderOptions::default()).unwrap();
     let set = stateful_set(&lone_node(), &spec, &template, &"v1:hash".into());
@@ -211,7 +211,7 @@ fn the_stateful_set_of_a_node_that_stands_alone() {
 }
 
 #[test]
-fn a_suspended_node_has_no_replica() {
+fn suspended_node_has_zero_replicas() {
     let spec = StatefulNodeSpec { suspend: true, ..full_spec() };
     assert_eq!(
         stateful_set(&owned_node(), &spec, &json!({}), &"v1:hash".into())["spec"]["replicas"],
@@ -220,7 +220,7 @@ fn a_suspended_node_has_no_replica() {
 }
 
 #[test]
-fn a_nodes_identity_does_not_move_the_hash() {
+fn node_identity_does_not_change_the_hash() {
     for metadata in [json!({"labels": {"app": "db"}}), json!({"labels": null}), json!(null)] {
         let spec =
             spec(json!({"podTemplate": {"metadata": metadata, "spec": {"containers": [{"name": "db"}]}}}));
@@ -240,7 +240,7 @@ fn a_nodes_identity_does_not_move_the_hash() {
 }
 
 #[test]
-fn the_headless_service_of_a_node() {
+fn headless_node_service_is_rendered_completely() {
     let expected = json!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -280,7 +280,7 @@ fn the_headless_service_of_a_node() {
 }
 
 #[test]
-fn the_service_of_a_fleet_stands_before_its_active_set() {
+fn fleet_service_selects_the_active_set() {
     let mut fleet = FleetIdentity {
         name: "db".to_owned(),
         namespace: "prod".to_owned(),

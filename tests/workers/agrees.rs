@@ -68,7 +68,7 @@ impl Ground for Real {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_real_temporal_does_what_the_fake_does() {
+async fn real_temporal_matches_the_shared_cases() {
     let cases = CASES.iter().map(async |(name, case)| {
         let ground = Real { stage: Stage::new(name).await, workers: Mutex::default() };
         case(&ground).await;

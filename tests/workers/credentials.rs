@@ -35,7 +35,7 @@ fn connection(address: &str, tls: Tls) -> Connection {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_and_keys_let_in_and_each_fault_has_its_own_name() {
+async fn valid_credentials_connect_and_each_fault_has_its_own_error() {
     let server = Server::start(Options { guarded: true, ..Options::default() }).await.expect("a server");
     let secrets = PlayedSecrets::default();
     secrets.put("ca", &[("ca.crt", &server.pem("ca.crt"))]);

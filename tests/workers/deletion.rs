@@ -15,7 +15,7 @@ async fn farm(name: &str) -> Result<Farm<'static>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_one_gives_its_tasks_back_and_goes_after_its_workflows() -> Result<(), Error> {
+async fn deleted_worker_deployment_drains_before_it_is_removed() -> Result<(), Error> {
     let farm = farm("deleted").await?;
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;

@@ -61,7 +61,7 @@ fn hooks(peer: &Peer) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hooks_stand_in_a_rollout_of_workers_and_outlive_the_operator() -> Result<(), Error> {
+async fn worker_rollout_hooks_survive_an_operator_restart() -> Result<(), Error> {
     let cluster = Cluster::shared().await;
     cluster.images.add("registry.example/true:1", Image::of("true", std::path::Path::new("/bin/true")));
     let mut farm = Farm::new(cluster, server().await, OPERATOR, "hooked").await?;

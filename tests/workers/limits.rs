@@ -10,7 +10,7 @@ use windlass_harness::temporal::frontend::{Options, Server};
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_servers_limit_a_version_that_never_appears_is_said_to_be_so() -> Result<(), Error> {
+async fn unlisted_version_at_the_server_limit_is_reported() -> Result<(), Error> {
     let one = &["matching.maxVersionsInDeployment=1"];
     let server = Server::start(Options { settings: one, ..Options::default() }).await?;
     let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "full").await?;

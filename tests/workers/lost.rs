@@ -9,7 +9,7 @@ use crate::{stage::client, worker::Worker};
 use windlass_harness::temporal::frontend::{Options, Server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_or_stands_still_is_unreachable_until_it_is_back() {
+async fn stopped_or_frozen_server_is_unreachable_until_it_recovers() {
     let durable = Options { durable: true, ..Options::default() };
     let server = Server::start(durable).await.expect("a server");
     let port = client(&server.address()).await;
@@ -49,7 +49,7 @@ async fn a_server_that_is_gone_or_stands_still_is_unreachable_until_it_is_back()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_had_enough_says_so() {
+async fn overloaded_server_returns_rate_limited() {
     let few = &["frontend.globalNamespaceWorkerDeploymentReadRPS=2"];
     let server = Server::start(Options { settings: few, ..Options::default() }).await.expect("a server");
     let port = client(&server.address()).await;

@@ -12,7 +12,7 @@ use windlass_harness::temporal::frontend::{Options, Server};
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_in_mid_ramp_costs_no_version_its_workers() -> Result<(), Error> {
+async fn server_outage_during_a_ramp_removes_no_workers() -> Result<(), Error> {
     let server = Server::start(Options { durable: true, ..Options::default() }).await?;
     let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "minute").await?;
     let mut spec = farm.spec("1");

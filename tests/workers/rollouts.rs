@@ -17,7 +17,7 @@ async fn farm(name: &str) -> Result<Farm<'static>, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pinned_workflow_runs_on_while_a_new_version_takes_over() -> Result<(), Error> {
+async fn pinned_workflow_continues_while_a_new_version_takes_over() -> Result<(), Error> {
     let farm = farm("story").await?;
     let mut spec = farm.spec("1");
     spec["rollout"]["gate"] = json!({"workflowType": "Gate", "timeoutSeconds": 60});
@@ -65,7 +65,7 @@ async fn a_pinned_workflow_runs_on_while_a_new_version_takes_over() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_is_killed_again_and_again_loses_no_workflow() -> Result<(), Error> {
+async fn repeatedly_killed_operator_loses_no_workflow() -> Result<(), Error> {
     let mut farm = farm("killed").await?;
     farm.create(farm.spec("1")).await?;
     let v1 = farm.until_current().await?;

@@ -20,7 +20,7 @@ async fn columns(farm: &Farm<'_>, current: &str) -> Result<(), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> Result<(), Error> {
+async fn cli_shows_workers_waits_for_them_and_reports_stalls() -> Result<(), Error> {
     let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "terminal").await?;
     let said = farm.typed(&["status", "wwd"]).await?;
     assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{}", said.stderr);
@@ -131,7 +131,7 @@ async fn the_terminal_shows_workers_waits_for_them_and_says_why_they_stand() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_verb_does_what_it_says() -> Result<(), Error> {
+async fn each_verb_takes_effect() -> Result<(), Error> {
     let farm = Farm::new(Cluster::shared().await, server().await, OPERATOR, "verbs").await?;
     let mut spec = farm.spec("1");
     let gate = json!({"workflowType": "Gate", "timeoutSeconds": 60});

@@ -5,7 +5,7 @@ use windlass_temporal::port::{BuildId, TaskQueue, TaskQueueKind};
 use crate::stage::Stage;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workflow_is_pinned_by_its_first_task_and_not_by_its_start() {
+async fn workflow_is_pinned_by_its_first_task_and_not_by_its_start() {
     let stage = Stage::new("begun").await;
     let one = stage.worker("v1").await;
     stage.make_current("v1").await;
@@ -31,7 +31,7 @@ async fn a_workflow_is_pinned_by_its_first_task_and_not_by_its_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_whose_workers_are_gone_is_made_current_without_a_word() {
+async fn version_without_workers_becomes_current_without_an_error() {
     let stage = Stage::new("deserted").await;
     let _one = stage.worker("v1").await;
     stage.make_current("v1").await;

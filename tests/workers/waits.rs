@@ -14,7 +14,7 @@ const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "ten minutes: Temporal looks at a version's drainage after three, and forgets pollers after five"]
-async fn under_the_waits_of_production_a_version_goes_after_minutes() -> Result<(), Error> {
+async fn version_is_deleted_within_minutes_with_default_server_waits() -> Result<(), Error> {
     let server = Server::start(Options { default_waits: true, ..Options::default() }).await?;
     let farm = Farm::new(Cluster::shared().await, &server, OPERATOR, "production").await?;
     let mut spec = farm.spec("1");

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_has_what_was_asked_for_and_nothing_else() {
+    fn adopt_manifest_contains_only_requested_fields() {
         assert_eq!(
             printed("sts/ledger").unwrap(),
             "\
@@ -337,7 +337,7 @@ spec:
     }
 
     #[test]
-    fn words_that_name_no_statefulset_are_answered_with_what_to_write() {
+    fn invalid_statefulset_argument_gets_a_usage_hint() {
         for (line, expected) in [
             ("sts", "sts needs a name; write sts/NAME"),
             ("ledger", "\"ledger\" is not a StatefulSet; write sts/NAME"),
@@ -363,7 +363,7 @@ spec:
     }
 
     #[test]
-    fn what_belongs_to_another_is_not_adopted() {
+    fn statefulset_with_another_owner_is_not_adopted() {
         let rollout =
             |selection: Value| json!({"metadata": {"name": "r"}, "spec": {"statefulSets": selection}});
         let owner = |controller: bool| {
@@ -398,7 +398,7 @@ spec:
     }
 
     #[test]
-    fn what_will_happen_is_said_of_each_statefulset() {
+    fn adopt_output_describes_effect_on_each_statefulset() {
         let target = Target { kind: Kind::Other(STATEFUL_SETS), name: "ledger".to_owned() };
         let rolling = json!({"status": {"updateRevision": "ledger-b", "updatedReplicas": 1}});
         let canary =
@@ -422,7 +422,7 @@ no pod restarts because of this
     }
 
     #[tokio::test]
-    async fn an_object_is_created_for_what_exists_and_belongs_to_nobody() {
+    async fn adopt_creates_rollout_for_existing_unowned_statefulset() {
         let mut exists = set(&json!({"kind": "StatefulSet", "apiVersion": "apps/v1"}));
         let mut other = exists.clone();
         other["metadata"]["name"] = json!("taken");

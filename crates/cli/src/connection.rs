@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_no_cluster_is_known_is_said_in_a_sentence_that_says_what_to_do() {
+    fn missing_cluster_configuration_error_explains_the_fix() {
         let missing = || KubeconfigError::ReadConfig(std::io::ErrorKind::NotFound.into(), "/none".into());
         for (named, unread, message) in [
             (Some("/none"), missing(), "cannot read /none of KUBECONFIG (/none): "),

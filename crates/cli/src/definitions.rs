@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_definition_of_statefulset_rollouts_is_needed_unless_they_are_off() {
+    async fn statefulset_rollout_crd_is_required_unless_disabled() {
         let cluster = Cluster::start(Options::seeded(1));
         for crd in crds().iter().filter(|crd| crd.spec.names.kind != "StatefulSetRollout") {
             cluster.install(serde_json::to_value(crd).unwrap()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn definitions_of_another_version_are_told_by_the_first_field_that_they_would_drop() {
+    async fn outdated_crd_is_reported_by_first_field_it_would_drop() {
         assert_eq!(missing(|_| {}).await, None);
         let older = |crd: &mut Value| {
             let spec = schema(crd, "spec");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_keeps_what_it_does_not_know_lacks_nothing_and_one_that_drops_it_does() {
+    async fn missing_status_field_matters_only_if_unknowns_are_dropped() {
         let less = |keeps: bool| {
             missing(move |crd| {
                 let status = schema(crd, "status");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_published_nothing_is_said() {
+    fn missing_openapi_document_reports_nothing() {
         assert_eq!(lacking(&Value::Null, true), None);
         assert_eq!(lacking(&serde_json::json!({"components": {"schemas": {}}}), true), None);
     }

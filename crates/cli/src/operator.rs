@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_namespace_can_have_is_wrong_usage() {
+    fn invalid_namespace_name_is_a_usage_error() {
         for name in ["shop", "shop-1", "1", &"a".repeat(63)] {
             assert_eq!(namespace(name).as_deref(), Ok(name));
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_of_all_controllers_are_one_open_metrics_document() {
+    async fn metrics_of_all_controllers_form_one_openmetrics_document() {
         struct More;
         impl Controller for More {
             fn run(&self, _: kube::Client, _: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {

@@ -111,7 +111,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_reference_of_the_command_line_is_what_the_program_takes() {
+fn command_line_reference_matches_the_program() {
     // It is that of the program as it is built by default.
     if crate::extension::HAS_WORKERS {
         return;
@@ -137,7 +137,7 @@ fn read_by(code: &str) -> Vec<&str> {
 }
 
 #[test]
-fn each_variable_that_is_read_is_told_of() {
+fn every_environment_variable_is_documented() {
     fn walk(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_as_clients_send_it() {
+    fn bearer_token_is_read_from_the_header() {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),

@@ -56,14 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_needs_to_be_said() {
+    fn all_arguments_are_optional() {
         let args = parse(&[]).unwrap();
         assert_eq!(args.bind.to_string(), "0.0.0.0:7777");
         assert_eq!((args.caught_up_url, args.height_url, args.token_file), (None, None, None));
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn all_arguments_are_parsed() {
         let args = parse(&[
             "--bind=[::1]:9",
             "--caught-up-url=http://127.0.0.1:1/ok",
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_asked_is_wrong_usage() {
+    fn unsupported_url_is_a_usage_error() {
         for (url, part) in
             [("https://127.0.0.1/", "http://"), ("127.0.0.1:80", "not a URL"), ("", "not a URL")]
         {

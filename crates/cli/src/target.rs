@@ -311,7 +311,7 @@ mod tests {
     use crate::empty_cluster::without_objects;
 
     #[tokio::test]
-    async fn a_verb_that_selects_nothing_says_so() {
+    async fn verb_with_empty_selection_reports_no_objects_found() {
         for (kind, all_namespaces, expected) in [
             (Kind::Fleet, false, "No fleets found in namespace typo."),
             (Kind::Fleet, true, "No fleets found in any namespace."),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_named_as_kubectl_names_it() {
+    fn object_names_follow_kubectl_syntax() {
         let (db, web, node) = (
             "nodedeployment.windlass.dev/db",
             "nodedeployment.windlass.dev/web",
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_name_nothing_are_answered_with_what_to_write() {
+    fn invalid_object_name_gets_a_usage_hint() {
         for (line, message) in [
             ("db", "write nd/db, sn/db or ssr/db"),
             ("db web", "\"db\" is not a kind of Windlass; write nd web"),

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_folded_between_words_under_its_beginning() {
+    fn wrapped_text_is_indented_under_its_beginning() {
         assert_eq!(wrapped("   ▸ one two three", 13), "   ▸ one two\n     three");
         assert_eq!(wrapped("short", 13), "short");
         assert_eq!(wrapped("a-word-that-is-too-long for it", 10), "a-word-that-is-too-long\nfor it");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
+    fn line_is_truncated_by_visible_width() {
         let line = Line::from(vec!["✗ red".red(), " and plain".into()]);
         assert_eq!(terminal(80, false).painted(&line), "✗ red and plain");
         assert_eq!(terminal(15, false).painted(&line), "✗ red and plain");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_only_ascii_nothing_else_is_written() {
+    fn non_utf8_locale_prints_ascii_only() {
         let line = Line::from("├─ ✗ db-3  1.1 → 1.2 … ü");
         let ascii = |width| Terminal { width, colours: false, unicode: false }.painted(&line);
         assert_eq!(ascii(80), "|- x db-3  1.1 -> 1.2 ... ?");
@@ -214,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn what_would_steer_a_terminal_is_not_written() {
+    fn control_characters_are_not_printed() {
         assert_eq!(terminal(80, true).painted(&Line::from(Span::raw("a\x1b[2J\nb\tc"))), "a [2J b c");
     }
 
     #[test]
-    fn a_line_is_folded_between_words_under_an_indent() {
+    fn folded_line_is_split_between_words_with_indent() {
         let folded = |line: &Line, width| {
             let lines = terminal(width, false).folded(line, 2);
             lines.iter().map(|line| terminal(80, true).painted(line)).collect::<Vec<_>>()

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_of_windlass_in_the_documentation_is_one() {
+    fn documented_commands_are_valid() {
         let root = windlass_harness::root();
         let folders =
             ["tutorial", "how-to", "reference", "explanation", "dev"].map(|of| root.join("docs").join(of));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_that_a_report_offers_is_one() {
+    fn commands_offered_by_reports_are_valid() {
         let commands = offered();
         for line in &commands {
             let mut command = crate::command();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn words_that_mean_nothing_together_are_wrong_usage_before_any_cluster_is_looked_for() {
+    async fn invalid_usage_is_detected_before_connecting() {
         use crate::{Command, Failure, adopt, explain, plan, status, verbs};
         for line in [
             "windlass explain",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_one_sentence_that_says_what_to_do() {
+    fn usage_errors_are_one_sentence_with_a_hint() {
         for (line, expected) in [
             (
                 "windlass pause",

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_not_renewed_any_more_is_of_no_operator_that_runs() {
+    fn lease_without_renewal_means_operator_not_running() {
         let ended = "not running";
         for (renewed, seconds, said) in [
             (json!("2026-01-01T04:09:58.123456Z"), json!(45), ""),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operator_that_runs_is_enough_and_none_is_a_failure_that_says_what_to_do() {
+    fn one_running_operator_suffices_and_none_is_an_error() {
         let spec = |at: &str| json!({"holderIdentity": "w-1", "renewTime": at, "leaseDurationSeconds": 45});
         let (runs, ended) = (operator(&spec(NOW)).unwrap(), operator(&spec("2026-01-01T03:00:00Z")).unwrap());
         assert_eq!(one_runs(&[ended.clone(), runs.clone()], "ops"), Ok(()));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_the_form_of_a_plans_id_is_told_from_what_has_not() {
+    fn plan_id_format_is_recognised() {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap_or_default();
         let lost = lost_plan_id("uid", now);
         assert!(is_plan_id(lost.as_str()), "{lost}");

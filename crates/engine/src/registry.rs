@@ -223,7 +223,7 @@ mod tests {
     use super::first_repeated;
 
     #[test]
-    fn a_name_that_two_types_have_is_found() {
+    fn duplicate_type_name_is_found() {
         assert_eq!(first_repeated(&["a", "b", "b", "c"]), Some("b"));
         assert_eq!(first_repeated(&["a", "b", "c"]), None);
     }

@@ -464,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_that_may_not_be_touched_is_said_with_what_to_do() {
+    fn forbidden_lease_is_reported_with_advice() {
         let refused = |code| {
             let said = "leases \"windlass\" is forbidden";
             sentence(kube::Error::Api(Box::new(Status::failure(said, "").with_code(code))), "shop")

@@ -49,14 +49,14 @@ async fn leads_after(candidate: &Candidate) -> u64 {
 const REQUEST: u64 = REQUEST_TIMEOUT.as_secs();
 
 #[tokio::test(start_paused = true)]
-async fn whoever_makes_the_lease_waits_out_the_writes_of_a_leader_before() {
+async fn creator_of_the_lease_waits_out_writes_of_a_previous_leader() {
     let stage = Stage::new();
     let waited = leads_after(&stage.candidate("a")).await;
     assert!((LEASE.as_secs() + REQUEST..LEASE.as_secs() + REQUEST + 2).contains(&waited), "{waited} s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_lease_that_was_given_up_in_good_order_is_taken_at_once() {
+async fn only_a_properly_released_lease_is_acquired_immediately() {
     let stage = Stage::new();
     let first = stage.candidate("a");
     first.lead().await;
@@ -71,7 +71,7 @@ async fn only_a_lease_that_was_given_up_in_good_order_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_with_a_write_in_doubt_is_taken_once_it_can_land_no_more() {
+async fn lease_with_pending_write_is_acquired_after_the_write_expires() {
     for (doubt_ms, quiet) in [(500, QUIET.as_secs()), (60_500, 61), (75_000, 75)] {
         let stage = Stage::new();
         let first = stage.candidate("a");
@@ -96,7 +96,7 @@ async fn a_lease_with_a_write_in_doubt_is_taken_once_it_can_land_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_lease_is_gone_stops_long_before_another_acts() {
+async fn leader_without_its_lease_stops_long_before_a_successor_acts() {
     for (deleted, watched) in [(true, false), (true, true), (false, true)] {
         let stage = Stage::new();
         let leader = stage.candidate("a");
@@ -126,7 +126,7 @@ async fn a_leader_whose_lease_is_gone_stops_long_before_another_acts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_late() {
+async fn leader_that_cannot_renew_starts_no_write_that_could_be_late() {
     let stage = Stage::new();
     let leader = stage.candidate("a");
     leader.lead().await;
@@ -150,7 +150,7 @@ async fn a_leader_that_cannot_renew_begins_no_write_that_could_be_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_on_the_lease_is_never_taken_for_ones_own_from_before() {
+async fn same_holder_identity_is_not_treated_as_own_lease() {
     let stage = Stage::new();
     stage.candidate("a").lead().await;
     // The same identity again: a restarted container, or a second replica on the same host.
@@ -185,7 +185,7 @@ impl windlass_sim::FaultPlan for Shed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_is_tried_again_soon() {
+async fn failed_renewal_is_retried_soon() {
     use std::sync::atomic::Ordering::SeqCst;
     for (swallow, least) in [(false, 8), (true, 3)] {
         let stage = Stage::new();
@@ -228,7 +228,7 @@ impl windlass_sim::FaultPlan for Unanswered {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_taken_without_an_answer_is_not_anothers() {
+async fn unanswered_acquisition_is_recognised_as_own() {
     let stage = Stage::new();
     stage.cluster.set_faults(Box::new(Unanswered(1)));
     let waited = leads_after(&stage.candidate("a")).await;

@@ -98,7 +98,7 @@ mod tests {
         (&'static str, Option<&'static str>, &'static [(&'static str, &'static str)], Option<&'static str>);
 
     #[test]
-    fn a_proxy_of_the_environment_is_passed_by_as_no_proxy_says() {
+    fn environment_proxy_is_bypassed_according_to_no_proxy() {
         let far = "https://api.example:6443";
         let table: [Case; 10] = [
             (far, None, &[], None),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_of_an_unknown_kind_is_named() {
+    fn unsupported_proxy_scheme_is_refused() {
         let mut config = Config::new("https://api.example".parse().unwrap());
         for (url, is_known) in
             [("http://a:1", true), ("socks5://me:secret@a:1", true), ("socks4://a:1", false)]

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_wrote_what_and_kubectls_copy_are_not_taken_in() {
+    fn managed_fields_and_last_applied_annotation_are_dropped() {
         let mut sent = json!({
             "kind": "StatefulNode",
             "metadata": {
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_metadata_cannot_be_read_is_an_error() {
+    fn unreadable_metadata_is_an_error() {
         let read = serde_json::from_str::<RawObject>(r#"{"metadata": {"name": 7}}"#);
         assert!(read.unwrap_err().to_string().contains("expected a string"));
     }
 
     #[test]
-    fn what_is_sent_is_kept_as_it_came() {
+    fn object_text_is_kept_unchanged() {
         let sent = r#"{ "metadata": {"name":"db-0"},  "z": 1, "a": 2 }"#;
         let read: RawObject = serde_json::from_str(sent).unwrap();
         assert_eq!(read.text.get(), sent, "nothing but the metadata was read of it");

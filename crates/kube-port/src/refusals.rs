@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_failure_of_another_sandbox_reads_the_same() {
+    fn same_failure_of_another_sandbox_has_the_same_text() {
         let note = |id: &str| format!("plugin cannot add {id} to the network; error 500 (code abc123)");
         let tries = ["0a".repeat(32), "ff".repeat(32)].map(|id| without_ids(&note(&id)));
         assert_eq!(tries, [note("…"), note("…")]);

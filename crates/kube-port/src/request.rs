@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_called_as_the_api_server_calls_it() {
+    fn request_has_verb_and_resource_as_in_the_api_server() {
         let ns = "/apis/windlass.dev/v1alpha1/namespaces/shop/statefulnodes";
         for (method, uri, verb_, resource_) in [
             ("GET", format!("{ns}/db-0"), "get", "statefulnodes"),

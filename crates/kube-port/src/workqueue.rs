@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_due_at_once_is_taken_in_the_order_in_which_it_was_listed() {
+    async fn due_objects_are_taken_in_the_order_of_their_requests() {
         let mut queue = Queue::default();
         let now = monotonic();
         for name in ["c", "a", "b", "a"] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_of_two_times_counts() {
+    async fn earlier_of_two_due_times_applies() {
         let mut queue = Queue::default();
         let (now, second) = (monotonic(), Duration::from_secs(1));
         queue.add(key("a"), now + second);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_is_looked_at_once_at_a_time_and_again_after_news() {
+    async fn object_is_reconciled_by_one_worker_and_again_after_a_change() {
         let mut queue = Queue::default();
         let now = monotonic();
         queue.add(key("a"), now);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn news_of_an_object_that_is_left_alone_is_looked_at_once_afterwards() {
+    async fn changes_during_the_rest_period_are_reconciled_once_after_it() {
         let (tell, told) = unbounded_channel::<Key>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u128>>> = Arc::default();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_may_wait_is_served_by_the_reconcile_of_one_that_is_due() {
+    async fn delayed_request_is_served_by_an_earlier_due_reconcile() {
         let (send, requests) = unbounded_channel::<Request>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<u128>>> = Arc::default();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_looked_at_than_may_be_and_a_shutdown_lets_them_finish() {
+    async fn concurrency_is_bounded_and_shutdown_waits_for_reconciles() {
         let (tell, told) = unbounded_channel::<Key>();
         for index in 0..5 {
             tell.send(key(&index.to_string())).unwrap();
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reconcile_that_panics_is_tried_again_and_the_others_go_on() {
+    async fn panicking_reconcile_is_retried_and_others_continue() {
         let (tell, told) = unbounded_channel::<Key>();
         let began = monotonic();
         let times: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_asks_to_be_looked_at_again_is_and_what_does_not_is_forgotten() {
+    async fn object_is_requeued_only_if_its_reconcile_requests_it() {
         let (tell, told) = unbounded_channel::<Key>();
         tell.send(key("a")).unwrap();
         let began = monotonic();

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_waits_twice_as_long_each_time_up_to_five_minutes() {
+    fn restart_delay_doubles_up_to_five_minutes() {
         let mut turn = Turn::of_restarts(BackOff::default());
         let mut at = monotonic();
         let mut delays = Vec::new();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_waits_from_its_first_failure() {
+    fn image_pull_backs_off_from_first_failure() {
         let mut turn = Turn::of_pulls(BackOff::default());
         let at = monotonic();
         assert_eq!(turn.failed(at), Some(secs(10)));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_for_ten_minutes_begins_anew() {
+    fn backoff_resets_after_ten_minutes_of_running() {
         let mut turn = Turn::of_restarts(BackOff::default());
         let at = monotonic();
         turn.failed(at);

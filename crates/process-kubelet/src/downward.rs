@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_field_has_its_value_and_an_unknown_one_is_refused() {
+    fn downward_fields_are_resolved_and_unknown_ones_refused() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "db-0", "namespace": "ns", "uid": "u", "labels": {"a": "1", "b/c": "x\"y"}, "annotations": {"n": "2"}},
             "spec": {"nodeName": "here", "containers": []},

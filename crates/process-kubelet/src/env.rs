@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_come_from_all_their_sources_and_see_those_before_them() {
+    fn env_merges_all_sources_and_expands_earlier_variables() {
         let env = built(
             json!({"name": "c",
                 "envFrom": [{"prefix": "M_", "configMapRef": {"name": "m"}}, {"configMapRef": {"name": "none", "optional": true}}],
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_as_a_kubelet_says_it() {
+    fn missing_env_source_error_matches_the_kubelet() {
         let of = |env: Value| built(env, &sources()).unwrap_err();
         let key = |map: &str, key: &str| json!({"name": "c", "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": map, "key": key}}}]});
         assert_eq!(of(key("none", "a")), "configmap \"none\" not found");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_variable_and_a_lone_dollar_stay() {
+    fn unknown_variable_and_lone_dollar_are_kept() {
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
         for (text, expanded) in
             [("$(A)$(B)", "1$(B)"), ("$$(A)", "$(A)"), ("$A $", "$A $"), ("$(A", "$(A"), ("", "")]

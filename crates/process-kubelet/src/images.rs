@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_containers_command_silences_the_images_arguments() {
+    fn container_command_overrides_image_arguments() {
         let image = Image::of("etcd", "/x/etcd").arguments(["--quiet"]);
         assert_eq!(image.words(&[], &[]), words("etcd --quiet"));
         assert_eq!(image.words(&[], &words("--loud")), words("etcd --loud"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_by_its_name_whatever_its_folder() {
+    fn program_is_found_by_base_name() {
         let image = Image::of("etcd", "/x/y");
         assert_eq!(image.find("/usr/local/bin/etcd"), Some(Path::new("/x/y")));
         assert_eq!(image.find("etcd"), Some(Path::new("/x/y")));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn images_change_under_those_who_hold_them() {
+    fn image_changes_are_shared_between_clones() {
         let images = Images::new();
         let other = images.clone();
         images.add("a:1", Image::new());

@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_shown_without_what_is_kept_beside_them() {
+    fn log_lines_are_shown_without_metadata() {
         assert_eq!(text(&Part::default()), "one\ntwo\n\n");
     }
 
     #[test]
-    fn a_part_is_chosen_by_number_and_by_time() {
+    fn log_is_limited_by_tail_and_since_time() {
         assert_eq!(text(&Part { tail: Some(1), ..Part::default() }), "\n");
         let since = Some("2026-01-01T00:00:02.1Z".parse().unwrap());
         assert_eq!(text(&Part { since, ..Part::default() }), "o\n\n");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_a_process_writes_is_kept_and_a_long_line_in_parts() {
+    async fn all_output_is_kept_and_long_lines_are_split() {
         let path = std::env::temp_dir().join(format!("process-kubelet-log-{}", std::process::id()));
         let open = Open::default();
         let log = open.create(&path).unwrap();

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_count_what_comes_in_a_row() {
+    fn thresholds_count_consecutive_results() {
         let probe = Probe { success_threshold: Some(2), failure_threshold: Some(3), ..Probe::default() };
         let mut counted = Counted::new(&probe);
         let mut results = Vec::new();

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_exit_code_and_a_signal_are_told_apart() {
+    async fn exit_code_and_signal_are_distinguished() {
         let folder = folder("exits");
         let processes = Processes::open(&folder).unwrap();
         let code = processes.spawn(&mut shell("exit 3")).unwrap().ended().await;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_started_ends_with_it() {
+    async fn child_processes_end_with_their_parent() {
         let folder = folder("group");
         let processes = Processes::open(&folder).unwrap();
         let exit_of = folder.with_extension("told");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_kubelet_left_is_killed_at_the_next_start_and_nothing_else() {
+    async fn leftover_processes_are_killed_at_next_start() {
         let folder = folder("leftovers");
         fs::create_dir_all(&folder).unwrap();
         let mut left = shell("exec sleep 600").process_group(0).spawn().unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_watchdog_kills_what_a_killed_kubelet_left() {
+    async fn watchdog_kills_leftovers_of_a_killed_kubelet() {
         let folder = folder("watchdog");
         let processes = Processes::open(&folder).unwrap();
         let process = processes.spawn(&mut shell("sleep 600")).unwrap();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_told_in_whole_divisors_rounded_up() {
+    fn resource_is_divided_and_rounded_up() {
         let table = [
             (json!({"resource": "limits.cpu"}), "2"),
             (json!({"resource": "limits.cpu", "divisor": "1m"}), "1500"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_refused() {
+    fn unknown_resource_or_container_is_refused() {
         for (reference, own) in [
             (json!({"resource": "limits.gpu"}), true),
             (json!({"resource": "cpu"}), true),

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_follows_a_log_gets_its_end_though_its_folder_goes() {
+    async fn followed_log_is_read_to_its_end_after_folder_deletion() {
         let path = std::env::temp_dir().join(format!("process-kubelet-followed-{}", std::process::id()));
         let open = Open::default();
         let log = open.create(&path).unwrap();

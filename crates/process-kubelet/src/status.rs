@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_follows_the_containers() {
+    fn pod_phase_follows_its_containers() {
         let main = |state| record("m", Role::Main, state);
         let init = |state| record("i", Role::Init, state);
         let mut crashed = main(waiting("CrashLoopBackOff"));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_name_what_is_not_ready() {
+    fn conditions_name_unready_containers() {
         let (init, sidecar) =
             (record("i", Role::Init, runs()), record("s", Role::Sidecar, waiting("PodInitializing")));
         let main = record("m", Role::Main, waiting("PodInitializing"));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readiness_gate_keeps_a_pod_unready_until_its_condition_is_true() {
+    fn readiness_gate_keeps_pod_unready_until_true() {
         let mut pod = pod("Always");
         let gate = json!([{"conditionType": "example.com/gate"}]);
         pod.spec.as_mut().unwrap().readiness_gates = Some(serde_json::from_value(gate).unwrap());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conditions_time_moves_only_with_its_status() {
+    fn transition_time_changes_only_with_the_status() {
         let mut pod = pod("Always");
         let since = "2020-01-01T00:00:00Z";
         let present = json!({"conditions": [
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_restart_policy_says_what_starts_again() {
+    fn restart_policy_decides_which_containers_restart() {
         let table = [
             ("Always", Role::Main, [true, true]),
             ("OnFailure", Role::Main, [false, true]),

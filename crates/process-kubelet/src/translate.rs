@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_below_a_mount_is_the_volumes() {
+    fn path_below_a_mount_maps_to_the_volume() {
         let t = translation();
         assert_eq!(t.text("--data-dir=/data/etcd"), "--data-dir=/x/claim/etcd");
         assert_eq!(t.text("/data/wal/0 /data"), "/x/wal/0 /x/claim");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mount_stays() {
+    fn path_similar_to_a_mount_is_unchanged() {
         let t = translation();
         for text in ["/database", "/var/data/x", "/x/data", "data/", "/data-1", "https://h/data2"] {
             assert_eq!(t.text(text), text);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_full_host_name_is_its_address_before_the_pod_exists() {
+    fn pod_fqdn_maps_to_its_address_before_creation() {
         let t = translation();
         let address = Addresses::new("seed").of("ns", "db-0").to_string();
         for host in ["db-0.db.ns.svc", "db-0.db.ns.svc.cluster.local"] {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_calls_itself_is_its_own_address() {
+    fn pod_local_addresses_map_to_its_own_address() {
         let t = translation();
         let texts = [
             ("--bind=0.0.0.0:7777", "--bind=127.200.0.1:7777"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_of_loopback_and_of_one_name_in_one_cluster() {
+    fn pod_addresses_are_unique_loopback_and_per_cluster() {
         let here = Addresses::new("a");
         let of = |n: usize| here.of("ns", &format!("db-{n}"));
         let all: std::collections::BTreeSet<_> = (0..50).map(of).collect();

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn items_choose_and_rename_keys() {
+    fn items_select_and_rename_keys() {
         let items = [KeyToPath { key: "b".to_owned(), path: "d/e".to_owned(), mode: Some(0o600) }];
         let files = keyed("configmap \"m\"", Some(data()), Some(&items), false, 0o644).unwrap();
         assert_eq!(files, [("d/e".to_owned(), b"2".to_vec(), 0o600)]);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_an_error_unless_it_is_optional() {
+    fn missing_source_is_an_error_unless_optional() {
         let missing = [KeyToPath { key: "z".to_owned(), path: "z".to_owned(), mode: None }];
         let of = |data, items, optional| keyed("secret \"s\"", data, items, optional, 0o644);
         assert_eq!(of(None, None, false), Err("secret \"s\" not found".to_owned()));

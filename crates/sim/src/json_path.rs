@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_fields_items_and_names_with_dots() {
+    fn paths_resolve_fields_items_and_dotted_names() {
         let object = json!({"a": {"b": 1, "x.y/z": 2}, "list": [{"type": "Ready", "status": "True"}, {"type": "Other"}]});
         for (path, value) in [
             (".a.b", Some(json!(1))),

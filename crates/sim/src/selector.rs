@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operator_of_a_label_selector_selects_as_documented() {
+    fn label_selector_operators_match_as_documented() {
         let object = json!({"metadata": {"labels": {"a": "1", "b": "2"}}});
         for (text, selected) in [
             ("a=1", true),

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_has_a_host_and_a_port_and_nothing_else() {
+    async fn address_has_only_a_host_and_a_port() {
         for bad in
             ["", "temporal", "http://temporal:7233", "temporal:7233/x", "temporal:seven", "a b:1", "h:1?x"]
         {

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_secret_that_is_not_there_is_named_and_found_soon_after_it_was_made() {
+    async fn missing_secret_is_named_and_found_soon_after_creation() {
         let played = Arc::new(Played::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         let missing = error(&connections, &with_key("key")).await;
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_the_same_shares_a_connection_until_its_secret_changes() {
+    async fn equal_connections_are_shared_until_the_secret_changes() {
         let played = Arc::new(Played::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "k")]);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn credentials_that_were_refused_are_read_again_within_seconds() {
+    async fn refused_credentials_are_reread_within_seconds() {
         let played = Arc::new(Played::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "old")]);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_does_not_answer_costs_no_connection() {
+    async fn unresponsive_api_server_keeps_open_connections() {
         let played = Arc::new(Played::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "k")]);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_key_asks_for_tls_and_plain_text_has_neither() {
+    fn api_key_requires_tls_and_plain_text_has_neither() {
         let found = Found { api_key: named(&[("api-key", " k.e-y\n")]), ..Found::default() };
         assert!(tls(&with_key(), &found).unwrap().is_some());
         assert_eq!(api_key(&with_key(), &found).unwrap().as_deref(), Some("k.e-y"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_there_is_another_thing_than_one_that_holds_nonsense() {
+    fn missing_secret_key_is_distinguished_from_an_invalid_one() {
         let of = |pairs: &[(&str, &str)]| {
             let found = Found { cert: named(pairs), api_key: named(pairs), ..Found::default() };
             (tls(&over_tls(), &found).unwrap_err(), api_key(&with_key(), &found).unwrap_err())
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_secret_is_told_but_its_keys() {
+    fn debug_output_of_a_secret_shows_only_its_keys() {
         let printed = format!("{:?}", named(&[("api-key", "sesame")]));
         assert!(printed.contains("api-key") && !printed.contains("sesame"), "{printed}");
     }

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_at_once_and_what_follows_at_25_a_second() {
+    async fn burst_is_immediate_and_then_25_calls_per_second() {
         let pace = Pace::new();
         let began = monotonic();
         for _ in 0..25 {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_would_wait_for_longer_than_two_seconds_is_told_for_how_long() {
+    async fn call_that_would_wait_over_two_seconds_gets_a_retry_delay() {
         let pace = Pace::new();
         let now = monotonic();
         let taken = (0..200).filter(|_| pace.reserve(now).is_ok()).count();

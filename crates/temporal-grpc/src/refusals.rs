@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sentence_of_a_failed_precondition_has_its_own_meaning() {
+    fn failed_precondition_messages_map_to_distinct_errors() {
         let sentence = |message: &str| refused(Code::FailedPrecondition, message);
         let message = |text: &str| text.to_owned();
         let text = "ManagerIdentity 'it's me' is set and does not match user identity 'x'; to proceed, …";
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_is_no_answer_is_no_refusal() {
+    fn status_codes_without_an_answer_are_not_refusals() {
         for code in [
             Code::Unavailable,
             Code::DeadlineExceeded,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_asks_to_be_left_alone_is() {
+    fn retry_pushback_of_the_server_is_honoured() {
         let mut status = Status::new(Code::ResourceExhausted, "namespace rate limit exceeded");
         status.metadata_mut().insert("grpc-retry-pushback-ms", "1500".parse().unwrap_or_else(|_| panic!()));
         let TemporalError::RateLimited { retry_after, .. } = of(&status, Missing::Deployment) else {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_has_one_reason_at_a_time_and_none_once_it_is_gone() {
+    fn object_has_at_most_one_reason_and_none_after_deletion() {
         let metrics = Metrics::default();
         let reasons = || -> Vec<String> {
             let text = metrics.text();

@@ -40,7 +40,7 @@ fn odd_pod_template() -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
+async fn pod_template_keeps_unknown_fields_as_written() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("kept").await);
     let of_fleet = fleet(&[("spec.template.spec.podTemplate", odd_pod_template())]);
@@ -58,7 +58,7 @@ async fn a_pod_template_stays_as_written_with_its_unknown_fields() {
 }
 
 #[tokio::test]
-async fn nodes_as_people_run_them_are_accepted_and_keep_their_hashes() {
+async fn realistic_nodes_are_accepted_and_keep_their_hashes() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("golden").await);
     let folder = windlass_harness::root().join("tests/golden/nodes");

@@ -50,7 +50,7 @@ async fn answer(
 }
 
 #[tokio::test]
-async fn each_bad_object_is_refused_and_each_good_twin_accepted() {
+async fn invalid_objects_are_rejected_and_valid_counterparts_accepted() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("refused").await);
     let mut wrong = Vec::new();
@@ -73,7 +73,7 @@ async fn each_bad_object_is_refused_and_each_good_twin_accepted() {
 }
 
 #[tokio::test]
-async fn the_largest_objects_are_checked_within_the_servers_budget() {
+async fn largest_objects_fit_the_validation_cost_budget() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("largest").await);
     let name = |n: usize| format!("{}{n:02}", "n".repeat(61));

@@ -6,7 +6,7 @@ use super::control_plane;
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn the_server_finds_nothing_to_complain_of_in_the_definitions() {
+async fn definitions_have_no_schema_violations() {
     let cp = control_plane().await;
     for kind in ["nodedeployments", "statefulnodes", "statefulsetrollouts"] {
         let name = &format!("{kind}.windlass.dev");

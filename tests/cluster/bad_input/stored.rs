@@ -128,7 +128,7 @@ async fn refusals(api: &Api<DynamicObject>, name: &str, scales: bool) -> Vec<Str
 }
 
 #[tokio::test]
-async fn an_object_that_became_invalid_can_be_scaled_and_finished() {
+async fn stored_invalid_object_can_be_scaled_and_finalized() {
     let cp = control_plane().await;
     let (client, ns) = (cp.client().await, cp.namespace("stored").await);
     for mut definition in definitions() {

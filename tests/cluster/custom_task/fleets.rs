@@ -174,7 +174,7 @@ async fn start(world: &World, outside: &Outside) -> JoinHandle<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_node_moves_before_the_fleets_own_task_is_done() {
+async fn nodes_wait_for_the_custom_fleet_task() {
     let mut scene = Scene::new("ownfleet").await;
     scene.world.settled_fleet(fleet(2, "db:1")).await;
     assert!(scene.outside.asked().is_empty(), "the creation of a fleet is no rollout");

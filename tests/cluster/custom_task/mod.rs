@@ -92,7 +92,7 @@ fn current_task(node: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_broker_is_drained_once_before_its_pod_goes() {
+async fn each_broker_is_drained_once_before_pod_deletion() {
     let mut scene = Scene::new("drain").await;
     scene.fleet(3).await;
     assert_eq!(scene.brokers.all(), [], "the creation of a node drains nothing");

@@ -8,7 +8,7 @@ use windlass::clock::on_the_wall;
 use crate::demo::kit::{PATIENCE, Served, shared};
 
 #[test]
-fn get_prints_the_columns_of_the_definitions() {
+fn kubectl_get_prints_definition_columns() {
     let demo = shared();
     let fleet = demo.kubectl("get nd");
     let mut lines = fleet.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -24,7 +24,7 @@ fn get_prints_the_columns_of_the_definitions() {
 }
 
 #[test]
-fn yaml_jsonpath_and_raw_show_the_objects() {
+fn kubectl_prints_objects_as_yaml_jsonpath_and_raw() {
     let demo = shared();
     let yaml = demo.kubectl("get nd db -o yaml");
     assert!(yaml.contains("kind: NodeDeployment") && yaml.contains("recipe: InPlace"), "{yaml}");
@@ -36,7 +36,7 @@ fn yaml_jsonpath_and_raw_show_the_objects() {
 
 #[test]
 #[ignore = "nightly"]
-fn describe_shows_an_object_with_its_events() {
+fn kubectl_describe_shows_an_object_with_events() {
     let demo = shared();
     let fleet = demo.kubectl("describe nd db");
     for word in
@@ -53,7 +53,7 @@ fn describe_shows_an_object_with_its_events() {
 
 #[test]
 #[ignore = "nightly"]
-fn explain_tells_the_fields() {
+fn kubectl_explain_describes_the_fields() {
     let demo = shared();
     let strategy = demo.kubectl("explain nd.spec.updateStrategy.inPlace");
     assert!(strategy.contains("KIND:       NodeDeployment"), "{strategy}");
@@ -66,7 +66,7 @@ fn explain_tells_the_fields() {
 
 #[test]
 #[ignore = "nightly"]
-fn what_a_played_node_cannot_do_is_said_so() {
+fn unsupported_requests_to_simulated_nodes_are_explained() {
     let demo = shared();
     for (arguments, sentence) in [
         ("logs db-0-0", "container logs of pod \"db-0-0\" are not available: its node is played"),
@@ -85,7 +85,7 @@ fn what_a_played_node_cannot_do_is_said_so() {
 }
 
 #[test]
-fn a_fleet_is_changed_watched_and_deleted_and_ctrl_c_ends_it() {
+fn served_demo_accepts_changes_and_ends_on_ctrl_c() {
     let demo = Served::start();
     let mut watch = demo.command("get nd -w").stdout(Stdio::piped()).spawn().unwrap();
     let fleet = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet.yaml");

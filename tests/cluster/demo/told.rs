@@ -5,7 +5,7 @@ use std::process::Stdio;
 use crate::demo::kit::{read_until, text, windlass};
 
 #[test]
-fn the_whole_story_is_told_in_plain_lines() {
+fn demo_prints_all_scenes_as_plain_lines() {
     let output = windlass().args(["demo", "--speed", "1000"]).env("TERM", "xterm").output().unwrap();
     let (said, complaints) = text(&output);
     assert_eq!((output.status.code(), complaints.as_str()), (Some(0), ""), "{said}");
@@ -38,7 +38,7 @@ fn the_whole_story_is_told_in_plain_lines() {
 
 #[test]
 #[ignore = "nightly"]
-fn a_reader_that_goes_away_ends_the_story_without_a_complaint() {
+fn demo_ends_silently_when_its_reader_closes() {
     let mut demo = windlass()
         .args(["demo", "--speed", "100"])
         .stdout(Stdio::piped())
@@ -51,7 +51,7 @@ fn a_reader_that_goes_away_ends_the_story_without_a_complaint() {
 }
 
 #[test]
-fn what_cannot_be_played_is_refused_in_a_sentence() {
+fn invalid_demo_arguments_are_refused_with_a_message() {
     for (arguments, code, sentence) in [
         (&["demo", "--speed", "0"][..], 2, "a number from 0.1 to 1000"),
         (&["demo", "--nodes", "2"], 2, "3..=100"),

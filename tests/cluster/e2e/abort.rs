@@ -8,7 +8,7 @@ use windlass_harness::kit::tools::{image_of, plan_id};
 use windlass_harness::kit::{World, condition, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abort_keeps_a_pod_that_has_just_started() {
+async fn abort_keeps_a_pod_that_just_started() {
     let world = World::new("abort").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     for (turn, millis) in [0, 200, 500, 1_000, 2_000].into_iter().enumerate() {

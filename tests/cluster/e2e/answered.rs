@@ -10,7 +10,7 @@ use windlass_harness::kit::tools::{message, outcomes, plan_id};
 use windlass_harness::kit::{World, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_has_no_effect_is_answered_once() {
+async fn request_without_effect_is_answered_once() {
     let world = World::new("answered").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     world.set_image("db:2").await;

@@ -7,7 +7,7 @@ use windlass_harness::kit::{World, fleet, is_applied, with};
 
 /// Someone exports a node's StatefulSet, and commits its template with all defaults of this API server.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_exported_template_with_all_defaults_changes_nothing() {
+async fn exported_template_with_defaults_changes_nothing() {
     let world = World::new("export").await;
     let claims = json!([{"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
@@ -61,7 +61,7 @@ async fn an_exported_template_with_all_defaults_changes_nothing() {
 
 /// Pod Security "restricted" is enforced, and the pod's own containers say what it asks for.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_users_labels_reach_pods_and_the_sidecar_is_admitted_as_restricted() {
+async fn user_labels_reach_pods_and_sidecar_passes_restricted_policy() {
     let world = World::new("restricted").await;
     world.label_namespace("pod-security.kubernetes.io/enforce", "restricted").await;
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},

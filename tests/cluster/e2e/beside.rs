@@ -68,7 +68,7 @@ async fn until_half_running(world: &World, nodes: usize, second: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_second_container_is_repaired_one_main_container_at_a_time() {
+async fn broken_second_container_is_repaired_one_node_at_a_time() {
     let world = World::new("beside").await;
     world.settled_fleet(with(fleet(5, "db:1"), &containers("exporter", "exporter:1"))).await;
     until_half_running(&world, 5, "exporter").await;

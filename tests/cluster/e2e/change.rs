@@ -13,7 +13,7 @@ fn bad_quantity() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_template_that_the_server_refuses_is_named_and_nothing_is_touched() {
+async fn template_rejected_by_the_api_server_is_named_and_not_applied() {
     for (containers, complaint) in [(misspelt(), "imagePullPolicie"), (bad_quantity(), "quantit")] {
         let world = World::new("refused").await;
         world.settled_fleet(fleet(2, "db:1")).await;
@@ -54,7 +54,7 @@ async fn a_template_that_the_server_refuses_is_named_and_nothing_is_touched() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn one_fleet_is_not_refused_for_the_labels_of_another() {
+async fn invalid_labels_of_one_fleet_do_not_affect_another() {
     let world = World::new("strangers").await;
     let mut bad = fleet(1, "db:1");
     bad["metadata"]["name"] = json!("stranger");

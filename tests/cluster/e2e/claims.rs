@@ -28,7 +28,7 @@ async fn until_replaced(world: &World, pod: &str, uid: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_outlive_rollouts_lost_nodes_lost_sets_scaling_and_the_fleet() {
+async fn claims_survive_rollouts_losses_scaling_and_fleet_deletion() {
     let world = World::new("claims").await;
     world.fleet(with_claims(2, "Retain")).await;
     world.until_applied().await;

@@ -49,7 +49,7 @@ async fn fails(world: &World, words: &[&str], code: i32, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_verb_does_its_work_once_and_tells_who_asked() {
+async fn each_verb_acts_once_and_records_the_requester() {
     let world = World::new("commands").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let db = "nd/db";
@@ -141,7 +141,7 @@ async fn connect_proxy(server: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, Jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_s_proxy_is_gone_through() {
+async fn kubeconfig_proxy_is_used() {
     let world = World::new("proxied").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let (proxy, asked, task) = connect_proxy(world.cp.server()).await;

@@ -46,7 +46,7 @@ async fn begin_rollout(world: &World, replicas: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_deleted_in_the_foreground_waits_and_makes_no_node_again() {
+async fn foreground_deletion_waits_and_recreates_no_node() {
     let world = World::new("fore").await;
     begin_rollout(&world, 3).await;
     let created = world.notes_about("db", "NodeCreated").await.len();
@@ -64,7 +64,7 @@ async fn a_fleet_deleted_in_the_foreground_waits_and_makes_no_node_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retained_nodes_live_on_pinned_until_somebody_clears_their_grant() {
+async fn retained_nodes_stay_pinned_until_their_grant_is_cleared() {
     let world = World::new("retain").await;
     world.fleet(retained(2)).await;
     let done = world.until_applied().await;

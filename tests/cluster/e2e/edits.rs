@@ -13,7 +13,7 @@ fn edited(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edited_stateful_set_is_put_right_under_its_running_pod() {
+async fn edited_statefulset_is_reverted_without_pod_restart() {
     let world = World::new("edit").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let pods = world.pod_uids().await;
@@ -36,7 +36,7 @@ async fn an_edited_stateful_set_is_put_right_under_its_running_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_rollout_restart_of_a_stateful_set_is_answered() {
+async fn kubectl_rollout_restart_of_statefulset_is_answered() {
     let world = World::new("edit").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let pods = world.pod_uids().await;

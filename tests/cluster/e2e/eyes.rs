@@ -22,7 +22,7 @@ async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_and_wait_say_what_a_fleet_does_and_end_with_its_code() {
+async fn status_and_wait_report_fleet_state_and_exit_code() {
     let world = World::new("status").await;
     let mut wanted = fleet(3, "db:1");
     wanted["spec"]["updateStrategy"]["progressDeadlineSeconds"] = json!(4);
@@ -168,7 +168,7 @@ async fn what_plan_reads(world: &World, manifest: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plan_says_what_then_happens_and_writes_nothing() {
+async fn plan_forecasts_the_rollout_without_writes() {
     let world = World::new("plan").await;
     let folder = std::env::temp_dir().join(format!("windlass-plan-{}", &*world.ns));
     std::fs::create_dir_all(&folder).unwrap();
@@ -271,7 +271,7 @@ async fn plan_says_what_then_happens_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn plan_names_a_full_quota_and_a_taken_name() {
+async fn plan_reports_full_quota_and_name_conflict() {
     let world = World::new("plan-refused").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     for (name, what) in [("few-nodes", "count/statefulnodes.windlass.dev"), ("few-pods", "pods")] {

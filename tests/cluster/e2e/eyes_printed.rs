@@ -40,7 +40,7 @@ fn without_time(mut report: Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn json_and_yaml_say_the_same_and_all_shows_each_node() {
+async fn json_and_yaml_match_and_all_flag_shows_each_node() {
     let world = World::new("printed").await;
     let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
     world.settled_fleet(with(fleet(3, "db:1"), &json!({"spec": {"updateStrategy": {"hooks": hooks}}}))).await;

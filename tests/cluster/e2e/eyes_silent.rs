@@ -42,7 +42,7 @@ async fn way_to(port: u16, open: watch::Receiver<bool>) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn status_watch_says_since_when_nothing_is_heard() {
+async fn status_watch_reports_lost_connection_time() {
     let world = World::new("silent").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let config = std::fs::read_to_string(world.cp.kubeconfig()).unwrap();

@@ -13,7 +13,7 @@ async fn requests(world: &World, since: Mark) -> Vec<Entry> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn every_request_of_the_operator_names_the_program_and_its_version() {
+async fn operator_requests_carry_program_name_and_version() {
     let mut world = World::without_operator("agent").await;
     let mark = world.cp.audit_mark().await;
     world.start_operator(&[]).await;
@@ -29,7 +29,7 @@ async fn every_request_of_the_operator_names_the_program_and_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
+async fn autoscaled_replicas_are_never_written() {
     let world = World::new("scaled").await;
     let mark = world.cp.audit_mark().await;
     // As a pipeline does: its manifest has no replicas.

@@ -84,7 +84,7 @@ struct Seen {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn argo_cd_and_kstatus_see_fleets_as_they_are() {
+async fn argo_cd_and_kstatus_report_fleet_health() {
     let world = World::new("gitops").await;
     let mut wanted = fleet(2, "db:1");
     wanted["spec"]["updateStrategy"]["progressDeadlineSeconds"] = json!(3);
@@ -166,7 +166,7 @@ fn rollout(spec: &Value, conditions: &[[&str; 4]], more: &Value) -> Value {
 }
 
 #[test]
-fn argo_cd_sees_rollouts_of_stateful_sets_and_whether_they_are_held() {
+fn argo_cd_reports_statefulset_rollouts_and_hold_state() {
     let Some(program) = debian::program("lua5.4", "usr/bin/lua5.4") else { return };
     let held = ["Held", "True", "Held", ""];
     let ready = ["Ready", "True", "NodesReady", ""];
@@ -234,7 +234,7 @@ fn at_hooks(plan: &Value, hooks: &Value, more: &Value) -> Value {
 }
 
 #[test]
-fn argo_cd_retries_hooks_and_takes_a_promotion_back() {
+fn argo_cd_actions_retry_hooks_and_undo_promotion() {
     let Some(program) = debian::program("lua5.4", "usr/bin/lua5.4") else { return };
     let available = |object: &Value| run(&program, "actions/discovery", object, AVAILABLE).remove(0);
     let failed = json!([{"hook": "go", "taskID": "p-1", "state": "Failed"}]);

@@ -84,7 +84,7 @@ async fn patch(world: &World, name: &str, patch: Value, more: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_labelled_stateful_set_is_held_whoever_writes_it() {
+async fn labelled_statefulset_is_held_unless_opened_by_the_operator() {
     let world = guarded().await;
     let apply = ["apply", "-f", "-"];
     let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "db", "image": image}]}}}});

@@ -19,7 +19,7 @@ fn of_image(image: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
+async fn stuck_job_hook_reports_the_pod_error() {
     let scene = Scene::new("job-words").await;
     scene.fleet(1, json!({"type": "InPlace"})).await;
     let volume = json!({"name": "to", "persistentVolumeClaim": {"claimName": "nobodys"}});
@@ -78,7 +78,7 @@ async fn a_job_that_does_not_get_on_says_why_in_the_words_of_its_pod() {
 /// The longest names of a fleet and of a hook. Kubernetes derives a label and the names of pods from a Job's name.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_job_of_the_longest_names_runs_under_a_name_of_63_characters() {
+async fn job_with_longest_names_is_limited_to_63_characters() {
     let scene = Scene::new("job-long").await;
     let name = format!("d{}", "b".repeat(38));
     let hook = |end: &str, at: &str| {

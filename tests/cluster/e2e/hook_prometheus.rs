@@ -96,7 +96,7 @@ async fn done(scene: &Scene, image: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_query_may_be_a_scalar_or_a_vector_and_what_is_neither_is_said() {
+async fn query_accepts_scalar_or_vector_and_reports_other_types() {
     let Some(prometheus) = Prometheus::start().await else { return };
     prometheus.measures("app_lag{pod=\"a\"} 1\napp_lag{pod=\"b\"} 2\n");
     let scene = scene("prom-types", &prometheus).await;

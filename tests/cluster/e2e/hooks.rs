@@ -86,7 +86,7 @@ fn time(value: &Value) -> DateTime<Utc> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_node_is_drained_once_however_often_the_operator_is_killed() {
+async fn each_node_is_drained_once_despite_operator_kills() {
     let mut scene = Scene::new("drain").await;
     let drain = json!({"name": "drain", "at": "BeforeNode", "http": {
         "url": "http://{{podIP}}:PORT/drain?node={{node}}&from={{fromHash}}&to={{targetHash}}", "method": "POST", "success": "body.state == 'drained'",
@@ -140,7 +140,7 @@ fn backup(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_before_the_rollout_is_one_and_goes_with_its_plan() {
+async fn job_before_rollout_runs_once_and_is_deleted_with_its_plan() {
     let mut scene = Scene::new("backup").await;
     scene.fleet(1, json!({"type": "InPlace", "hooks": backup("backup:nope")})).await;
     assert!(scene.jobs().await.is_empty(), "the first creation is no rollout");
@@ -205,7 +205,7 @@ async fn a_job_before_the_rollout_is_one_and_goes_with_its_plan() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_canary_stops_for_a_query_and_a_person_and_soaks_at_the_end() {
+async fn canary_waits_for_query_approval_and_final_soak() {
     let mut scene = Scene::new("canary").await;
     let hooks = json!([
         {"name": "errors", "at": "AfterStep", "query": {"promql": "errors{fleet=\"{{fleet}}\"}", "success": "scalar < 0.05",
@@ -252,7 +252,7 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn hooks_that_cannot_be_carried_out_are_refused_with_their_name() {
+async fn unsupported_hooks_are_refused_by_name() {
     let world = World::without_operator("badhook").await;
     let rights = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac/hook-jobs-one-namespace.yaml");
     world.cp.kubectl(&["-n", &world.ns, "apply", "-f", rights]).await.ok();

@@ -22,7 +22,7 @@ fn random() -> Random {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
+async fn rollout_survives_ten_kills_and_replaces_each_pod_once() {
     let mut random = random();
     let mut world = World::new("kill").await;
     let mut fleet = fleet(NODES as i64, "db:1");
@@ -60,7 +60,7 @@ async fn a_rollout_goes_on_after_ten_kills_and_replaces_each_pod_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_is_started_over_steady_fleets_writes_nothing() {
+async fn operator_start_over_steady_fleets_writes_nothing() {
     let mut world = World::new("steady").await;
     let mark = world.cp.audit_mark().await;
     world.fleet(fleet(3, "db:1")).await;

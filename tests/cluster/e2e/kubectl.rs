@@ -30,7 +30,7 @@ async fn paused(world: &World) -> Vec<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_named_and_printed_as_kubectl_does() {
+async fn objects_are_named_and_printed_as_in_kubectl() {
     let world = World::without_operator("named").await;
     world.fleet(named("db")).await;
     world.fleet(named("web")).await;
@@ -83,7 +83,7 @@ async fn objects_are_named_and_printed_as_kubectl_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
+async fn one_command_pauses_all_fleets_of_all_namespaces() {
     let (world, other) = (World::without_operator("all").await, World::without_operator("alltoo").await);
     for world in [&world, &other] {
         world.fleet(named("db")).await;
@@ -98,7 +98,7 @@ async fn every_fleet_of_all_namespaces_is_paused_by_one_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
+async fn cluster_and_user_flags_work_as_in_kubectl() {
     let world = World::without_operator("flags").await;
     world.fleet(named("db")).await;
     world.fleet(named("web")).await;
@@ -145,7 +145,7 @@ async fn the_cluster_and_who_asks_it_are_chosen_as_with_kubectl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_field_that_a_source_applies_is_changed_there_unless_forced() {
+async fn field_applied_by_a_source_changes_only_when_forced() {
     let world = World::new("gitops").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let apply = async |image: &str, paused: Option<bool>| {
@@ -207,7 +207,7 @@ async fn a_field_that_a_source_applies_is_changed_there_unless_forced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_a_plugin_of_kubectl_that_completes_names_and_tells_versions() {
+async fn kubectl_plugin_completes_names_and_prints_versions() {
     let mut world = World::without_operator("plugin").await;
     world.fleet(named("db")).await;
     world.fleet(named("web")).await;

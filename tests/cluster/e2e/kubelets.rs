@@ -19,7 +19,7 @@ async fn is_told(world: &World, words: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_is_out_of_memory_is_told_as_one() {
+async fn out_of_memory_container_is_reported_as_oomkilled() {
     let world = World::new("oom").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     world.set_image("db:2-oom").await;
@@ -34,7 +34,7 @@ async fn a_container_that_is_out_of_memory_is_told_as_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_readiness_gate_is_named_and_its_opening_completes_the_fleet() {
+async fn closed_readiness_gate_is_named_and_opening_completes_fleet() {
     let world = World::new("gated").await;
     let gates = json!([{"conditionType": "lb.test/healthy"}]);
     let change =
@@ -56,7 +56,7 @@ async fn a_closed_readiness_gate_is_named_and_its_opening_completes_the_fleet() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_completes_whatever_its_kubelets_leave_out() {
+async fn fleet_completes_with_incomplete_kubelet_status() {
     for kubelet in ["kwok", "virtual"] {
         let world = World::new(kubelet).await;
         world.steer("kubelet", kubelet).await;

@@ -44,7 +44,7 @@ fn signal(pid: u32, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_stands_by_takes_over_and_one_that_wakes_up_late_stops() {
+async fn standby_takes_over_and_late_former_leader_exits() {
     let mut world = World::without_operator("leader").await;
     may_elect(&world).await;
     world.start_electing_operator().await;
@@ -78,7 +78,7 @@ async fn time_of_a_rollout(world: &World, image: &str) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_is_stopped_hands_the_lease_on_at_once() {
+async fn stopped_leader_releases_the_lease_immediately() {
     let mut world = World::without_operator("handover").await;
     may_elect(&world).await;
     world.start_electing_operator().await;

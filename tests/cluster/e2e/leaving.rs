@@ -52,7 +52,7 @@ async fn until_told(world: &World, node: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_leave_one_after_the_other_from_the_highest_ordinal() {
+async fn scale_in_removes_nodes_one_by_one_from_highest_ordinal() {
     let world = World::new("leave").await;
     five(&world, json!(1)).await;
     let pods = world.uids(&world.pods()).await;

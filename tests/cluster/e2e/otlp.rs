@@ -90,7 +90,7 @@ fn logged(log: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollout_is_one_trace_over_a_restart_of_the_operator() {
+async fn rollout_is_one_trace_across_operator_restart() {
     let world = World::without_operator("traced").await;
     let (collector, url) = Collector::start().await;
     let logs = ["first", "second"].map(|name| world.cp.folder().join(format!("{}-{name}.log", &*world.ns)));

@@ -30,7 +30,7 @@ async fn agrees_with_the_terminal(browser: &mut Browser, world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_is_followed_live_paused_and_resumed_by_keyboard_alone() {
+async fn fleet_is_followed_paused_and_resumed_by_keyboard() {
     let Some(mut browser) = Browser::start().await else { return };
     let world = World::new("page").await;
     let mut wanted = fleet(3, "db:1");

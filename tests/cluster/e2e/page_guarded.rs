@@ -28,7 +28,7 @@ async fn asked(request: reqwest::RequestBuilder) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_names_other_pages_and_forged_forms_are_turned_away() {
+async fn foreign_hosts_origins_and_forged_forms_are_denied() {
     let world = World::new("page-guarded").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     let page = Dashboard::start(world.cp.kubeconfig(), &["-n", &world.ns]).await;
@@ -120,7 +120,7 @@ fn hidden(form: &str, name: &str) -> String {
 
 /// Other machines cannot reach it: it is served on one loopback address only.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_is_served_on_one_address_of_this_machine_alone() {
+async fn dashboard_is_served_only_on_one_loopback_address() {
     let world = World::without_operator("page-alone").await;
     let page = Dashboard::start(world.cp.kubeconfig(), &["-n", &world.ns]).await;
     let (base, _) = page.url.split_once("/?").unwrap();
@@ -153,7 +153,7 @@ async fn evil(action: &str, secret: &str, seal: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operators_page_shows_and_changes_nothing() {
+async fn operator_dashboard_is_read_only() {
     let mut world = World::without_operator("page-operator").await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bind = free.to_string();

@@ -16,7 +16,7 @@ fn impatient(replicas: i64, deadline_seconds: i64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn min_ready_seconds_and_grace_periods_beyond_the_deadline_stall_nothing() {
+async fn long_min_ready_and_grace_periods_do_not_stall() {
     let world = World::new("patience").await;
     let mut fleet = impatient(1, 8);
     fleet["spec"]["minReadySeconds"] = json!(12);

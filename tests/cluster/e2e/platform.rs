@@ -75,7 +75,7 @@ async fn until_obeyed(world: &World, obeyed: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_completes_where_a_proxy_is_put_first_into_templates() {
+async fn fleet_completes_with_injected_first_proxy_container() {
     let world = World::new("platform").await;
     let name = format!("{}-proxy", &*world.ns);
     let first = Mutation::Container { container: proxy("proxy"), first: true };

@@ -14,7 +14,7 @@ fn account(name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_the_api_server_refuses_is_named_with_the_servers_words() {
+async fn rejected_pod_is_named_with_the_api_server_message() {
     let world = World::new("refused").await;
     world.settled_fleet(fleet(3, "db:1")).await;
     let patch = of_a_ghost(json!({}));
@@ -40,7 +40,7 @@ async fn a_pod_that_the_api_server_refuses_is_named_with_the_servers_words() {
 
 /// The API server is asked in a dry run whether it takes a template, which is about one StatefulSet more.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_that_the_nodes_use_up_does_not_stop_their_change() {
+async fn exhausted_quota_does_not_block_template_changes() {
     let world = World::new("usedup").await;
     world.settled_fleet(fleet(2, "db:1")).await;
     let what = "count/statefulsets.apps";

@@ -77,7 +77,7 @@ fn with_claims(replicas: i64, retention: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_is_deleted_only_once_its_nodes_are_released() {
+async fn fleet_deletion_is_rejected_until_nodes_are_released() {
     let mut world = guarded("release").await;
     world.settled_fleet(fleet(3, "db:1")).await;
     world.until_db("it says what is so", says("Delete", "Retain")).await;
@@ -99,7 +99,7 @@ async fn a_fleet_is_deleted_only_once_its_nodes_are_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_fleet_is_deleted_only_once_its_claims_are_released() {
+async fn fleet_deletion_is_rejected_until_claims_are_released() {
     let mut world = guarded("releasepvc").await;
     world.settled_fleet(with_claims(2, "Delete")).await;
     world.until_db("it says what is so", says("Delete", "Delete")).await;
@@ -128,7 +128,7 @@ async fn a_fleet_is_deleted_only_once_its_claims_are_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_status_of_an_earlier_version_is_enough_where_nothing_is_lost() {
+async fn status_of_earlier_version_suffices_if_nothing_is_lost() {
     let mut world = guarded("releaseold").await;
     world.settled_fleet(with_claims(1, "Retain")).await;
     world.kill_operator().await;
@@ -149,7 +149,7 @@ async fn a_status_of_an_earlier_version_is_enough_where_nothing_is_lost() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_fleet_that_says_delete_is_never_refused() {
+async fn fleet_with_delete_policy_can_always_be_deleted() {
     let mut world = guarded("releasedel").await;
     world.fleet(with_claims(3, "Delete")).await;
     let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
@@ -168,7 +168,7 @@ async fn a_fleet_that_says_delete_is_never_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_namespace_goes_whatever_its_fleets_say() {
+async fn namespace_deletion_ignores_fleet_deletion_policy() {
     let mut world = guarded("releasens").await;
     world.settled_fleet(fleet(1, "db:1")).await;
     world.kill_operator().await;

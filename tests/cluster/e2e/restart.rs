@@ -8,7 +8,7 @@ use windlass_harness::kit::{Wave, World, condition, fleet, with};
 const RESTART: &str = "windlass.dev/restartedAt";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_reaches_the_pods_that_the_partition_holds_once_it_is_lowered() {
+async fn restart_reaches_held_pods_once_the_partition_is_lowered() {
     let world = World::new("heldrestart").await;
     let held = |below: i64| json!({"spec": {"updateStrategy": {"type": "InPlace", "inPlace": {"partition": below}}}});
     world.settled_fleet(with(fleet(3, "db:1"), &held(2))).await;

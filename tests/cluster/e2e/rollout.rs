@@ -5,7 +5,7 @@ use serde_json::Value;
 use windlass_harness::kit::{Wave, World, condition, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_fleet_comes_up_and_a_new_image_reaches_every_node() {
+async fn new_fleet_becomes_ready_and_new_image_reaches_every_node() {
     let world = World::new("roll").await;
     world.fleet(fleet(3, "db:1")).await;
     let first = world.until_applied().await;

@@ -10,7 +10,7 @@ async fn apply(world: &World, file: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn the_sample_fleet_comes_up() {
+async fn sample_fleet_becomes_ready() {
     let world = World::new("sample-fleet").await;
     apply(&world, "fleet.yaml").await;
     let fleet = world.until_applied().await;
@@ -18,7 +18,7 @@ async fn the_sample_fleet_comes_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sample_node_comes_up_with_its_claim() {
+async fn sample_node_becomes_ready_with_its_claim() {
     let world = World::new("sample-node").await;
     apply(&world, "node.yaml").await;
     let running = |node: &serde_json::Value| node["status"]["phase"] == "Running";
@@ -28,7 +28,7 @@ async fn the_sample_node_comes_up_with_its_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars() {
+async fn sample_fleet_with_sidecar_waits_for_its_sidecars() {
     let world = World::new("sample-sidecar").await;
     apply(&world, "fleet-with-claims-and-sidecar.yaml").await;
     let nodes = world.nodes();
@@ -46,7 +46,7 @@ async fn the_sample_fleet_with_a_sidecar_waits_for_its_sidecars() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
+async fn sample_blue_green_fleet_becomes_ready_and_promotes() {
     let world = World::new("sample-bg").await;
     apply(&world, "blue-green.yaml").await;
     let fleets = world.fleets();
@@ -62,7 +62,7 @@ async fn the_sample_that_makes_sets_comes_up_and_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn the_sample_of_a_hard_fork_is_taken_and_makes_its_nodes() {
+async fn sample_hard_fork_is_accepted_and_creates_its_nodes() {
     let world = World::new("sample-fork").await;
     apply(&world, "hard-fork.yaml").await;
     // There are no fake sidecars here.

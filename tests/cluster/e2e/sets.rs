@@ -53,7 +53,7 @@ pub async fn selected(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_set_takes_over_and_the_old_one_leaves_its_claims() {
+async fn new_set_takes_over_and_old_set_leaves_its_claims() {
     let world = World::new("bg").await;
     world.settled_fleet(blue_green(2, json!({"retireDelaySeconds": 3}))).await;
     assert_eq!(nodes(&world).await, ["db-0", "db-1"]);
@@ -77,7 +77,7 @@ async fn a_new_set_takes_over_and_the_old_one_leaves_its_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manual_promotion_waits_for_the_hash_that_is_wanted_and_spends_it() {
+async fn manual_promotion_requires_and_consumes_the_target_hash() {
     let world = World::new("bgman").await;
     world.settled_fleet(blue_green(1, json!({"promotion": "Manual", "retireDelaySeconds": 1}))).await;
     world.set_image("db:2").await;
@@ -95,7 +95,7 @@ async fn a_manual_promotion_waits_for_the_hash_that_is_wanted_and_spends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hard_fork_halts_the_old_nodes_before_the_new_ones_take_over() {
+async fn hard_fork_halts_old_nodes_before_new_ones_take_over() {
     let world = World::new("fork").await;
     let sidecars = Sidecars::start(&world).await;
     sidecars.reach(500);

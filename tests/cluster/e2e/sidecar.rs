@@ -15,7 +15,7 @@ async fn sidecar_says(world: &World, node: &str, what: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_pod_is_marked_ready_once_by_the_task_of_its_plan() {
+async fn each_pod_is_marked_ready_once_by_its_plan_task() {
     let world = World::new("mark").await;
     let sidecars = Sidecars::start(&world).await;
     world.fleet(sidecars.fleet(2, "db:1")).await;
@@ -58,7 +58,7 @@ fn fleet_of_one_at(ip: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_sidecar_is_found_by_the_pods_address_and_forgets() {
+async fn shipped_sidecar_is_marked_ready_again_after_restart() {
     let world = World::new("real").await;
     let start = || shipped_sidecar("127.65.0.1", &[]);
     world.fleet(fleet_of_one_at("127.65.0.1")).await;

@@ -39,7 +39,7 @@ fn is_at_rest(rollout: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_statefulset_is_adopted_rolled_out_rolled_back_and_released() {
+async fn statefulset_is_adopted_updated_rolled_back_and_released() {
     let mut world = World::new("ssr").await;
     world.create("apps/v1", "StatefulSet", ledger("db:1")).await;
     let ready = |set: &Value| set["status"]["readyReplicas"] == 3;

@@ -51,7 +51,7 @@ async fn others(world: &World) -> BTreeMap<String, Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an operator of an earlier commit: .ci/upgrade builds it"]
-async fn a_rollout_goes_on_under_the_next_operator() {
+async fn rollout_continues_under_the_next_operator_version() {
     let earlier = earlier();
     let options = Options { crds: false, ..Options::default() };
     let cp = Box::leak(Box::new(ControlPlane::start(options).await.expect("a control plane")));

@@ -185,7 +185,7 @@ fn called(of: &str, lacks: Option<&Right>) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn each_verb_takes_the_documented_rights() {
+async fn each_verb_needs_its_documented_permissions() {
     let mut world = World::without_operator("verb-rights").await;
     still(&mut world).await;
     for (verb, line, on) in VERBS {
@@ -262,7 +262,7 @@ async fn judged(world: &World, (row, line): (&str, &str), rights: &BTreeSet<Righ
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn each_command_that_looks_takes_the_documented_rights() {
+async fn each_read_command_needs_its_documented_permissions() {
     let mut world = World::without_operator("look-rights").await;
     still(&mut world).await;
     for (row, line, object) in LOOKS {

@@ -6,7 +6,7 @@ use windlass_harness::kit::tools::outcomes;
 use windlass_harness::kit::{Wave, World, fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_added_with_another_image_in_one_apply_start_at_it() {
+async fn added_nodes_start_at_the_image_of_the_same_apply() {
     let world = World::new("grown").await;
     world.fleet(fleet(3, "db:1")).await;
     world.until_applied().await;

@@ -377,7 +377,7 @@ async fn measure(contender: &Contender, rolled: &mut Vec<String>, restored: &mut
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn three_zones_stay_within_the_limit_while_pods_fail_and_come_back_from_a_bad_image() {
+async fn three_zones_stay_within_limit_with_failures_and_bad_image() {
     let (mut rolled, mut restored) = (Vec::new(), Vec::new());
     for contender in Contender::all() {
         measure(&contender, &mut rolled, &mut restored).await;
@@ -393,7 +393,7 @@ const WATCHED: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn three_zones_whose_pods_start_in_order_stay_within_the_limit() {
+async fn three_zones_with_ordered_pod_starts_stay_within_limit() {
     let mut rows = Vec::new();
     for contender in Contender::all() {
         let stage = Stage::set(&contender, "OrderedReady").await;

@@ -66,7 +66,7 @@ fn documents(sets: &[&str], wanted: impl Fn(&Value) -> bool) -> String {
 const NAMESPACED: &str = "watchNamespaces={windlass-system}";
 
 #[test]
-fn kustomize_renders_what_the_chart_renders_in_all_namespaces_and_in_one() {
+fn kustomize_renders_the_same_as_the_chart() {
     if !is_there() {
         return;
     }
@@ -91,7 +91,7 @@ fn kustomize_renders_what_the_chart_renders_in_all_namespaces_and_in_one() {
 }
 
 #[test]
-fn the_chart_is_well_formed_and_a_misspelt_value_is_refused_by_its_name() {
+fn chart_passes_lint_and_rejects_a_misspelt_value() {
     if !is_there() {
         return;
     }
@@ -125,7 +125,7 @@ fn the_chart_is_well_formed_and_a_misspelt_value_is_refused_by_its_name() {
 }
 
 #[test]
-fn the_operator_of_the_chart_is_restricted_spread_and_elected() {
+fn chart_operator_is_restricted_spread_and_leader_elected() {
     if !is_there() {
         return;
     }
@@ -176,7 +176,7 @@ fn the_operator_of_the_chart_is_restricted_spread_and_elected() {
 }
 
 #[test]
-fn an_operator_that_is_not_ready_holds_no_drain_up() {
+fn unready_operator_does_not_block_node_drain() {
     for file in ["deploy/operator.yaml", "deploy/kustomize/base/windlass.yaml"] {
         let all = objects(&std::fs::read_to_string(path(file)).unwrap());
         let budget = &all[&("PodDisruptionBudget".into(), "windlass-system".into(), "windlass".into())];
@@ -185,7 +185,7 @@ fn an_operator_that_is_not_ready_holds_no_drain_up() {
 }
 
 #[test]
-fn what_is_optional_is_there_when_it_is_asked_for() {
+fn optional_chart_parts_are_rendered_on_request() {
     if !is_there() {
         return;
     }
@@ -224,7 +224,7 @@ fn what_is_optional_is_there_when_it_is_asked_for() {
 }
 
 #[test]
-fn metrics_behind_tokens_and_traces_are_arguments_with_their_rights() {
+fn protected_metrics_and_traces_add_arguments_and_permissions() {
     if !is_there() {
         return;
     }
@@ -262,7 +262,7 @@ fn metrics_behind_tokens_and_traces_are_arguments_with_their_rights() {
 }
 
 #[test]
-fn workers_of_temporal_are_an_argument_with_rights_and_a_definition() {
+fn temporal_workers_add_argument_permissions_and_definition() {
     if !is_there() {
         return;
     }
@@ -290,7 +290,7 @@ fn workers_of_temporal_are_an_argument_with_rights_and_a_definition() {
 }
 
 #[test]
-fn rollouts_of_stateful_sets_are_a_definition_and_rights_and_can_be_left_out() {
+fn statefulset_rollouts_can_be_left_out_of_the_chart() {
     if !is_there() {
         return;
     }
@@ -327,7 +327,7 @@ fn rollouts_of_stateful_sets_are_a_definition_and_rights_and_can_be_left_out() {
 }
 
 #[test]
-fn the_policy_that_holds_stateful_sets_names_the_account_of_the_release() {
+fn hold_policy_names_the_service_account_of_the_release() {
     if !is_there() {
         return;
     }
@@ -357,7 +357,7 @@ fn the_policy_that_holds_stateful_sets_names_the_account_of_the_release() {
 
 /// The chart grants the operator the same as deploy/rbac, which another test compares with its requests.
 #[test]
-fn the_chart_grants_what_deploy_rbac_grants() {
+fn chart_grants_the_same_as_deploy_rbac() {
     if !is_there() {
         return;
     }
@@ -411,7 +411,7 @@ fn table(values: &str) -> String {
 }
 
 #[test]
-fn all_values_are_explained_and_listed() {
+fn all_values_are_documented_and_listed() {
     let values = std::fs::read_to_string(path("deploy/helm/windlass/values.yaml")).unwrap();
     let head = "# Values of the chart\n\nMade from `deploy/helm/windlass/values.yaml`: UPDATE_DOCS=1 cargo test --test cluster values\n\n";
     is_as_generated("docs/reference/helm-values.md", &format!("{head}{}", table(&values)));

@@ -71,13 +71,13 @@ fn run(root: &Path, mounted: &Path, user: &str, emulator: Option<&str>, argument
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the image: .ci/image builds it first"]
-async fn the_unpacked_image_runs_as_its_user_and_rolls_a_fleet_out() {
+async fn the_unpacked_image_runs_as_its_user_and_rolls_out_a_fleet() {
     runs("amd64", None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the image: .ci/image arm64 builds it first"]
-async fn the_unpacked_image_for_arm64_does_so_under_an_emulator() {
+async fn the_unpacked_image_for_arm64_runs_under_an_emulator() {
     let Some(emulator) = debian::program("qemu-user-static", "usr/bin/qemu-aarch64-static") else { return };
     runs("arm64", Some(&emulator)).await;
 }
@@ -186,7 +186,7 @@ fn command(text: &str, beginning: &str) -> String {
 
 /// No engine runs the Containerfile here: its steps are compared with those of the script.
 #[test]
-fn both_ways_to_build_the_image_have_the_same_steps() {
+fn both_image_build_methods_have_the_same_steps() {
     let read = |file: &str| std::fs::read_to_string(path(file)).unwrap();
     let (build, containerfile, manifest, layout) = (
         read("deploy/image/build"),

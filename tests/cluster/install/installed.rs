@@ -150,7 +150,7 @@ async fn nothing_was_refused(cluster: &Cluster, account: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_installed_watched_upgraded_and_taken_away_and_fleets_stay() {
+async fn release_is_installed_upgraded_and_removed_and_fleets_remain() {
     if !crate::install::helm::is_there() {
         return;
     }

@@ -70,7 +70,7 @@ fn run(command: &mut Command) -> String {
 
 #[test]
 #[ignore = "nightly"]
-fn krew_takes_the_manifest_and_installs_the_archive() {
+fn krew_accepts_the_manifest_and_installs_the_archive() {
     let folder = Folder::new();
     checkout(folder.path());
     run(Command::new(folder.path().join("deploy/krew/build")).arg(URL));

@@ -35,7 +35,7 @@ fn definitions() -> Option<Vec<PathBuf>> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn monitors_and_rules_are_taken_by_the_prometheus_operator() {
+async fn prometheus_operator_accepts_monitors_and_rules() {
     if !is_there() {
         return;
     }

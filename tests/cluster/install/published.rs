@@ -23,7 +23,7 @@ fn is_of_tests(source: &Path) -> bool {
 }
 
 #[test]
-fn nothing_is_compiled_into_a_crate_from_outside_of_it() {
+fn crates_include_no_files_from_outside() {
     let mut seen = 0;
     for name in ["cli", "clock", "core", "engine", "kube-port", "sim", "temporal", "temporal-grpc"] {
         let own = path(&format!("crates/{name}")).canonicalize().unwrap();
@@ -45,7 +45,7 @@ fn nothing_is_compiled_into_a_crate_from_outside_of_it() {
 }
 
 #[test]
-fn each_published_crate_is_fit_for_a_registry() {
+fn published_crates_are_fit_for_a_registry() {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()

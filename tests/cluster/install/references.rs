@@ -148,7 +148,7 @@ fn section(crd: &Value) -> String {
 }
 
 #[test]
-fn the_reference_of_the_fields_is_what_the_definitions_say() {
+fn field_reference_matches_the_definitions() {
     let mut text = HEAD.to_owned();
     for file in DEFINITIONS {
         let crd: Value = serde_saphyr::from_str(&std::fs::read_to_string(path(file)).unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn the_reference_of_the_fields_is_what_the_definitions_say() {
 /// Before Kubernetes 1.36, an int-or-string counts as long as a whole request in cost estimates, whatever its
 /// maxLength. In a list, a rule that reads all of it exceeds the limit, and the definition is refused (`.ci/oldest`).
 #[test]
-fn rules_of_numbers_or_texts_look_at_single_letters_in_lists() {
+fn int_or_string_rules_in_lists_read_single_characters() {
     fn walk(schema: &Value, in_list: bool, seen: &mut usize) {
         if in_list && schema["x-kubernetes-int-or-string"] == true {
             for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {

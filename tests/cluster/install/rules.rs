@@ -33,7 +33,7 @@ pub fn check_metrics(promtool: &Path, page: &str) {
 }
 
 #[test]
-fn each_alert_fires_when_it_should_and_not_before() {
+fn alerts_fire_only_when_they_should() {
     let Some(promtool) = debian::program("prometheus", "usr/bin/promtool") else { return };
     for words in [["check", "rules"], ["test", "rules"]] {
         let file = if words[0] == "check" { "alerts.yaml" } else { "alerts_test.yaml" };
@@ -45,7 +45,7 @@ fn each_alert_fires_when_it_should_and_not_before() {
 }
 
 #[test]
-fn each_alert_has_a_section_that_says_what_to_do_and_a_test() {
+fn each_alert_has_a_runbook_section_and_a_test() {
     let read = |file: &str| std::fs::read_to_string(path(file)).unwrap();
     let (alerts, page, tests) = (
         read("deploy/monitoring/alerts.yaml"),

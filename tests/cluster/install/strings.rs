@@ -92,7 +92,7 @@ fn texts(tokens: TokenStream, found: &mut Vec<String>) {
 }
 
 #[test]
-fn strings_are_those_of_the_list() {
+fn strings_match_the_list() {
     let mut list = HEAD.to_owned();
     for source in SOURCES {
         let mut sources = Vec::new();
@@ -110,7 +110,7 @@ fn strings_are_those_of_the_list() {
 }
 
 #[test]
-fn strings_of_tests_attributes_and_assertions_are_left_out() {
+fn strings_of_tests_attributes_and_assertions_are_excluded() {
     let source = r#"
         #[doc = "an attribute here"]
         fn shown() -> &'static str { assert!(true, "for a developer"); format!("{} is shown", 1); "two words" }

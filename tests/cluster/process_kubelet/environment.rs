@@ -7,7 +7,7 @@ use crate::process_kubelet::kit::{World, create, shell, with};
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn volumes_are_files_and_folders_where_the_container_expects_them() {
+async fn volumes_are_mounted_where_the_container_expects_them() {
     let world = World::new("volumes").await;
     let map = json!({"metadata": {"name": "m"}, "data": {"a.conf": "one", "b.conf": "two"}});
     create::<ConfigMap>(&world.api(), map).await;

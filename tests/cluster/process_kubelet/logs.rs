@@ -8,7 +8,7 @@ use crate::process_kubelet::kit::{World, shell};
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn kubectl_shows_what_containers_wrote() {
+async fn kubectl_logs_shows_container_output() {
     let world = World::new("logs").await;
     let script = "echo one; echo two >&2; echo three; exec sleep 600";
     let other = shell("other", "echo from the other; exec sleep 600");

@@ -16,7 +16,7 @@ fn witness(name: &str, file: &str) -> Value {
 }
 
 #[tokio::test]
-async fn containers_begin_in_order_and_sidecars_end_last_in_reverse() {
+async fn containers_start_in_order_and_sidecars_end_last_in_reverse() {
     let world = World::new("order").await;
     let file = world.folder.with_extension("told");
     let told = || fs::read_to_string(&file).unwrap_or_default();

@@ -15,7 +15,7 @@ fn template(world: &World, labels: Value, mut spec: Value) -> Value {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn a_claims_folder_outlives_its_pods() {
+async fn claim_folder_outlives_its_pods() {
     let world = World::new("claims").await;
     let labels = json!({"app": "db"});
     let main = with(

@@ -37,7 +37,7 @@ fn http(more: Value) -> Value {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn readiness_follows_the_answers_and_restarts_nothing() {
+async fn readiness_follows_probe_results_without_restarts() {
     let world = World::new("readiness").await;
     let said = answers(&world, "p", 503).await;
     let spec = json!({"containers": [probed("readinessProbe", http(json!({"failureThreshold": 2})))]});
@@ -57,7 +57,7 @@ async fn readiness_follows_the_answers_and_restarts_nothing() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn liveness_restarts_a_container_that_does_not_answer() {
+async fn liveness_restarts_an_unresponsive_container() {
     let world = World::new("liveness").await;
     let said = answers(&world, "p", 200).await;
     let probe = http(json!({"failureThreshold": 2, "terminationGracePeriodSeconds": 1}));
@@ -73,7 +73,7 @@ async fn liveness_restarts_a_container_that_does_not_answer() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn tcp_and_exec_probes_see_what_is_there() {
+async fn tcp_and_exec_probes_observe_the_container() {
     let world = World::new("tcp-exec").await;
     let tcp = json!({"tcpSocket": {"port": PORT}, "periodSeconds": 1});
     let exec = json!({"exec": {"command": ["test", "-f", "up"]}, "periodSeconds": 1});

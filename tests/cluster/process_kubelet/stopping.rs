@@ -23,7 +23,7 @@ fn runs(mark: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
+async fn process_ignoring_sigterm_is_killed_after_grace_period() {
     let world = World::new("grace").await;
     let mark = format!(": {};", &*world.ns);
     let main = until_up(shell("main", &format!("{mark} {STUBBORN}")));
@@ -42,7 +42,7 @@ async fn a_process_that_ignores_sigterm_is_killed_after_its_grace_period() {
 
 #[tokio::test]
 #[ignore = "nightly"]
-async fn hooks_run_after_the_start_and_before_the_stop() {
+async fn lifecycle_hooks_run_after_start_and_before_stop() {
     let world = World::new("hooks").await;
     let file = world.folder.with_extension("hooks");
     let path = file.display().to_string();

@@ -23,7 +23,7 @@ fn backup(image: &str) -> Value {
 }
 
 #[test]
-fn jobs_are_granted_beside_the_operators_other_rights_and_nothing_else_is() {
+fn job_permissions_are_separate_and_minimal() {
     for reach in [Reach::OneNamespace, Reach::AllNamespaces] {
         assert!(granted(reach).iter().all(|rule| rule.group != "batch"), "{reach:?}");
         let rule = |verb: &str| Rule { group: "batch".into(), resource: "jobs".into(), verb: verb.into() };
@@ -33,13 +33,13 @@ fn jobs_are_granted_beside_the_operators_other_rights_and_nothing_else_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_namespace_jobs_need_their_rights_and_use_each() {
+async fn jobs_in_one_namespace_use_exactly_their_permissions() {
     hooks_with_jobs(Reach::OneNamespace).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn in_all_namespaces_jobs_need_their_rights_and_use_each() {
+async fn jobs_in_all_namespaces_use_exactly_their_permissions() {
     hooks_with_jobs(Reach::AllNamespaces).await;
 }
 

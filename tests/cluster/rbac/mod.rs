@@ -18,19 +18,19 @@ const ENFORCING: &str = "OwnerReferencesPermissionEnforcement";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[test]
-fn both_files_grant_the_same() {
+fn both_role_files_grant_the_same() {
     assert_eq!(granted(Reach::OneNamespace), granted(Reach::AllNamespaces));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn in_one_namespace_each_right_is_used_and_none_is_missing() {
+async fn operator_in_one_namespace_uses_exactly_its_permissions() {
     let mut world = World::without_operator(Reach::OneNamespace, Options::default()).await;
     everything_is_used(&mut world).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_all_namespaces_each_right_is_used_and_none_is_missing() {
+async fn operator_in_all_namespaces_uses_exactly_its_permissions() {
     let mut world = World::without_operator(Reach::AllNamespaces, Options::default()).await;
     everything_is_used(&mut world).await;
 }
@@ -60,7 +60,7 @@ async fn everything_is_used(world: &mut World) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn each_right_to_a_finalizer_is_needed_where_owners_are_enforced() {
+async fn finalizer_permissions_are_needed_with_owner_enforcement() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let mut world = World::without_operator(Reach::OneNamespace, options).await;
     let rights = rules::text(Reach::OneNamespace);
@@ -85,7 +85,7 @@ async fn each_right_to_a_finalizer_is_needed_where_owners_are_enforced() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn claims_are_owned_with_one_more_right_where_owners_are_enforced() {
+async fn claim_ownership_needs_one_permission_with_owner_enforcement() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let mut world = World::without_operator(Reach::OneNamespace, options).await;
     let mark = world.cp.audit_mark().await;
@@ -100,7 +100,7 @@ async fn claims_are_owned_with_one_more_right_where_owners_are_enforced() {
 }
 
 #[test]
-fn both_files_for_stateful_sets_grant_the_same_and_nothing_that_writes_templates_or_claims() {
+fn statefulset_role_files_match_and_grant_no_create() {
     let of = |reach: &str| rules::granted_by(&rules::read(&format!("stateful-sets-{reach}.yaml")));
     let one = of("one-namespace");
     assert_eq!(one, of("all-namespaces"));
@@ -111,7 +111,7 @@ fn both_files_for_stateful_sets_grant_the_same_and_nothing_that_writes_templates
 }
 
 #[test]
-fn both_files_for_workers_grant_the_same_and_the_right_to_their_finalizer() {
+fn worker_role_files_match_and_grant_the_finalizer() {
     let of = |reach: &str| rules::granted_by(&rules::read(&format!("../temporal/{reach}.yaml")));
     let one = of("one-namespace");
     assert_eq!(one, of("all-namespaces"));
@@ -122,7 +122,7 @@ fn both_files_for_workers_grant_the_same_and_the_right_to_their_finalizer() {
 /// Writes what the operator writes, as its account: the operator of this test has no Temporal.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn jobs_of_workers_need_the_right_to_their_finalizer() {
+async fn worker_jobs_need_the_finalizer_permission() {
     let options = Options { admission: ENFORCING, ..Options::default() };
     let world = World::without_operator(Reach::OneNamespace, options).await;
     let ns: &str = &world.ns;

@@ -72,7 +72,7 @@ async fn served(cluster: &Cluster, folder: &Path) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn every_screen_is_as_its_file_says() {
+async fn screens_match_their_recorded_files() {
     let Some(terminals_of_tmux) = Terminals::start() else { return };
     let Scene { image, now } = tokio::task::spawn_blocking(scene::played).await.unwrap();
     let cluster = Cluster::resume(&image);
@@ -148,7 +148,7 @@ fn completes(shell: &Terminal<'_>, kubeconfig: &Path, source: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_real_bash_zsh_and_fish_complete_verbs_and_the_names_of_fleets() {
+async fn shells_complete_verbs_and_fleet_names() {
     let Some(terminals) = Terminals::start() else { return };
     let Scene { image, .. } = tokio::task::spawn_blocking(scene::played).await.unwrap();
     let cluster = Cluster::resume(&image);
@@ -172,7 +172,7 @@ fn branches(screen: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "nightly"]
-fn what_the_demo_draws_is_what_status_says_of_the_same_fleet() {
+fn demo_drawing_matches_status_output() {
     let Some(terminals) = Terminals::start() else { return };
     let demo = terminals.bash();
     demo.type_in("windlass demo --speed 1000 --serve\n");

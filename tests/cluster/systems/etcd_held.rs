@@ -87,8 +87,7 @@ async fn at_rest(place: &Place<'_>, image: &str) -> Result<(), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_that_runs_is_adopted_rolled_out_rolled_back_and_released_and_loses_nothing()
--> Result<(), Error> {
+async fn adopted_etcd_is_rolled_out_and_back_without_data_loss() -> Result<(), Error> {
     let _alone = ALONE.lock().await;
     let (place, etcd) = running("etcd-held").await?;
     let written = place.get(SET.0, SET.1, SET.2).await?["spec"]["updateStrategy"].clone();

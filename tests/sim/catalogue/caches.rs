@@ -26,7 +26,7 @@ fn writes(report: &Report) -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn an_operator_whose_caches_are_emptied_writes_the_same() {
+fn emptied_caches_do_not_change_the_operators_writes() {
     let mut saved = 0;
     for scenario in Scenario::all() {
         let point = Point::clean(&scenario.name, 1);

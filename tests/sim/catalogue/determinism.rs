@@ -29,14 +29,13 @@ fn all() -> String {
 }
 
 #[test]
-fn one_seed_gives_one_trace_byte_for_byte_in_this_process_and_in_another() {
+fn same_seed_gives_identical_traces_across_processes() {
     if let Ok(path) = std::env::var("WINDLASS_TRACE_TO") {
         std::fs::write(path, all()).unwrap();
         return;
     }
     let path = std::env::temp_dir().join(format!("windlass-catalogue-trace-{}", std::process::id()));
-    let name =
-        "catalogue::determinism::one_seed_gives_one_trace_byte_for_byte_in_this_process_and_in_another";
+    let name = "catalogue::determinism::same_seed_gives_identical_traces_across_processes";
     let other = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name])
         .env("WINDLASS_TRACE_TO", &path)
@@ -53,7 +52,7 @@ fn one_seed_gives_one_trace_byte_for_byte_in_this_process_and_in_another() {
 }
 
 #[test]
-fn another_seed_and_another_point_give_another_trace() {
+fn different_seed_or_point_gives_a_different_trace() {
     let first = trace(LINES[1]);
     assert!(first.lines().count() > 100, "{first}");
     assert_ne!(first, trace("in-place/image/3 F1-after 5 seed=2"));

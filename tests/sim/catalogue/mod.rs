@@ -35,7 +35,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 /// All points in an optimized build; otherwise the first 600 of a fixed order that samples all of them evenly.
 #[test]
-fn every_fault_at_every_point_leads_to_the_same_end() {
+fn every_fault_at_every_point_converges_to_the_same_state() {
     let most = if cfg!(debug_assertions) { 600 } else { u64::MAX };
     let seconds = variable("WINDLASS_SWEEP_SECONDS").map(|text| text.parse().expect("a number"));
     let choice = sweep::Choice {
@@ -60,7 +60,7 @@ fn every_fault_at_every_point_leads_to_the_same_end() {
 }
 
 #[test]
-fn an_operator_that_starts_over_many_nodes_writes_nothing() {
+fn operator_restart_over_many_nodes_writes_nothing() {
     many::start_over(number("WINDLASS_MANY", 500) as i64);
 }
 

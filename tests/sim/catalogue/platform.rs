@@ -177,7 +177,7 @@ pub fn without_admission(value: &Value) -> Value {
 }
 
 #[test]
-fn what_admission_did_can_be_told_from_what_was_asked_for() {
+fn admission_mutations_are_stripped_from_observed_pods() {
     let asked = json!({
         "metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "db", "image": "db:1"}]},

@@ -69,7 +69,7 @@ impl FromStr for Point {
 }
 
 #[test]
-fn a_points_line_is_read_back_as_the_same_point() {
+fn point_round_trips_through_its_text_form() {
     let mut point = Point::struck("in-place/image/3", "F1-after", 17, 5);
     assert_eq!(point.to_string(), "in-place/image/3 F1-after 17 seed=5");
     point.strikes.push(Strike { fault: "F5-once".to_owned(), at: 2 });

@@ -208,7 +208,7 @@ const KEPT: [(&str, &str); 53] = [
 ];
 
 #[test]
-fn what_once_failed_does_not_fail_again() {
+fn recorded_regressions_do_not_fail_again() {
     let baselines = Baselines::default();
     for (line, showed) in KEPT {
         let point = line.parse().unwrap();

@@ -46,7 +46,7 @@ impl Baselines {
 }
 
 #[test]
-fn every_group_has_its_turn_before_any_has_two_and_no_point_is_lost() {
+fn groups_take_turns_and_no_point_is_lost() {
     let group = |name: &str, size: u32| (1..=size).map(|at| Point::struck("s", name, at, 1)).collect();
     let turns = in_turn(vec![group("a", 5), Vec::new(), group("b", 1), group("c", 9)]);
     let mut first: Vec<&str> = turns[..3].iter().map(|point| point.strikes[0].fault.as_str()).collect();
@@ -136,7 +136,7 @@ impl std::str::FromStr for Shard {
 }
 
 #[test]
-fn the_parts_of_a_sweep_are_all_of_it_and_no_point_is_in_two() {
+fn shards_partition_the_sweep_without_overlap() {
     let all: Vec<u32> = (0..1000).collect();
     for of in [1, 7, 12] {
         let parts = (1..=of).map(|number| Shard { number, of }.takes(all.clone()));

@@ -399,7 +399,7 @@ fn tolerate<T>(result: kube::Result<T>, name: &str) {
 }
 
 #[test]
-fn no_list_without_a_version_is_answered_from_the_past() {
+fn list_without_resource_version_is_never_stale() {
     let stale = |uri: &str| may_be_stale(&Request::get(uri).body(Body::empty()).unwrap());
     assert!(!stale("/api/v1/pods?limit=500&labelSelector=a"));
     assert!(!stale("/api/v1/pods?watch=true&resourceVersion=17"));

@@ -10,14 +10,14 @@ mod simulated;
 use windlass_harness::conformance::{cases, record};
 
 #[test]
-fn the_suite_has_at_least_eighty_cases_with_names_of_their_own() {
+fn suite_has_at_least_eighty_uniquely_named_cases() {
     let names: std::collections::BTreeSet<&str> = cases::all().iter().map(|case| case.name).collect();
     assert_eq!(names.len(), cases::all().len());
     assert!(names.len() >= 80, "{}", names.len());
 }
 
 #[test]
-fn the_simulated_cluster_does_what_the_real_control_plane_was_seen_to_do() {
+fn simulated_cluster_matches_the_recorded_control_plane() {
     let recorded = record::read();
     let results = cases::chosen().into_iter().map(|case| (case.name, simulated::run(case))).collect();
     record::compare(&recorded, &results);

@@ -217,7 +217,7 @@ async fn walk(seed: u64, strategy: &str, steps: u64, tally: &mut Tally) {
 }
 
 #[test]
-fn forecasts_of_two_hundred_changes_come_true() {
+fn forecasts_of_two_hundred_changes_match_the_outcome() {
     let mut tally = Tally::new();
     for seed in 0..12 {
         paused(walk(seed, "InPlace", 12, &mut tally));

@@ -52,7 +52,7 @@ fn removed(forecast: &Forecast) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_promotion_says_what_moves_who_leaves_and_who_is_waited_for() {
+fn promotion_forecast_names_traffic_move_removals_and_waits() {
     paused(async {
         let strategy =
             json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 40}});
@@ -86,7 +86,7 @@ fn a_promotion_says_what_moves_who_leaves_and_who_is_waited_for() {
 }
 
 #[test]
-fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
+fn pending_approval_blocks_the_forecast_until_it_is_given() {
     paused(async {
         let hooks = json!([{"name": "go", "at": "BeforeRollout", "approval": {}}]);
         let world = World::standing(&json!({"type": "InPlace", "hooks": hooks}), "db:2").await;
@@ -106,7 +106,7 @@ fn an_approval_is_waited_for_until_it_is_given_and_frees_its_nodes() {
 }
 
 #[test]
-fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
+fn forecast_names_hooks_before_the_rollout_and_their_waits() {
     paused(async {
         let hooks = json!([
             {"name": "freeze", "at": "BeforeRollout", "wait": {"seconds": 3600}},
@@ -125,7 +125,7 @@ fn a_hook_before_a_rollout_is_named_and_says_what_it_waits_for() {
 }
 
 #[test]
-fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
+fn forecast_names_the_blocker_while_it_lasts() {
     let image = |image: &str| json!({"spec": {"template": {"spec": {"image": image}}}});
     let partition = |from: i64| json!({"type": "InPlace", "inPlace": {"partition": from}});
     paused(async {
@@ -165,7 +165,7 @@ fn what_holds_a_rollout_is_named_for_as_long_as_it_does() {
 }
 
 #[test]
-fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
+fn name_conflict_in_the_forecast_matches_the_operator_message() {
     for (kind, group, version) in [("StatefulSet", "apps", "v1"), ("Service", "", "v1")] {
         paused(async {
             let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
@@ -198,7 +198,7 @@ fn a_name_that_another_has_is_refused_in_the_words_of_the_operator() {
 }
 
 #[test]
-fn what_applies_at_once_beside_a_refused_template_is_said() {
+fn forecast_lists_immediate_changes_despite_a_refused_template() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "a lot"}}]);
@@ -222,7 +222,7 @@ fn what_applies_at_once_beside_a_refused_template_is_said() {
 }
 
 #[test]
-fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
+fn no_rollout_is_forecast_for_a_fleet_being_deleted() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         world.wish(json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
@@ -238,7 +238,7 @@ fn of_a_fleet_that_is_being_deleted_nothing_is_said_to_begin() {
 }
 
 #[test]
-fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
+fn forecast_of_an_unobserved_change_waits_for_the_operator() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         world.operator.abort();
@@ -252,7 +252,7 @@ fn what_no_operator_has_seen_yet_is_said_to_wait_for_one() {
 }
 
 #[test]
-fn a_hard_fork_says_at_which_height_traffic_moves() {
+fn hard_fork_forecast_names_the_halt_height() {
     paused(async {
         let world = World::new(7, fleet(&json!({"type": "InPlace"}), "db:1")).await;
         let forks = json!({"spec": {"updateStrategy": {"type": "HardFork", "hardFork": {"haltHeight": 100}},
@@ -273,7 +273,7 @@ fn a_hard_fork_says_at_which_height_traffic_moves() {
 }
 
 #[test]
-fn about_how_long_is_about_as_long_as_it_takes() {
+fn forecast_duration_is_close_to_the_actual_duration() {
     let blue_green =
         json!({"type": "BlueGreen", "blueGreen": {"promotion": "WhenReady", "retireDelaySeconds": 30}});
     let strategies = [

@@ -16,7 +16,7 @@ fn uids(w: &World) -> Vec<Value> {
 }
 
 #[test]
-fn a_lost_record_of_a_hash_is_written_again_without_a_restart() {
+fn lost_hash_annotation_is_restored_without_restart() {
     // By a person while the operator runs, and while it does not.
     for away in [false, true] {
         play(|w| async move {
@@ -47,7 +47,7 @@ fn a_lost_record_of_a_hash_is_written_again_without_a_restart() {
 }
 
 #[test]
-fn an_idle_sidecar_is_left_alone() {
+fn idle_sidecar_is_not_polled() {
     play(|w| async move {
         w.serve(with_sidecar(in_place(3))).await;
         w.rest(120).await;

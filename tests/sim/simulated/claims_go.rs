@@ -72,7 +72,7 @@ fn is_put_back(w: &World) -> bool {
 }
 
 #[test]
-fn claims_are_safe_in_time_where_the_set_controller_is_slow() {
+fn claims_are_released_in_time_with_a_slow_set_controller() {
     play(|w| async move {
         serve_safely(&w).await;
         let before = claims(&w);
@@ -110,7 +110,7 @@ async fn scaled_in_meanwhile(w: &World, mut change: Value, after_write_ms: Optio
 }
 
 #[test]
-fn a_policy_that_comes_with_the_scale_in_deletes_no_claim() {
+fn policy_applied_during_scale_in_deletes_no_claim() {
     let labels = || json!({"template": {"metadata": {"labels": {"team": "one"}}}});
     play(|w| async move { scaled_in_meanwhile(&w, labels(), None).await });
     for ms in [0, 1, 2, 5, 10] {

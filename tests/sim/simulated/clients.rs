@@ -16,7 +16,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[test]
-fn a_reflector_lists_again_when_its_version_is_gone() {
+fn reflector_relists_when_its_resource_version_has_expired() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let api: Api<ConfigMap> = Api::namespaced(cluster.client("test", "test"), "test");
@@ -38,7 +38,7 @@ fn a_reflector_lists_again_when_its_version_is_gone() {
 }
 
 #[test]
-fn the_audit_log_tells_who_wrote_what() {
+fn audit_log_records_the_author_of_each_write() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let api: Api<ConfigMap> = Api::namespaced(cluster.client("someone/1.0", "test"), "test");
@@ -61,7 +61,7 @@ fn the_audit_log_tells_who_wrote_what() {
 }
 
 #[test]
-fn a_watch_wakes_only_for_its_own_kind_and_ends_at_its_time_out() {
+fn watch_delivers_only_its_kind_and_ends_at_its_timeout() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("test", "test");

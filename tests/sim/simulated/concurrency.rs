@@ -64,7 +64,7 @@ fn most_at_once(concurrency: u16) -> usize {
 }
 
 #[test]
-fn as_many_nodes_are_reconciled_at_the_same_time_as_may_be_and_no_more() {
+fn concurrent_node_reconciles_are_limited() {
     for concurrency in [1, 3] {
         assert_eq!(most_at_once(concurrency), usize::from(concurrency));
     }

@@ -47,7 +47,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[test]
-fn the_nth_write_of_a_caller_fails_before_it_is_carried_out() {
+fn nth_write_of_a_caller_fails_before_it_takes_effect() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let api = maps(&cluster);
@@ -61,7 +61,7 @@ fn the_nth_write_of_a_caller_fails_before_it_is_carried_out() {
 }
 
 #[test]
-fn a_lost_reply_hides_a_write_that_was_carried_out() {
+fn lost_reply_hides_a_successful_write() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let api = maps(&cluster);
@@ -74,7 +74,7 @@ fn a_lost_reply_hides_a_write_that_was_carried_out() {
 }
 
 #[test]
-fn every_failure_looks_like_the_real_one_to_a_client() {
+fn injected_failures_look_like_real_api_errors() {
     let failures = [
         (Failure::Conflict, 409, "Conflict"),
         (Failure::TooManyRequests(3), 429, "TooManyRequests"),
@@ -102,7 +102,7 @@ fn every_failure_looks_like_the_real_one_to_a_client() {
 }
 
 #[test]
-fn a_delayed_request_is_late_on_the_clusters_clock() {
+fn delayed_request_advances_the_cluster_clock() {
     struct Late;
     impl FaultPlan for Late {
         fn before(&mut self, request: &RequestInfo) -> Before {
@@ -155,7 +155,7 @@ fn known_under(fate: WatchFate) -> Vec<String> {
 }
 
 #[test]
-fn watches_drop_delay_and_break_as_told_and_come_back() {
+fn watches_recover_from_dropped_delayed_and_broken_events() {
     assert_eq!(known_under(WatchFate::Show), ["2", "3", "3"]);
     assert_eq!(known_under(WatchFate::Drop), ["1", "3", "3"]);
     assert_eq!(known_under(WatchFate::Later(Duration::from_secs(10))), ["1", "1", "3"]);

@@ -29,7 +29,7 @@ async fn is_refused(w: &World, object: &str) {
 }
 
 #[test]
-fn a_foreign_pod_of_a_nodes_name_is_said_left_alone_and_given_way_to() {
+fn foreign_pod_with_a_nodes_name_is_reported_and_kept() {
     for labels in [json!({}), json!({"windlass.dev/node": "other"})] {
         play(|w| async move {
             let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-1-0", "labels": labels},
@@ -47,7 +47,7 @@ fn a_foreign_pod_of_a_nodes_name_is_said_left_alone_and_given_way_to() {
 }
 
 #[test]
-fn a_foreign_claim_of_a_nodes_name_is_taken_only_by_a_persons_word() {
+fn foreign_claim_is_adopted_only_after_it_is_labelled() {
     play(|w| async move {
         w.create(
             json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data-db-1-0"},

@@ -22,7 +22,7 @@ async fn let_go(w: &World) {
 }
 
 #[test]
-fn a_node_that_a_finalizer_keeps_from_leaving_is_named() {
+fn node_held_by_a_finalizer_is_named() {
     play(|w| async move {
         scaled_in(&w).await;
         assert_eq!(message(&w.status(), "Reconciling"), HELD);
@@ -31,7 +31,7 @@ fn a_node_that_a_finalizer_keeps_from_leaving_is_named() {
 }
 
 #[test]
-fn a_rollout_does_not_wait_for_a_node_that_leaves_to_be_ready() {
+fn rollout_does_not_wait_for_a_leaving_node_to_be_ready() {
     play(|w| async move {
         scaled_in(&w).await;
         w.image("db:2").await;
@@ -42,7 +42,7 @@ fn a_rollout_does_not_wait_for_a_node_that_leaves_to_be_ready() {
 }
 
 #[test]
-fn a_fleet_that_a_finalizer_keeps_can_still_be_retained() {
+fn deletion_policy_can_change_while_a_finalizer_holds_the_fleet() {
     for retention in ["Retain", "Delete"] {
         play(|w| async move {
             let mut fleet = fleet(3, json!({"type": "InPlace"}));

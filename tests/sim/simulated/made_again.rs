@@ -36,7 +36,7 @@ async fn served(w: &World) -> (String, String) {
 }
 
 #[test]
-fn the_claim_of_a_deleted_node_goes_though_the_node_is_made_again() {
+fn claim_of_a_deleted_node_is_deleted_though_node_is_recreated() {
     // Which of the objects the collector comes to first is drawn for each pace anew.
     for slowest in [5_000, 8_000, 11_000, 14_000, 17_000, 20_000] {
         play(|w| async move {
@@ -55,7 +55,7 @@ fn the_claim_of_a_deleted_node_goes_though_the_node_is_made_again() {
 }
 
 #[test]
-fn nobody_is_told_that_a_claim_stays_before_it_is_so() {
+fn claim_retention_is_reported_only_once_it_is_effective() {
     for ms in [0, 20, 200, 2_000] {
         play(|w| async move {
             let (node, claim) = served(&w).await;
@@ -84,7 +84,7 @@ fn tasks(node: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_node_that_is_made_again_waits_for_the_earlier_pod_and_says_so() {
+fn recreated_node_reports_waiting_for_the_earlier_pod() {
     play(|w| async move {
         let (_, claim) = served(&w).await;
         w.steer("db-1-0", "hold-terminating").await;
@@ -104,7 +104,7 @@ fn a_node_that_is_made_again_waits_for_the_earlier_pod_and_says_so() {
 }
 
 #[test]
-fn a_pod_that_waits_for_its_claim_to_go_is_not_refused() {
+fn pod_waiting_for_claim_deletion_is_not_rejected() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         let held = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "example.com/held"]}});
@@ -134,7 +134,7 @@ impl FaultPlan for OnlyOfClaims {
 }
 
 #[test]
-fn a_claim_stays_though_its_nodes_deletion_is_not_heard_of() {
+fn orphaned_node_deletion_keeps_claim_despite_missed_event() {
     play(|w| async move {
         let (_, claim) = served(&w).await;
         w.cluster.set_faults(Box::new(OnlyOfClaims));

@@ -101,7 +101,7 @@ fn after(changes: &[Value]) -> Value {
 }
 
 #[test]
-fn any_two_fields_that_apply_at_once_may_change_in_one_apply() {
+fn any_two_immediate_fields_can_change_in_one_apply() {
     let fields = fields();
     let mut wrong = Vec::new();
     for (index, (one, a)) in fields.iter().enumerate() {
@@ -120,7 +120,7 @@ fn any_two_fields_that_apply_at_once_may_change_in_one_apply() {
 }
 
 #[test]
-fn all_fields_that_apply_at_once_may_change_in_one_apply() {
+fn all_immediate_fields_can_change_in_one_apply() {
     let fields: Vec<Value> = fields().into_iter().map(|(_, change)| change).collect();
     let all = fields.iter().fold(json!({}), |all, change| merged(&all, change));
     let (together, apart) = (after(&[all]), after(&fields));

@@ -24,7 +24,7 @@ impl FaultPlan for OneLostAnswer {
 }
 
 #[test]
-fn a_leader_that_stops_gives_its_lease_up_unless_a_write_may_land() {
+fn stopping_leader_releases_its_lease_unless_a_write_is_pending() {
     for (lost, rest_seconds, expected) in [(false, 5, ""), (true, 5, "a"), (true, 90, "")] {
         play(|w| async move {
             w.serve(fleet(3, json!({"type": "InPlace"}))).await;

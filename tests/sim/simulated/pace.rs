@@ -21,7 +21,7 @@ async fn set_image(client: &Client, name: &str, image: &str) -> StatefulSet {
 }
 
 #[test]
-fn an_idle_day_takes_well_under_a_second() {
+fn idle_day_is_simulated_in_under_a_second() {
     let started = Instant::now();
     paused(async {
         let cluster = furnished(Options::seeded(1));
@@ -43,7 +43,7 @@ fn an_idle_day_takes_well_under_a_second() {
 }
 
 #[test]
-fn a_lagging_controller_makes_a_pod_of_the_template_that_it_has_seen() {
+fn lagging_controller_creates_pod_from_the_observed_template() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("test", "test");
@@ -65,7 +65,7 @@ fn a_lagging_controller_makes_a_pod_of_the_template_that_it_has_seen() {
 }
 
 #[test]
-fn a_held_controller_does_nothing_until_it_is_let_go() {
+fn suspended_controller_does_nothing_until_resumed() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("test", "test");
@@ -79,7 +79,7 @@ fn a_held_controller_does_nothing_until_it_is_let_go() {
 }
 
 #[test]
-fn a_pod_deleted_before_the_template_comes_back_old_for_most_seeds() {
+fn pod_deleted_before_template_update_often_keeps_old_revision() {
     let mut old = 0;
     for seed in 0..20 {
         old += usize::from(paused(async {
@@ -101,7 +101,7 @@ fn a_pod_deleted_before_the_template_comes_back_old_for_most_seeds() {
 }
 
 #[test]
-fn the_clock_jumps_and_stands_still() {
+fn clock_can_jump_and_stop() {
     paused(async {
         let epoch = chrono::DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let clock = ClusterClock::starting_at(epoch);

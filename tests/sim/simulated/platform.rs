@@ -9,7 +9,7 @@ use windlass_sim::Options;
 use windlass_harness::stage::{create_set, furnished, paused, pod, until_available};
 
 #[test]
-fn a_revision_that_is_stored_anew_moves_without_a_new_generation() {
+fn reserialised_revision_changes_without_a_new_generation() {
     paused(async {
         let cluster = furnished(Options::seeded(1));
         let client = cluster.client("person", "test");

@@ -41,7 +41,7 @@ fn lists_of_events(w: &World) -> usize {
 }
 
 #[test]
-fn every_node_says_why_its_pod_is_refused_and_events_are_listed_once() {
+fn nodes_report_pod_rejection_and_events_are_listed_once() {
     play(|w| async move {
         of_a_ghost(&w).await;
         w.rest(300).await;
@@ -58,7 +58,7 @@ fn every_node_says_why_its_pod_is_refused_and_events_are_listed_once() {
 }
 
 #[test]
-fn an_operator_that_may_not_watch_events_works_and_learns_why_once_it_may() {
+fn operator_without_event_access_works_and_reports_causes_later() {
     play(|w| async move {
         w.kill_operator();
         w.cluster.set_faults(Box::new(NoEvents));

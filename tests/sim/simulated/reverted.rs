@@ -35,7 +35,7 @@ fn wish(team: &str, tier: &str) -> Value {
 }
 
 #[test]
-fn a_label_that_a_policy_overwrites_is_sent_once_for_each_wish() {
+fn label_overwritten_by_a_policy_is_sent_once_per_change() {
     for (kind, resource) in
         [(NODE, "statefulnodes.windlass.dev"), (SET, "statefulsets.apps"), (SERVICE, "services")]
     {
@@ -83,7 +83,7 @@ fn stands_still(status: &Value) -> String {
 }
 
 #[test]
-fn a_field_that_a_policy_changes_is_said_and_set_once_a_minute() {
+fn field_changed_by_a_policy_is_reported_and_reset_each_minute() {
     let cases = [
         (
             Mutation::UpdateStrategy("RollingUpdate".to_owned()),

@@ -11,7 +11,7 @@ async fn held_by_partition(w: &World, replicas: i32) -> Value {
 }
 
 #[test]
-fn the_current_revision_is_made_again_from_what_nodes_still_hold() {
+fn current_revision_is_recreated_from_the_nodes() {
     play(|w| async move {
         let held = held_by_partition(&w, 3).await;
         let current = text(&held, "currentRevision").to_owned();
@@ -42,7 +42,7 @@ fn the_current_revision_is_made_again_from_what_nodes_still_hold() {
 }
 
 #[test]
-fn a_revision_that_is_made_again_takes_its_place_among_the_others() {
+fn recreated_revision_keeps_its_revision_number() {
     play(|w| async move {
         let held = held_by_partition(&w, 3).await;
         let (current, wanted) = (text(&held, "currentRevision"), text(&held, "updateRevision"));

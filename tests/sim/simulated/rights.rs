@@ -44,7 +44,7 @@ async fn held_by_partition(w: &World) -> Value {
 }
 
 #[test]
-fn a_node_whose_claims_may_not_be_asked_for_says_so() {
+fn node_reports_missing_permission_to_read_its_claims() {
     play(|w| async move {
         deny(&w, "get", CLAIMS);
         w.create(fleet(1, json!({"type": "InPlace"}))).await;
@@ -58,7 +58,7 @@ fn a_node_whose_claims_may_not_be_asked_for_says_so() {
 }
 
 #[test]
-fn a_set_that_may_not_be_asked_about_is_kept_and_that_is_said() {
+fn set_is_kept_and_reported_while_its_claims_are_unreadable() {
     play(|w| async move {
         w.serve(fleet_that_keeps()).await;
         w.image("db:2-unready").await;
@@ -78,7 +78,7 @@ fn fleet_that_keeps() -> Value {
 }
 
 #[test]
-fn a_revision_that_cannot_be_stored_again_holds_up_nothing_else() {
+fn unstorable_revision_blocks_nothing_else() {
     let failures = [(Failure::Forbidden("quota".to_owned()), &["quota"][..]), (Failure::Internal, &[])];
     for (failure, parts) in failures {
         play(|w| async move {
@@ -104,7 +104,7 @@ fn a_revision_that_cannot_be_stored_again_holds_up_nothing_else() {
 }
 
 #[test]
-fn a_template_that_cannot_be_asked_about_holds_up_nothing_else() {
+fn unverifiable_template_blocks_nothing_else() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         w.cluster.set_faults(Box::new(Denied("create", "statefulsets.apps", Failure::Internal)));

@@ -68,7 +68,7 @@ fn rolled_beside(cut_off: i32) -> Duration {
 }
 
 #[test]
-fn many_sidecars_that_are_cut_off_hold_up_no_other_fleet() {
+fn many_unreachable_sidecars_delay_no_other_fleet() {
     let (alone, beside) = (rolled_beside(0), rolled_beside(150));
     assert!(beside <= alone + Duration::from_secs(1), "{beside:?} beside them, {alone:?} alone");
 }

@@ -37,7 +37,7 @@ fn unapplied(w: &World) -> usize {
 }
 
 #[test]
-fn a_label_that_is_removed_twice_is_no_fault_of_the_spec() {
+fn repeated_label_removal_is_not_blamed_on_the_spec() {
     play(|w| async move {
         let mut fleet = fleet(1, json!({"type": "InPlace"}));
         fleet["spec"]["template"]["metadata"] = json!({"labels": {"team": "one"}});

@@ -59,7 +59,7 @@ async fn nothing_happened(w: &World, before: &[(String, Value)], hash: &str) {
 }
 
 #[test]
-fn defaults_written_out_change_nothing_under_any_strategy() {
+fn explicit_defaults_change_nothing_under_any_strategy() {
     let strategies = [
         fleet(3, json!({"type": "InPlace"})),
         blue_green(2, json!({"retireDelaySeconds": 5})),
@@ -86,7 +86,7 @@ fn defaults_written_out_change_nothing_under_any_strategy() {
 }
 
 #[test]
-fn defaults_come_and_go_and_a_real_change_after_them_is_one_rollout() {
+fn explicit_defaults_before_a_real_change_cause_one_rollout() {
     play(|w| async move {
         let hash = w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         let before = pods(&w);
@@ -121,7 +121,7 @@ fn defaults_come_and_go_and_a_real_change_after_them_is_one_rollout() {
 }
 
 #[test]
-fn defaults_written_out_in_a_rollout_do_not_supersede_it() {
+fn explicit_defaults_during_a_rollout_do_not_supersede_it() {
     play(|w| async move {
         let hash = w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         w.image("db:2-unready").await;
@@ -143,7 +143,7 @@ fn defaults_written_out_in_a_rollout_do_not_supersede_it() {
 }
 
 #[test]
-fn a_rejected_target_written_otherwise_stays_rejected() {
+fn rejected_target_with_explicit_defaults_stays_rejected() {
     play(|w| async move {
         w.serve(fleet(2, json!({"type": "InPlace"}))).await;
         w.image("db:2-unready").await;
@@ -163,7 +163,7 @@ fn a_rejected_target_written_otherwise_stays_rejected() {
 }
 
 #[test]
-fn a_node_that_stands_alone_keeps_its_pod_when_defaults_are_written_out() {
+fn standalone_node_keeps_its_pod_with_explicit_defaults() {
     play(|w| async move {
         let spec = json!({"podTemplate": {"spec": {"containers": [{"name": "main", "image": "db:1"}]}}});
         let node = json!({"apiVersion": NODE.0, "kind": NODE.1, "metadata": {"name": "solo"}, "spec": spec});

@@ -203,7 +203,7 @@ fn sets_asked_about(message: &str) -> Vec<(u32, &str)> {
 }
 
 #[test]
-fn the_sets_that_a_fleet_asks_about_are_those_in_its_message() {
+fn undecided_sets_are_parsed_from_the_condition_message() {
     let message = "status.activeSet: it is not known which of these sets of nodes is active: 45390 (0 of 2 nodes Ready), \
                    first (2 of 2 nodes Ready); Windlass removes and updates nothing until only one is left. …";
     assert_eq!(sets_asked_about(message), [(0, "45390"), (2, "first")]);

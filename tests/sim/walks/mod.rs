@@ -72,7 +72,7 @@ fn assert_none(walked: u64, failed: &[(Walk, Report)]) {
 
 /// The number of walks that pass so far; `WINDLASS_WALKS` sets more.
 #[test]
-fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
+fn every_walk_ends_like_a_fresh_fleet_with_its_last_spec() {
     let most = number("WINDLASS_WALKS", if cfg!(debug_assertions) { 200 } else { 1_000 });
     let began = on_the_wall();
     let first = number("WINDLASS_WALK_SEED", 1);
@@ -84,7 +84,7 @@ fn every_walk_ends_as_a_fresh_fleet_of_its_last_spec() {
 
 /// A walk does not depend on other walks in this process.
 #[test]
-fn a_walk_is_the_same_walk_alone_and_among_others() {
+fn walk_is_independent_of_concurrent_walks() {
     let first = number("WINDLASS_WALK_SEED", 1);
     let seeds: Vec<u64> = (first..first + number("WINDLASS_WALKS", 140).min(140).div_ceil(20)).collect();
     let trace = |seed: &u64| walk::play(&Walk::whole(*seed), true).trace;

@@ -149,7 +149,7 @@ fn bad(schema: &Value, random: &mut Random) -> Value {
 }
 
 #[test]
-fn every_field_of_the_spec_is_found_in_the_definition() {
+fn spec_fields_are_found_in_the_definition() {
     let paths: Vec<&str> = FIELDS.iter().map(|field| field.path.as_str()).collect();
     for path in [
         "replicas",

@@ -52,7 +52,7 @@ pub fn of_failure(walk: &Walk, failures: &[String]) -> Walk {
 }
 
 #[test]
-fn what_is_left_are_the_steps_that_matter() {
+fn shrinking_keeps_only_the_failing_steps() {
     let walk = Walk { seed: 1, keep: Some((0..30).collect()) };
     let short = shortest(&walk, |w| w.steps().contains(&4) && w.steps().contains(&21));
     assert_eq!(short.steps(), [4, 21]);

@@ -442,7 +442,7 @@ async fn until_fresh(world: &World, hand: &Hand, person: &mut Person) -> bool {
 }
 
 #[test]
-fn a_walks_line_is_read_back_as_the_same_walk() {
+fn walk_round_trips_through_its_text_form() {
     let walk = Walk { seed: 7, keep: Some(vec![0, 3, 12]) };
     assert_eq!(walk.to_string(), "seed=7 keep=0,3,12");
     assert_eq!(walk.to_string().parse(), Ok(walk));

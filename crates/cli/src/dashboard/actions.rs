@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_merge_patch_makes_one_of_the_other() {
+    fn merge_patch_transforms_before_into_after() {
         let before = json!({"spec": {"a": 1, "b": {"c": 2, "gone": 3}, "list": [1, 2]}});
         let after = json!({"spec": {"a": 1, "b": {"c": 4}, "list": [2], "new": {"d": 5}}});
         let patch = merge_patch(&before, &after);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_tells_what_is_looked_at_from_what_it_became() {
+    fn seal_changes_with_the_viewed_state_but_not_with_time() {
         let object = |plan: &str| json!({"status": {"plan": {"id": plan, "state": "Active"}, "rollout": {"stage": "Updating"}}});
         let of = |button, plan: &str, second: &str| {
             let now = format!("2026-01-01T00:00:{second}Z").parse().unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn to_roll_pods_back_is_to_abort_with_a_rollback() {
+    fn statefulset_rollback_button_aborts_with_rollback() {
         let object = json!({"metadata": {"uid": "u"}, "status": {"plan": {"id": "a", "state": "Active"}}});
         let of = (PageKind::StatefulSets, Button::Rollback);
         let change = decided(of, &[], &object, AT.parse().unwrap()).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_holds_for_what_it_showed_alone() {
+    fn form_is_valid_only_for_the_state_it_showed() {
         let shown = with(&json!({"status": {"currentRevision": "db-1", "updateRevision": "db-2",
             "lastCompletedRolloutHash": "v1:a"}}));
         let buttons = [

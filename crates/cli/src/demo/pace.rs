@@ -35,7 +35,7 @@ mod tests {
     use windlass_clock::monotonic;
 
     #[tokio::test(start_paused = true)]
-    async fn an_hour_passes_quickly_at_a_high_speed_and_not_at_once() {
+    async fn hour_at_high_speed_passes_quickly_but_not_instantly() {
         let (began, wall) = (monotonic(), on_the_wall());
         let pace = tokio::spawn(keep(36_000.0));
         sleep(Duration::from_hours(1)).await;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_drawn_anew_in_its_place_and_words_come_above_it() {
+    fn screen_redraws_in_place_and_prints_text_above() {
         let (mut screen, paper) = screen(true);
         screen.say("title");
         screen.draw(&lines(&["one", "two"]));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_a_line_is_written_once() {
+    fn without_a_terminal_repeated_lines_are_written_once() {
         let (mut screen, paper) = screen(false);
         for text in ["one", "one", "", "two"] {
             screen.note("1s ", &Line::from(text));

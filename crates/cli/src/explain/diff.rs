@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sides_are_those_that_are_named_and_else_the_last_completed_and_the_wanted() {
+    fn diff_defaults_to_last_completed_revision_and_spec() {
         let fleet = json!({"status": {"currentRevision": "db-2"}, "spec": {"template": {"spec": {
             "image": "db:3", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}}}}});
         let stored = [kept_at(1, "db:1"), kept_at(2, "db:2")];

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_is_told_in_the_order_of_time_and_of_this_fleet_alone() {
+    fn fleet_timeline_is_in_time_order_without_other_objects() {
         let fleet = json!({"metadata": {"name": "db"}, "status": {
             "history": [{"planID": "a", "recipe": "InPlace", "targetHash": "v1:0123456", "outcome": "Superseded",
                 "reason": "NewTarget", "startedAt": "2026-01-01T04:00:00Z", "finishedAt": "2026-01-01T04:02:00Z"}],

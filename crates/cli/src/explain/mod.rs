@@ -183,7 +183,7 @@ mod tests {
     use crate::report::chain::{Link, Remedy};
 
     #[test]
-    fn a_chain_is_drawn_link_under_link_and_ends_in_what_can_be_pasted() {
+    fn chain_is_drawn_nested_and_ends_with_commands() {
         let link = |depth: usize, of: &str, message: &str, since: Option<&str>| Link {
             depth,
             of: of.into(),

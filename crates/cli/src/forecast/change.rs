@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_field_is_named_without_the_object_that_it_is_in() {
+    fn unknown_field_error_omits_the_object() {
         let long = format!(
             " \"\" is invalid: patch: Invalid value: \"{{\\\"spec\\\":{{{}}}}}\": strict decoding error: unknown field \"spec.replica\"",
             "x".repeat(9_000)
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_takes_away_what_the_last_one_said_and_leaves_what_others_wrote() {
+    fn apply_removes_last_applied_fields_and_keeps_foreign_ones() {
         let last = json!({"spec": {"replicas": 3, "paused": true, "template": {"a": 1, "b": 2}}});
         let live = json!({"metadata": {"annotations": {LAST_APPLIED: last.to_string()}},
             "spec": {"replicas": 5, "paused": true, "forcePromote": "x", "template": {"a": 1, "b": 2, "c": 3}}});

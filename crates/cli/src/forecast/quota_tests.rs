@@ -49,7 +49,7 @@ fn message(quota: Value, of: &[&str], resources: &Value) -> QuotaVerdict {
 }
 
 #[test]
-fn a_quota_has_room_for_as_much_as_it_says() {
+fn quota_is_checked_against_its_hard_limit() {
     let all = json!({"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}});
     let refused = |what: &str, more: &str, used: &str, hard: &str| {
         Some(format!(
@@ -107,7 +107,7 @@ fn a_quota_has_room_for_as_much_as_it_says() {
 
 /// A `LimitRange` may fill in what a container does not set.
 #[test]
-fn what_no_container_sets_is_not_checked() {
+fn quota_is_unchecked_for_resources_no_container_sets() {
     let unset = |what: &str, field: &str| {
         vec![format!("{what} of quota few not checked: container db does not set resources.{field}")]
     };
@@ -126,7 +126,7 @@ fn what_no_container_sets_is_not_checked() {
 }
 
 #[test]
-fn a_quota_with_scopes_is_not_checked() {
+fn quota_with_scopes_is_not_checked() {
     let full = quota("pods", "2", "2");
     let selector = json!({"matchExpressions": [{"scopeName": "PriorityClass", "operator": "Exists"}]});
     for (field, scope) in [("scopes", json!(["BestEffort"])), ("scopeSelector", selector)] {
@@ -139,7 +139,7 @@ fn a_quota_with_scopes_is_not_checked() {
 }
 
 #[test]
-fn a_pod_takes_what_its_containers_need_at_once() {
+fn pod_usage_is_the_peak_of_its_containers() {
     let container = |cpu: &str| json!({"name": "x", "resources": {"requests": {"cpu": cpu}}});
     let sidecar =
         |cpu: &str| json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});

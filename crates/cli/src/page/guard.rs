@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_somebody_points_here_is_turned_away() {
+    fn foreign_host_name_is_denied() {
         let (guard, cookie) = guard();
         for (host, is_ours) in [
             ("127.0.0.1:7070", true),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_another_page_is_turned_away_whatever_it_knows() {
+    fn cross_site_request_is_denied_even_with_valid_cookie() {
         let (guard, cookie) = guard();
         let checked = |method: &Method, more: &[(&'static str, &str)]| {
             let mut all = vec![("host", "127.0.0.1:7070"), ("cookie", cookie.as_str())];
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_opens_the_page_and_no_other_does() {
+    fn only_the_generated_token_opens_the_page() {
         let (guard, cookie) = guard();
         let token = cookie.rsplit('=').next().unwrap();
         let set = guard.opened(token).unwrap();

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_led_to_another_host() {
+    fn redirect_never_leaves_the_host() {
         for (path, location) in [
             ("/", "/"),
             ("/fleets/shop/db", "/fleets/shop/db"),

@@ -163,7 +163,7 @@ impl Acting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
+async fn unknown_page_or_method_gets_an_error_page() {
     let page = acting();
     let none = String::new;
     let (status, body) = page.response("HEAD", "/fleets/prod/db", none()).await;
@@ -187,7 +187,7 @@ async fn what_no_page_is_for_is_answered_by_a_page_that_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
+async fn statefulset_rollout_is_listed_and_has_its_own_page() {
     let page = acting();
     let get = async |path: &str| page.response("GET", path, String::new()).await;
     let (_, list) = get("/").await;
@@ -229,7 +229,7 @@ async fn a_rollout_of_statefulsets_is_listed_and_has_its_own_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_form_that_is_too_large_does_nothing_and_says_so() {
+async fn oversized_form_is_refused_without_effect() {
     let page = acting();
     let form = |reason: &str| format!("form={}&seal=x&reason={reason}", page.form);
     let pause = "/fleets/prod/db/pause";
@@ -247,7 +247,7 @@ async fn a_form_that_is_too_large_does_nothing_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_hears_nothing_says_since_when_and_that_it_hears_again() {
+async fn page_reports_lost_and_restored_api_server_connection() {
     const SAID: &str = "No response from the API server since";
     const PAGES: [&str; 4] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes", "/rollouts/prod/ledger"];
     let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_that_is_being_deleted_has_no_buttons() {
+    fn fleet_being_deleted_has_no_buttons() {
         let mut fleet = fleet();
         fleet["spec"]["paused"] = json!(true);
         let buttons = |fleet: &serde_json::Value| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_what_the_terminal_does_and_the_ill_first() {
+    fn list_page_matches_terminal_and_sorts_unhealthy_first() {
         let ill = seen(&fleet(), &nodes());
         let mut other = fleet();
         other["metadata"]["name"] = json!("another");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buttons_that_do_something_are_told_from_the_others() {
+    fn effective_buttons_are_distinguished_from_others() {
         let suits = |changes: serde_json::Value| {
             let mut fleet = fleet();
             json_patch::merge(&mut fleet, &changes);

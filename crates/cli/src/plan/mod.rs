@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_documents_fleets_are_taken_from_lists_too_and_others_are_named() {
+    fn fleets_are_collected_from_documents_and_lists() {
         let fleet = |name: &str| json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment", "metadata": {"name": name}});
         let node = json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "metadata": {"name": "own"}});
         let other =
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_each_manifest_in_it_and_no_other_file() {
+    fn folder_reads_only_its_top_level_manifests() {
         let folder = std::env::temp_dir().join(format!("windlass-plan-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("deeper")).unwrap();
         for (name, text) in

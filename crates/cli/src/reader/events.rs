@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_of_when_it_happened_and_not_of_when_it_was_sent() {
+    fn event_time_is_occurrence_not_creation_time() {
         let at = |times: Value| {
             let mut event = json!({"note": "x", "metadata": {"creationTimestamp": "2026-01-01T04:00:09Z"}});
             json_patch::merge(&mut event, &times);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_of_its_name_left_behind_is_not_its_own() {
+    fn events_of_a_previous_object_with_same_name_are_ignored() {
         let event = |uid: &str| json!({"regarding": {"kind": "Pod", "name": "db-0-0", "uid": uid}});
         let involved = |uid| InvolvedObject { kind: "Pod", name: "db-0-0", uid };
         for (uid, of, expected) in

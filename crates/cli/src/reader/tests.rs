@@ -75,7 +75,7 @@ fn names(sight: &Sight) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_was_just_started_keeps_no_node_out_of_the_picture() {
+async fn transient_api_server_refusals_are_retried() {
     for (code, message) in REFUSALS {
         let (client, asked) = server(3, code, message);
         let sight = read(&client).await;
@@ -85,7 +85,7 @@ async fn an_api_server_that_was_just_started_keeps_no_node_out_of_the_picture() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_good_is_left_out_and_said_and_asked_for_once() {
+async fn permanent_refusal_is_requested_once_and_reported() {
     let message =
         "statefulnodes.windlass.dev is forbidden: User \"eve\" cannot list resource \"statefulnodes\"";
     let (client, asked) = server(usize::MAX, 403, message);

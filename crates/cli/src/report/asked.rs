@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_that_was_asked_for_is_waited_for_before_it_begins() {
+    fn requested_restart_is_awaited_before_it_starts() {
         let asked = |at: &str| json!({"windlass.dev/restartedAt": at});
         let (early, late) = ("2026-01-01T03:00:00Z", "2026-01-01T04:00:00Z");
         let at_rest = |restarted: &str| json!({"status": {"rollout": null, "restartedAt": restarted, "conditions": steady()}});
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_that_was_asked_for_is_waited_for_before_it_begins() {
+    fn requested_retry_is_awaited_before_it_starts() {
         let rejected = |hash: &str| {
             json!({"status": {"rollout": null, "requestedRolloutHash": "v1:b", "conditions": stalled("Aborted"),
                 "rejected": {"hash": hash, "buildID": "", "planID": "aaaaaaaaaa", "outcome": "Aborted"}}})

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_where_the_plans_own_times_put_them() {
+    fn bars_are_placed_by_the_task_times() {
         let chart = chart(10);
         assert_eq!((chart.from, chart.to, chart.hidden), (at("04:00:00"), at("04:04:00"), 0));
         let bars = |row: &Row| row.bars.iter().map(|b| (b.start, b.length, b.state)).collect::<Vec<_>>();
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_those_that_move_now_are_shown() {
+    fn limited_rows_show_the_active_nodes() {
         let chart = chart(1);
         let names: Vec<&str> = chart.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!((names, chart.hidden), (vec!["db", "db-1"], 1));
     }
 
     #[test]
-    fn without_a_plan_there_is_no_chart() {
+    fn chart_is_absent_without_a_plan() {
         let seen = with_plans();
         assert_eq!(of_fleet(&seen, None, 10, at("04:04:00")), None);
     }

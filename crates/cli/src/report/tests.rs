@@ -99,7 +99,7 @@ pub fn seen(fleet: &Value, nodes: &[Value]) -> Seen {
 }
 
 #[test]
-fn what_stands_until_a_person_comes_takes_nobody_knows_how_long() {
+fn paused_rollout_has_no_time_estimate() {
     let left = |changes: Value| report(changes).rollout.unwrap().about_left_seconds;
     let moving = json!({"status": {"rollout": {"nodes": {"failed": 0, "disrupted": 1}}}});
     assert!(left(moving.clone()).is_some());
@@ -112,7 +112,7 @@ fn report(changes: Value) -> FleetReport {
 }
 
 #[test]
-fn each_node_is_told_by_what_it_does_and_what_stands_in_its_way() {
+fn node_health_and_message_follow_its_plan_and_blockers() {
     let report = report(json!({}));
     let health: Vec<Health> = report.nodes.iter().map(|node| node.health).collect();
     assert_eq!(health, [Health::Before, Health::Moving, Health::Failed, Health::Serving, Health::Serving]);
@@ -124,7 +124,7 @@ fn each_node_is_told_by_what_it_does_and_what_stands_in_its_way() {
 }
 
 #[test]
-fn a_node_that_has_just_become_ready_frees_its_place_later() {
+fn newly_ready_node_is_settling_until_available() {
     let mut nodes = nodes();
     nodes[3] = node(3, "1.2", "1.2", Some("2026-01-01T04:15:10Z"));
     let report = FleetReport::of(&seen(&fleet(), &nodes), now());
@@ -133,7 +133,7 @@ fn a_node_that_has_just_become_ready_frees_its_place_later() {
 }
 
 #[test]
-fn a_node_that_does_not_exist_is_named_by_what_the_fleet_says() {
+fn nonexistent_node_is_reported_from_fleet_status() {
     let missing = json!({"status": {"rollout": {"unconverged": [{"name": "db-2", "reason": "Missing",
         "message": "the node does not exist yet", "since": "2026-01-01T04:15:00Z"}]}}});
     let mut nodes = nodes();
@@ -144,7 +144,7 @@ fn a_node_that_does_not_exist_is_named_by_what_the_fleet_says() {
 }
 
 #[test]
-fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved() {
+fn rollout_report_has_wave_and_remaining_time() {
     let report = report(json!({}));
     let rollout = report.rollout.clone().unwrap();
     assert_eq!(rollout.wave, Some(Wave { number: 2, of: 3 }));
@@ -159,7 +159,7 @@ fn a_rollout_is_told_with_its_wave_and_what_is_left_by_the_nodes_that_it_moved()
 }
 
 #[test]
-fn a_wave_is_under_way_until_its_nodes_serve() {
+fn wave_is_in_progress_until_its_nodes_are_ready() {
     let mut nodes = nodes();
     // Observed at the target, and not Ready yet.
     nodes[3] = node(3, "1.2", "1.2", None);
@@ -176,7 +176,7 @@ fn a_wave_is_under_way_until_its_nodes_serve() {
 }
 
 #[test]
-fn of_several_sets_it_is_said_which_takes_traffic() {
+fn report_names_the_set_that_receives_traffic() {
     let ready = Some("2026-01-01T03:00:00Z");
     let of_set = |ordinal: u32| {
         let named =
@@ -216,7 +216,7 @@ fn of_several_sets_it_is_said_which_takes_traffic() {
 }
 
 #[test]
-fn who_paused_and_why_is_said_while_it_is_paused() {
+fn paused_fleet_shows_requester_and_reason() {
     let by = |paused: bool, verb: &str| {
         let asked = json!({"verb": verb, "by": "alice", "why": "vacuum first", "at": "2026-01-01T04:00:00Z"});
         let annotations = json!({"windlass.dev/last-request": asked.to_string()});
@@ -227,7 +227,7 @@ fn who_paused_and_why_is_said_while_it_is_paused() {
 }
 
 #[test]
-fn who_is_to_promote_is_told_the_command() {
+fn ready_to_promote_shows_the_promote_command() {
     let asked = json!({"status": {"rollout": {"unconverged": null, "message": "set spec.forcePromote"},
         "conditions": conditions("Unknown/ReadyToPromote", "True", "False", "True")}});
     let report = report(asked);
@@ -238,7 +238,7 @@ fn who_is_to_promote_is_told_the_command() {
 }
 
 #[test]
-fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to_promote() {
+fn unready_entrant_nodes_are_awaited_instead_of_promotion() {
     let asks = "the new nodes are ready: windlass promote nd/db -n prod moves traffic to them";
     for (up_to_date, progress_paused, reason, expected) in [
         ("Applying", false, "NotReady", "waiting for db-28c42-1: NotReady for 1m00s (stalls in 6m58s)"),
@@ -260,7 +260,7 @@ fn new_nodes_that_are_not_ready_any_more_are_what_is_waited_for_and_nobody_is_to
 
 /// Nodes that are Ready and have not caught up are not listed, so the fleet's own message is what is said.
 #[test]
-fn new_nodes_that_have_not_caught_up_are_what_is_waited_for_and_no_command_to_promote_is_named() {
+fn lagging_entrant_nodes_show_no_promote_command() {
     let message = "waiting for db-28c42-1 to catch up, as reported by its sidecar; after that, a manual promotion is needed";
     let status = json!({
         "rollout": {"stage": "AwaitingPromotion", "entrantSet": "28c42", "unconverged": null, "message": message},
@@ -270,7 +270,7 @@ fn new_nodes_that_have_not_caught_up_are_what_is_waited_for_and_no_command_to_pr
 }
 
 #[test]
-fn a_clock_that_stands_is_not_said_to_run_out() {
+fn stopped_progress_clock_shows_no_stall_deadline() {
     let stopped = report(json!({"status": {"rollout": {"progressPaused": true}}}));
     assert_eq!(stopped.waiting(now()), "waiting for db-2: ImagePullBackOff for 3m02s");
     let stalled = report(json!({"status": {"rollout": {"lastProgressAt": "2026-01-01T04:00:00Z"}}}));
@@ -290,7 +290,7 @@ fn conditions(up_to_date: &str, ready: &str, stalled: &str, reconciling: &str) -
 }
 
 #[test]
-fn the_verdict_is_what_a_script_can_go_by() {
+fn verdict_and_exit_code_follow_the_conditions() {
     let gone = json!(null);
     let scaled = |completed: &Value| {
         json!({"replicas": 0, "rollout": gone, "requestedRolloutHash": "v1:b", "lastCompletedRolloutHash": completed,
@@ -372,7 +372,7 @@ fn the_verdict_is_what_a_script_can_go_by() {
 }
 
 #[test]
-fn what_ended_badly_says_why() {
+fn failed_rollout_reports_its_reason() {
     let mut conditions = conditions("False/Aborted", "True", "True/Aborted", "False");
     conditions[0]["message"] = json!("plan 495ff12537 was aborted; windlass retry tries it again");
     let report = report(json!({"status": {"rollout": null, "conditions": conditions}}));
@@ -381,7 +381,7 @@ fn what_ended_badly_says_why() {
 }
 
 #[test]
-fn the_ill_come_first() {
+fn fleets_are_sorted_worst_first() {
     let named = |name: &str, status: Value| {
         let fleet = merged(fleet(), json!({"metadata": {"name": name}, "status": status}));
         FleetReport::of(&seen(&fleet, &[]), now())
@@ -399,7 +399,7 @@ fn the_ill_come_first() {
 }
 
 #[test]
-fn times_and_images_are_written_for_people() {
+fn durations_and_images_are_formatted_for_humans() {
     let seconds = |n: i64| age(chrono::TimeDelta::seconds(n));
     assert_eq!(
         [seconds(-3), seconds(12), seconds(182), seconds(7_500), seconds(273_600)],
@@ -425,7 +425,7 @@ fn times_and_images_are_written_for_people() {
 }
 
 #[test]
-fn the_data_keeps_its_names() {
+fn json_field_names_are_stable() {
     let value = serde_json::to_value(report(json!({}))).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
@@ -451,7 +451,7 @@ fn hash_of(image: &str) -> String {
 }
 
 #[test]
-fn a_way_back_is_told_by_where_it_goes_and_not_by_what_the_spec_asks_for() {
+fn rollback_report_shows_its_own_target_not_the_spec() {
     let back = merged(
         fleet(),
         json!({"status": {"rollout": {"targetHash": hash_of("registry.example/db:1.1"), "unconverged": null}}}),
@@ -465,7 +465,7 @@ fn a_way_back_is_told_by_where_it_goes_and_not_by_what_the_spec_asks_for() {
 }
 
 #[test]
-fn a_set_that_goes_is_not_what_a_rollout_began_from() {
+fn retiring_set_is_not_the_source_of_a_rollout() {
     let mut nodes = vec![node(0, "1.1", "1.1", Some("2026-01-01T03:00:00Z"))];
     for (set, runs) in [("28c42", "1.15"), ("f00d1", "1.2")] {
         let of_set = json!({"metadata": {"name": format!("db-{set}-0"), "uid": set}});
@@ -489,7 +489,7 @@ fn a_set_that_goes_is_not_what_a_rollout_began_from() {
 }
 
 #[test]
-fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is_not_ready() {
+fn unobserved_generation_and_stalled_unready_node_are_reported() {
     let mut fleet = fleet();
     let generation = fleet["metadata"]["generation"].as_i64().unwrap_or_default().max(2);
     fleet["metadata"]["generation"] = json!(generation);
@@ -513,7 +513,7 @@ fn what_the_operator_has_not_seen_yet_is_said_and_a_stall_names_the_node_that_is
 }
 
 #[test]
-fn among_those_on_their_way_one_that_does_not_serve_comes_first() {
+fn in_progress_fleet_with_unavailable_node_sorts_first() {
     let named = |name: &str, nodes: &[Value]| {
         let quiet = json!({"metadata": {"name": name}, "status": {"rollout": {"unconverged": [], "nodes": {"failed": 0}}}});
         FleetReport::of(&seen(&merged(fleet(), quiet), nodes), now())
@@ -530,7 +530,7 @@ fn among_those_on_their_way_one_that_does_not_serve_comes_first() {
 }
 
 #[test]
-fn a_node_whose_pod_is_down_does_not_serve_whatever_the_status_of_before_says() {
+fn down_pod_overrides_stale_ready_status() {
     let well = json!({"spec": {"replicas": 1}, "status": {"replicas": 1, "rollout": null,
         "conditions": conditions("True/Applied", "True", "False", "False")}});
     let ready_node = node(0, "1.2", "1.2", Some("2026-01-01T03:00:00Z"));

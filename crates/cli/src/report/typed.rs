@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_goes_where_the_one_went_that_told_of_it() {
+    fn suggested_command_keeps_program_and_cluster_flags() {
         let there = Typed { program: None, flags: " --context staging".to_owned() };
         let plugin = Typed { program: Some("kubectl windlass "), flags: String::new() };
         for (text, by_default, over_there, of_plugin) in [
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_a_flag_as_it_was_given() {
+    fn flag_value_is_quoted_for_the_shell() {
         assert_eq!(quoted("kind-staging"), "kind-staging");
         assert_eq!(quoted("arn:aws:eks:eu-1:1:cluster/x"), "arn:aws:eks:eu-1:1:cluster/x");
         assert_eq!(quoted("my cluster's"), r"'my cluster'\''s'");

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn fleets_are_what_is_meant_by_their_names_their_kind_or_nothing() {
+    async fn fleets_are_selected_by_name_kind_or_default() {
         for (line, names) in [("", vec![]), ("nd", vec![]), ("nd/db nd/web", vec!["db", "web"])] {
             let wanted = selection(line).unwrap().fleets.unwrap();
             assert_eq!(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_selects_nothing_has_nothing_to_wait_for() {
+    async fn wait_with_an_empty_selection_is_an_error() {
         let client = crate::empty_cluster::without_objects();
         for (line, expected) in [("nd", "No fleets found in namespace shop."), ("nd/db", "db")] {
             let read = ObservedObjects::read_some(&client, &selection(line).unwrap(), &[]).await;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_kinds_are_meant_by_their_own_words_and_by_none() {
+    async fn extension_kinds_are_selected_by_name_kind_or_default() {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(selection("").unwrap().others.len(), EXTENSIONS.len());
         for other in EXTENSIONS {

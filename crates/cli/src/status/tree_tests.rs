@@ -25,7 +25,7 @@ fn drawn(report: &FleetReport, terminal: Terminal, shown: Shown<'_>) -> String {
 }
 
 #[test]
-fn a_rollout_at_110_columns() {
+fn rollout_is_drawn_at_110_columns() {
     assert_eq!(
         drawn(&report(&fleet(), &nodes()), terminal(110), SHOWN),
         "\
@@ -41,7 +41,7 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
 }
 
 #[test]
-fn a_rollout_at_80_columns() {
+fn rollout_is_drawn_at_80_columns() {
     assert_eq!(
         drawn(&report(&fleet(), &nodes()), terminal(80), SHOWN),
         "\
@@ -58,7 +58,7 @@ db   InPlace   Updating 2/5   ━━━━━━━━────────�
 }
 
 #[test]
-fn a_rollout_at_80_columns_without_unicode() {
+fn rollout_is_drawn_at_80_columns_without_unicode() {
     let ascii = Terminal { unicode: false, ..terminal(80) };
     assert_eq!(
         drawn(&report(&fleet(), &nodes()), ascii, SHOWN),
@@ -76,7 +76,7 @@ db   InPlace   Updating 2/5   ========------------  wave 2 of 3   4m10s
 }
 
 #[test]
-fn a_rollout_in_colours() {
+fn rollout_is_drawn_in_colours() {
     let colours = Terminal { colours: true, ..terminal(110) };
     let drawn = drawn(&report(&fleet(), &nodes()), colours, SHOWN);
     let lines: Vec<&str> = drawn.lines().collect();
@@ -91,7 +91,7 @@ fn a_rollout_in_colours() {
 }
 
 #[test]
-fn every_node_is_named_where_all_are_asked_for() {
+fn all_flag_lists_every_node() {
     let drawn = drawn(&report(&fleet(), &nodes()), terminal(110), Shown { all: true, ..SHOWN });
     let nodes: Vec<&str> = drawn.lines().skip(3).collect();
     assert_eq!(nodes[0], "├─ ○ db-0   1.1");
@@ -100,7 +100,7 @@ fn every_node_is_named_where_all_are_asked_for() {
 }
 
 #[test]
-fn a_screen_without_room_shows_the_ill() {
+fn limited_rows_show_unhealthy_nodes_first() {
     let shown = Shown { all: true, rows: 3, ..SHOWN };
     let drawn = drawn(&report(&fleet(), &nodes()), terminal(110), shown);
     let lines: Vec<&str> = drawn.lines().skip(3).collect();
@@ -110,7 +110,7 @@ fn a_screen_without_room_shows_the_ill() {
 }
 
 #[test]
-fn a_bar_gives_way_to_words_where_there_is_no_room() {
+fn progress_bar_is_dropped_on_narrow_terminals() {
     let first =
         |width| drawn(&report(&fleet(), &nodes()), terminal(width), SHOWN).lines().next().unwrap().to_owned();
     assert_eq!(first(62), "db   InPlace   Updating 2/5   ━━━━──────  wave 2 of 3   4m10s");
@@ -118,7 +118,7 @@ fn a_bar_gives_way_to_words_where_there_is_no_room() {
 }
 
 #[test]
-fn a_steady_fleet_is_a_line() {
+fn steady_fleet_is_one_line() {
     let steady = |name: &str| {
         let mut fleet = fleet();
         fleet["metadata"]["name"] = json!(name);
@@ -146,7 +146,7 @@ fn a_steady_fleet_is_a_line() {
 }
 
 #[test]
-fn a_line_shows_a_glyph_for_each_node() {
+fn compact_line_shows_a_glyph_per_node() {
     assert_eq!(
         line(&report(&fleet(), &nodes())).to_string(),
         "Upgrading    Updating 2/5   wave 2/3   ○ ◐ ✗ ● ●   waiting for db-2: ImagePullBackOff"
@@ -183,7 +183,7 @@ fn ten_thousand_nodes_are_drawn_in_one_screen_and_in_time() {
 }
 
 #[test]
-fn hooks_that_somebody_has_to_look_at_are_named_with_what_to_write() {
+fn hooks_needing_attention_are_listed_with_commands() {
     let mut fleet = fleet();
     fleet["status"]["hooks"] = json!([
         {"hook": "smoke", "node": "db-2", "taskID": "4c42db06ec-2", "state": "Failed", "message": "no success within 6 s"},

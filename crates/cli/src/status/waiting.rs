@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_written_as_kubectl_writes_it() {
+    fn timeout_uses_kubectl_duration_format() {
         for (text, seconds) in
             [("90", 90), ("0", 0), ("30s", 30), ("5m", 300), ("1h30m", 5_400), ("1d", 86_400)]
         {

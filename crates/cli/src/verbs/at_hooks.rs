@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_waits_is_approved_and_each_of_several_by_its_task() {
+    fn approve_selects_the_waiting_hook_or_the_named_task() {
         let hooks = json!([
             hook("a-1", "Failed", "db-0"),
             hook("b-1", "AwaitingApproval", "db-1"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_tried_again_each_time_that_it_is_asked_for() {
+    fn repeated_retry_of_a_failed_hook_writes_a_new_value() {
         let hooks = json!([hook("a-1", "Failed", "db-0")]);
         for (asked, obeyed, expected) in [
             (Value::Null, Value::Null, Some("p")),

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_asked_of_a_fleet_that_is_being_deleted() {
+    fn verb_on_a_fleet_being_deleted_is_refused() {
         let mut object = json!({"metadata": {"name": "db"}});
         assert_eq!(deletion(Kind::Fleet, &object), None);
         object["metadata"]["deletionTimestamp"] = json!("2030-01-01T12:00:00Z");

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_from_elsewhere_again_and_again_belongs_to_whoever_does_so() {
+    fn change_of_a_field_applied_by_gitops_is_refused() {
         let paused = || json!({"f:spec": {"f:paused": {}}});
         for (manager, operation) in [
             ("argocd-controller", "Apply"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_the_source_does_not_name_is_free() {
+    fn field_not_applied_by_the_source_is_writable() {
         let template = json!({"f:spec": {"f:template": {"f:spec": {"f:image": {}}}}});
         let fleet = owned("argocd-controller", "Apply", template);
         assert_eq!(pause(&fleet), None);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_is_named_where_the_object_says_it() {
+    fn refusal_names_the_gitops_source() {
         let mut fleet = owned("argocd-controller", "Apply", json!({"f:spec": {"f:paused": {}}}));
         fleet["metadata"]["annotations"] =
             json!({"argocd.argoproj.io/tracking-id": "shop:windlass.dev/NodeDeployment:prod/db"});

@@ -24,7 +24,7 @@ fn annotated(change: &Change) -> Option<&str> {
 }
 
 #[test]
-fn a_retry_that_was_used_up_for_a_hook_does_not_keep_the_plan_from_being_retried() {
+fn plan_can_be_retried_after_its_retry_was_spent_on_a_hook() {
     let aborted = json!({"plan": {"id": "p", "state": "Aborted"}, "rejected": {"planID": "p"}});
     let promoting = json!({"plan": {"id": "p", "state": "Failed"}, "rollout": {"stage": "Promoting"}});
     for status in [aborted, promoting] {
@@ -46,7 +46,7 @@ fn a_retry_that_was_used_up_for_a_hook_does_not_keep_the_plan_from_being_retried
 }
 
 #[test]
-fn a_restart_is_asked_for_at_a_time_that_the_operator_obeys() {
+fn restart_request_time_is_accepted_by_the_operator() {
     let made = "2030-01-01T12:00:00Z";
     let owner = json!({"ownerReferences": [{"kind": "NodeDeployment", "controller": true}]});
     let released = json!({"annotations": {"windlass.dev/owner-uid": "u"}});
@@ -84,7 +84,7 @@ fn a_restart_is_asked_for_at_a_time_that_the_operator_obeys() {
 }
 
 #[test]
-fn a_skip_that_was_not_obeyed_yet_is_not_taken_back_by_the_next() {
+fn pending_skip_is_not_overwritten_by_the_next() {
     let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
     let hook = |task: &str| json!({"hook": "h", "taskID": task, "state": "Failed", "node": "db-0"});
     let task = |id: &str, type_: &str, state: &str| json!({"id": id, "type": type_, "state": state});

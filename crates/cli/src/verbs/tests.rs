@@ -42,7 +42,7 @@ fn annotations(entry: (&str, &str)) -> Value {
 }
 
 #[test]
-fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
+fn verb_writes_one_field_or_annotation_and_is_idempotent() {
     let field = |path, value: Value| Ok(Some(Write::Field(path, value)));
     let annotation = |key, value: &str| Ok(Some(Write::Annotation(key, value.to_owned())));
     let nothing = || Ok(None);
@@ -118,7 +118,7 @@ fn a_verb_writes_one_field_or_annotation_and_asked_again_it_writes_nothing() {
 }
 
 #[test]
-fn the_event_of_every_verb_has_a_reason_that_is_known() {
+fn every_verb_event_has_a_known_reason() {
     let done = |verb| Change::done(verb, Write::Field("/spec/paused", json!(true)), "done").reason();
     let verbs = ["pause", "resume", "restart", "abort", "retry", "skip", "approve", "promote", "rollback"];
     let known = windlass_core::api::reasons::EVENTS_OF_VERBS.iter().map(ToString::to_string);
@@ -126,7 +126,7 @@ fn the_event_of_every_verb_has_a_reason_that_is_known() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
+fn impossible_request_is_refused_with_advice() {
     let fleet = |changes: Value| fleet(&changes);
     let skip = |task: &str| Verb::Skip { task: Some(task.to_owned()) };
     let promote = |hash: &str| Verb::Promote { hash: Some(hash.to_owned()) };
@@ -188,7 +188,7 @@ fn what_cannot_be_asked_for_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
+fn mark_ready_may_be_skipped_only_on_the_node() {
     let node = json!({"status": {"plan": {"id": "n", "state": "Active", "tasks": [
         {"id": "n-0", "type": "mark-ready", "state": "Running"}]}}});
     let verb = Verb::Skip { task: None };
@@ -201,7 +201,7 @@ fn a_nodes_mark_ready_may_be_skipped_and_only_on_the_node() {
 }
 
 #[test]
-fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
+fn skip_of_a_custom_task_is_left_to_the_operator() {
     let plan = |type_: &str| {
         json!({"status": {"plan": {"id": "p", "state": "Active", "tasks": [
             {"id": "p-0", "type": type_, "state": "Running"}]}}})
@@ -220,7 +220,7 @@ fn whether_a_task_of_somebodys_own_may_be_skipped_is_for_the_operator_to_say() {
 }
 
 #[test]
-fn a_retry_that_waits_for_another_plan_says_so() {
+fn retry_reports_that_it_waits_for_another_plan() {
     let rejected = |plan: Value| {
         let mut fleet = fleet(&json!({"status": {"rejected": {"planID": "p0"}}}));
         json_patch::merge(&mut fleet, &json!({"status": {"plan": plan}}));
@@ -242,7 +242,7 @@ fn a_retry_that_waits_for_another_plan_says_so() {
 }
 
 #[test]
-fn a_task_that_is_complete_is_not_said_to_be_skipped() {
+fn skip_of_a_complete_task_is_reported_as_unchanged() {
     let complete = fleet(&json!({"status": {"plan": {"tasks": [
         {"id": "p1-1", "type": "await-caught-up", "state": "Complete"},
         {"id": "p1-2", "type": "switch-traffic", "state": "Running"}]}}}));
@@ -266,7 +266,7 @@ fn written(object: &mut Value, change: &Change) {
 }
 
 #[test]
-fn a_patch_is_guarded_keeps_other_annotations_and_says_who_asked() {
+fn patch_is_guarded_and_records_the_requester() {
     let abort = Change::done("abort", Write::Annotation("windlass.dev/abort", "p1".to_owned()), "");
     for (annotations, expected) in [(Value::Null, 1), (json!({"a": "b"}), 2)] {
         let mut object = fleet(&json!({"metadata": {"annotations": annotations}}));
@@ -311,7 +311,7 @@ fn image_set(change: &Change) -> String {
 }
 
 #[test]
-fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() {
+fn rollback_selects_last_completed_or_named_revision() {
     // The second revision was aborted: the one before it ran last.
     let ended = |number: i64, image: &str, outcome: &str| json!({"targetHash": stored(number, image).data.rollout_hash(""), "outcome": outcome});
     let history =
@@ -347,7 +347,7 @@ fn the_way_back_is_to_the_last_completed_revision_or_to_the_one_that_is_named() 
 }
 
 #[test]
-fn the_history_names_each_revision_and_what_it_changed() {
+fn history_lists_each_revision_with_its_changes() {
     let fleet = fleet(&json!({"status": {
         "currentRevision": "db-2", "updateRevision": "db-3",
         "history": [{"planID": "p0", "recipe": "InPlace", "targetHash": "v1:abcdef", "outcome": "Aborted",
@@ -370,7 +370,7 @@ p0     InPlace   abcde    Aborted   60m ago   AbortRequested: abort by alice: di
 }
 
 #[test]
-fn the_way_back_from_the_first_release_is_to_what_the_fleet_was_created_at() {
+fn rollback_from_first_rollout_restores_the_initial_revision() {
     let hash = |number: i64, image: &str| stored(number, image).data.rollout_hash("");
     let first = json!([{"fromHash": hash(2, "db:1"), "targetHash": hash(3, "db:2"), "outcome": "Complete"}]);
     let released = fleet(&json!({"status": {"rollout": null, "currentRevision": "db-3", "history": first}}));
@@ -379,7 +379,7 @@ fn the_way_back_from_the_first_release_is_to_what_the_fleet_was_created_at() {
 }
 
 #[test]
-fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is_said_to_wait() {
+fn repeated_rollback_is_idempotent_and_waits_during_promotion() {
     let amid = |image: &str, rollout: Value| {
         let mut fleet = fleet(&json!({"spec": {"template": {"spec": {"image": image}}}}));
         fleet["status"]["rollout"] = rollout;
@@ -403,7 +403,7 @@ fn a_way_back_that_is_asked_for_again_is_the_same_wish_and_while_promoting_it_is
 }
 
 #[test]
-fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() {
+fn completed_rollback_is_not_repeated_until_target_changes() {
     let of = |number: i64| three().remove(usize::try_from(number).unwrap() - 1);
     let hash = |number: i64| of(number).data.rollout_hash("");
     let ended = |id: &str, from: i64, to: i64, outcome: &str| json!({"planID": id, "fromHash": hash(from), "targetHash": hash(to), "outcome": outcome});
@@ -460,7 +460,7 @@ fn a_way_back_that_was_gone_is_not_gone_again_until_something_else_was_wanted() 
 }
 
 #[test]
-fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
+fn rollback_during_immediate_promotion_warns_about_new_nodes() {
     let amid = |recipe: &str| {
         let rollout = json!({"cause": "TemplateChanged", "stage": "Promoting", "recipe": recipe});
         fleet(&json!({"status": {"rollout": rollout, "currentRevision": "db-2"}}))
@@ -475,7 +475,7 @@ fn a_way_back_from_a_promotion_whose_nodes_may_never_run_says_that_they_must() {
 }
 
 #[test]
-fn the_way_back_to_a_revision_of_another_build_id_sets_that_along_with_the_template() {
+fn rollback_restores_the_build_id_with_the_template() {
     let of = |id: Option<&str>, r: StoredRevision| StoredRevision { build_id: id.map(str::to_owned), ..r };
     let hash = |number: i64, image: &str, id: &str| stored(number, image).data.rollout_hash(id);
     let history = json!([{"fromHash": hash(1, "db:1", "one"), "targetHash": hash(2, "db:2", "two"), "outcome": "Complete"}]);

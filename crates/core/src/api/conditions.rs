@@ -96,7 +96,7 @@ mod tests {
     use crate::api::Reason;
 
     #[test]
-    fn a_sentence_is_added_whole_however_long_the_message_is() {
+    fn appended_sentence_survives_message_truncation() {
         let mut all = Vec::new();
         let long = "x".repeat(MAX_MESSAGE_BYTES);
         set(&mut all, UP_TO_DATE, Truth::Unknown, Reason::Applying, &long, 1, DateTime::default());

@@ -28,7 +28,7 @@ mod tests {
     use super::strip_generated_suffixes;
 
     #[test]
-    fn a_made_up_name_is_cut_back_to_what_it_was_made_from() {
+    fn generated_suffixes_are_stripped_from_messages() {
         let said = "StatefulSet.apps \"db-0-x7k2p\" is invalid: db-0- stays, and db-0-abcdef loses five";
         let kept = "StatefulSet.apps \"db-0\" is invalid: db-0- stays, and db-0f loses five";
         assert_eq!(strip_generated_suffixes(said, "db-0-"), kept);

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_does_one_thing_or_nothing_is_known_of_it() {
+    fn hook_has_exactly_one_action() {
         let wait = json!({"wait": {"seconds": 3}});
         for (action, task) in [
             (json!({"http": {"url": "http://x/"}}), Some("call-http")),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_is_written_as_it_was_read() {
+    fn hook_round_trips_through_json() {
         for action in [
             json!({"http": {"url": "http://x/", "headers": [{"name": "a", "value": ""}]}, "timeoutSeconds": 5}),
             json!({"job": {"template": {"backoffLimit": 0, "futureField": [null]}}, "onFailure": "Rollback"}),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn people_and_times_are_waited_for_without_end_unless_one_is_set() {
+    fn approval_and_wait_hooks_have_no_default_timeout() {
         let timeout = |action: Value| hook(&action).timeout_seconds();
         assert_eq!(timeout(json!({"http": {"url": "http://x/"}})), Some(600));
         assert_eq!(timeout(json!({"approval": {}})), None);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_at_least_one_node() {
+    fn percentage_step_is_at_least_one_node() {
         let step = |step: Value| nodes_of_step(&serde_json::from_value(step).unwrap(), 10);
         assert_eq!(["1%", "25%", "100%"].map(|percent| step(json!(percent))), [1, 2, 10]);
         assert_eq!([1, 7, 70].map(|count| step(json!(count))), [1, 7, 70]);

@@ -208,7 +208,7 @@ impl PodTemplateHash {
 }
 
 #[test]
-fn a_grant_that_was_spent_before_the_last_one_is_not_in_force_again() {
+fn previously_spent_grant_is_not_in_force_again() {
     let id = |text: &str| GrantId::recorded(text);
     let table = [
         ("2222222222-7", "1111111111-5", 8, "2222222222-7", "a new one"),

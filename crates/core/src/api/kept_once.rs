@@ -220,7 +220,7 @@ mod tests {
     use crate::api::{RawPlan, StatefulNodeSpec};
 
     #[test]
-    fn two_nodes_of_one_template_hold_it_once() {
+    fn nodes_with_equal_templates_share_one_copy() {
         let spec = |id: &str| {
             json!({"podTemplate": {"spec": {"containers": [{"name": "db", "image": "held:once"}]}},
             "volumeClaimTemplates": [{"metadata": {"name": "held-once"}}], "grantID": id})
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_any_more_is_forgotten() {
+    fn unreferenced_values_are_dropped_from_the_pool() {
         let pool: Pool<Value> = Pool::new();
         let kept = pool.share(json!({"kept": true}));
         for n in 0..10 * SWEEP_MIN {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_held_as_text_and_read_as_it_was_written() {
+    fn plan_is_stored_as_text_and_round_trips() {
         let plan = json!({"id": "x", "tasks": [{"type": "later", "params": {"z": 1, "a": 2.5}}]});
         let raw: RawPlan = serde_json::from_value(plan.clone()).unwrap();
         assert_eq!(json!(raw), plan);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_was_made_for_is_read_as_it_was_written_or_not_at_all() {
+    fn made_for_is_read_from_complete_annotations_only() {
         let made = MadeFor { hash: "v1:a".into(), image: "db:1".to_owned(), main_container: "db".to_owned() };
         let written: BTreeMap<&str, &str> = made.to_annotations().into();
         let read =

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_found_as_in_a_map_and_the_same_ones_are_equal() {
+    fn packed_texts_look_up_like_a_map_in_any_order() {
         let pairs = [("b", "2"), ("a", ""), ("", "none"), ("ab", "ü\0x")];
         let packed: PackedTexts = pairs.into_iter().collect();
         for (key, value) in pairs {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_lost_fields_is_told_from_one_that_cannot_be_read() {
+    fn plan_with_lost_fields_differs_from_unreadable_plan() {
         let whole = json!({"id": "a", "recipe": "InPlace", "targetHash": "v1:a", "state": "Active",
             "startedAt": "2030-01-01T00:00:00Z", "tasks": [{"id": "a-0", "type": "mark-ready", "state": "Pending"}]});
         assert!(!raw(&whole).has_lost_fields());

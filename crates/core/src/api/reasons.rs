@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_explains_every_reason_of_every_condition_once() {
+    fn docs_list_every_condition_reason_once() {
         for (heading, reasons) in [
             ("Conditions of a fleet", OF_FLEETS),
             ("Conditions of a StatefulSetRollout", OF_ROLLOUTS),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_for_operators_explains_every_event_and_no_other() {
+    fn docs_list_exactly_the_emitted_events() {
         let rows = table("Events");
         let about = |objects: &[&str]| -> BTreeSet<String> {
             let rows = rows.iter().filter(|row| objects.contains(&row[1].as_str()));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_explains_every_word_of_windlass_in_unconverged() {
+    fn docs_list_every_unconverged_reason() {
         let on_page: BTreeSet<String> =
             table("Reasons in `unconverged`").into_iter().map(|row| row[0].clone()).collect();
         assert_eq!(on_page, UNCONVERGED.iter().map(Reason::to_string).collect());

@@ -40,7 +40,7 @@ fn with(mut status: Value, field: &str, value: impl Into<Value>) -> Value {
 type Row<'a> = (&'a str, Vec<(Value, Value)>, Option<(i64, i64)>);
 
 #[test]
-fn a_container_is_given_what_its_probes_say_until_it_started_or_crashed() {
+fn container_wait_follows_its_probes_until_started_or_crashed() {
     let startup =
         || json!({"startupProbe": {"failureThreshold": 180, "periodSeconds": 10, "initialDelaySeconds": 5}});
     let delayed = || json!({"readinessProbe": {"initialDelaySeconds": 900}});
@@ -87,7 +87,7 @@ fn a_container_is_given_what_its_probes_say_until_it_started_or_crashed() {
 }
 
 #[test]
-fn a_pod_that_is_being_deleted_is_given_its_grace_period() {
+fn terminating_pod_waits_for_its_grace_period() {
     let deleted = json!({"deletionTimestamp": at(1900), "deletionGracePeriodSeconds": 1800});
     assert_eq!(wait(&[(Value::Null, running(0))], &deleted), Some((100, 1900)));
     let forced = json!({"deletionTimestamp": at(100), "deletionGracePeriodSeconds": 0});
@@ -96,7 +96,7 @@ fn a_pod_that_is_being_deleted_is_given_its_grace_period() {
 }
 
 #[test]
-fn a_native_sidecar_is_given_time_as_a_main_container_is() {
+fn native_sidecar_wait_equals_that_of_a_main_container() {
     let startup =
         json!({"name": "proxy", "restartPolicy": "Always", "startupProbe": {"failureThreshold": 30}});
     let pod = ObservedPod::read(&json!({

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_child_needs_no_change() {
+    fn new_child_needs_no_change() {
         for wanted in [meta(&[], &[]), meta(&[("a", "b")], &[]), meta(&[("a", "b")], &[("c", "")])] {
             let child = new_child_metadata(&wanted, &own());
             assert!(change(&wanted, &child).is_empty(), "{wanted:?}");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_records_which_keys_came_from_the_template() {
+    fn child_records_keys_from_the_template() {
         let child = new_child_metadata(&meta(&[("b", "1"), ("a", "2")], &[("c", "3")]), &own());
         assert_eq!(
             child.annotations[ANNOTATION_APPLIED_METADATA],
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_removed_from_the_template_goes_and_a_strangers_stays() {
+    fn removed_template_label_is_deleted_and_foreign_label_is_kept() {
         let mut child = new_child_metadata(&meta(&[("a", "1"), ("b", "2")], &[("c", "3")]), &own());
         child.labels.insert("stranger".to_owned(), "x".to_owned());
         child.annotations.insert("stranger".to_owned(), "x".to_owned());
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_somebody_removed_already_is_not_removed_again() {
+    fn already_removed_key_is_not_removed_again() {
         let mut child = new_child_metadata(&meta(&[("a", "1"), ("b", "2")], &[]), &own());
         child.labels.remove("a");
         assert_eq!(change(&meta(&[("b", "2")], &[]), &child).labels, BTreeMap::new());
     }
 
     #[test]
-    fn a_strangers_key_that_the_template_wants_becomes_the_templates() {
+    fn foreign_key_in_the_template_becomes_owned_by_it() {
         let mut child = new_child_metadata(&meta(&[], &[]), &own());
         child.labels.insert("a".to_owned(), "stranger".to_owned());
         let child = apply(child.clone(), &change(&meta(&[("a", "ours")], &[]), &child));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn windlasss_own_keys_are_restored_and_never_come_from_a_template() {
+    fn own_keys_are_restored_and_never_taken_from_a_template() {
         let wanted = meta(
             &[("windlass.dev/node", "other"), ("app.kubernetes.io/managed-by", "Helm"), ("a", "b")],
             &[("windlass.dev/abort", "x"), ("windlass.dev/applied-metadata", "{}")],
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_copy_of_another_object_is_not_written_to_a_child() {
+    fn last_applied_annotation_is_not_copied_to_a_child() {
         let wanted = meta(&[("a", "b")], &[(LAST_APPLIED, "{}"), ("c", "d")]);
         let child = new_child_metadata(&wanted, &own());
         assert_eq!(child, new_child_metadata(&meta(&[("a", "b")], &[("c", "d")]), &own()));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_tampered_with_removes_nothing_else() {
+    fn manipulated_record_removes_no_other_keys() {
         for record in
             [r#"{"labels":["windlass.dev/set"],"annotations":["windlass.dev/owner-uid"]}"#, "nonsense", "[]"]
         {

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_passes_through_untouched() {
+    fn template_is_passed_through_unchanged() {
         let template = json!({
             "metadata": {"creationTimestamp": null, "labels": {"a": ""}},
             "spec": {"containers": [{"name": "db", "futureField": {"x": null}}], "futureField": [{}], "initContainers": []},
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_goes_to_the_main_container() {
+    fn image_is_set_on_the_main_container() {
         let containers = json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]);
         let template = json!({"spec": {"containers": containers}});
         let first = render(json!({"image": "x:2", "podTemplate": template}));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sidecar_is_a_native_one_and_starts_first() {
+    fn sidecar_is_a_native_sidecar_and_starts_first() {
         let rendered = render(json!({
             "podTemplate": {"spec": {"containers": [{"name": "db"}], "initContainers": [{"name": "restore"}]}},
             "sidecar": {"image": "w:1", "port": 7780, "resources": {"limits": {"cpu": "50m"}}, "url": "http://x", "tokenSecret": "t"},
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sidecars_arguments_follow_and_its_environment_passes_through() {
+    fn sidecar_args_are_appended_and_its_env_is_passed_through() {
         let env = json!([{"name": "A", "value": ""}, {"name": "B", "futureField": {"x": null}}]);
         let mounts = json!([{"name": "token", "mountPath": "/t", "futureField": 1}]);
         let rendered = render(json!({
@@ -289,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_without_an_image_is_not_injected() {
+    fn sidecar_without_an_image_is_not_injected() {
         let template = json!({"spec": {"containers": [{"name": "db"}]}});
         let sidecar = json!({"url": "http://monitor/{name}", "args": ["x"]});
         assert_eq!(render(json!({"podTemplate": template, "sidecar": sidecar})), template);
     }
 
     #[test]
-    fn how_the_sidecar_is_reached_is_not_in_the_pod() {
+    fn sidecar_connection_settings_are_not_rendered_into_the_pod() {
         let template = json!({"spec": {"containers": [{"name": "db"}], "initContainers": null}});
         let bare = render(json!({"podTemplate": template, "sidecar": {"image": "w:1"}}));
         let reached = json!({"image": "w:1", "port": 7777, "url": "http://x", "tokenSecret": "t"});
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_and_a_platforms_annotations_move_the_hash() {
+    fn restart_and_platform_annotations_change_the_hash() {
         let spec = spec(json!({"podTemplate": {
             "metadata": {"annotations": {"a": "user"}}, "spec": {"containers": [{"name": "db"}]}}}));
         let none = RenderOptions::default();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_is_noted_where_there_is_no_metadata_yet() {
+    fn restart_annotation_is_added_to_missing_metadata() {
         for metadata in [json!(null), json!({}), json!({"annotations": null})] {
             let template = json!({"metadata": metadata, "spec": {"containers": [{"name": "db"}]}});
             let spec = spec(json!({"podTemplate": template}));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_labels_reach_the_pod_but_for_reserved_ones() {
+    fn user_labels_except_reserved_ones_reach_the_pod() {
         let rendered = render(json!({"podTemplate": {
             "metadata": {
                 "labels": {"windlass.dev/set": "x", "a": "b", "app.kubernetes.io/managed-by": "Helm"},
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_rendered_is_named() {
+    fn unrenderable_template_is_refused_with_the_reason() {
         let with_spec = |spec: Value| json!({"podTemplate": {"spec": spec}});
         let with_metadata = |metadata: Value| json!({"podTemplate": {"metadata": metadata, "spec": {"containers": [{"name": "db"}]}}});
         for (value, sentence) in [
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_main_container_has_to_exist_with_or_without_an_image() {
+    fn main_container_must_exist_with_or_without_an_image() {
         for image in ["", "x:1"] {
             let value = json!({"image": image, "mainContainer": "nope", "podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
             assert_eq!(
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sidecars_name_is_taken_only_where_there_is_a_sidecar() {
+    fn sidecar_name_is_reserved_only_with_an_injected_sidecar() {
         for field in ["containers", "initContainers"] {
             let mut value = json!({"podTemplate": {"spec": {"containers": [{"name": "db"}]}}});
             let list = json!([{"name": SIDECAR_CONTAINER}]);

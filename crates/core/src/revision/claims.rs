@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_the_same_exactly_if_a_rollout_hash_is_the_same_with_them() {
+    fn claims_are_same_if_and_only_if_their_rollout_hash_is() {
         let made_with = of_size("1Gi");
         let with = |pointer: &str, field: &str, value: Value| {
             let mut claims = made_with.clone();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claims_of_many_nodes_are_compared_once() {
+    fn claims_of_many_nodes_are_compared_once() {
         let [wanted, alike, other] = ["1Gi", "1024Mi", "2Gi"].map(|storage| read(&of_size(storage)));
         let mut comparison = ClaimsComparison::with(&wanted);
         for _ in 0..3 {

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_called_by_its_name() {
+    fn container_is_identified_by_its_name() {
         let from = containers(&json!([{"name": "db", "image": "db:1"}, {"name": "log", "image": "log:1"}]));
         let to = containers(&json!([{"name": "log", "image": "log:1"}, {"name": "db", "image": "db:2"}]));
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_says_so() {
+    fn added_and_removed_fields_are_described() {
         let from = containers(&json!([{"name": "a"}, {"name": "b", "args": ["x"]}]));
         let to = containers(&json!([{"name": "c"}, {"name": "b", "tty": true}]));
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_without_names_of_their_own_are_called_by_their_place() {
+    fn elements_without_unique_names_are_identified_by_index() {
         let mounts = |path: &str| {
             containers(&json!([{"name": "a", "volumeMounts": [
                 {"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": path}]}]))
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_word_stands_in_brackets() {
+    fn non_identifier_key_is_put_in_brackets() {
         let checksum = |sum: &str| json!({"metadata": {"annotations": {"checksum/config": sum}}});
         assert_eq!(
             sentences(&checksum("a"), &checksum("b")),
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_hash_is_no_difference() {
+    fn fields_outside_the_hash_are_no_difference() {
         let from = json!({"metadata": {"labels": {"windlass.dev/node": "a"}}, "spec": {"nodeName": ""}});
         assert_eq!(diff(&from, &json!({})), vec![]);
     }
 
     #[test]
-    fn a_text_and_a_number_are_told_apart() {
+    fn string_and_number_are_distinguished() {
         assert_eq!(
             sentences(&json!({"port": "80"}), &json!({"port": 80})),
             ["port changes from \"80\" to 80"]
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_is_cut_between_characters() {
+    fn long_value_is_cut_between_characters() {
         let long = "é".repeat(200);
         let found = diff(&json!({}), &json!({"x": long}));
         let text = found[0].to.as_deref().unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_bounded_number_is_listed() {
+    fn number_of_listed_differences_is_bounded() {
         let many: Map<String, Value> = (0..200).map(|n| (format!("f{n:03}"), json!(n))).collect();
         let found = diff(&json!({}), &Value::Object(many));
         assert_eq!(found.len(), MAX_DIFFERENCES);

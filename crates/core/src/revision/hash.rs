@@ -48,12 +48,12 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_of_hash_differ_over_the_same_content() {
+    fn hash_kinds_differ_for_the_same_content() {
         assert_ne!(hash("pod-template", &template()), hash("rollout", &template()));
     }
 
     #[test]
-    fn a_hash_reads_as_its_version_and_64_lower_case_digits() {
+    fn hash_has_a_version_prefix_and_64_lowercase_hex_digits() {
         let hash = pod_template_hash(&template());
         assert_eq!(hash.as_str().len(), 67);
         assert_eq!(hex(&[0x00, 0x9f, 0xa0, 0xff]), "009fa0ff");

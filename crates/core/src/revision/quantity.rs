@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_in_billionths() {
+    fn quantity_is_parsed_in_nano_units() {
         for (text, expected) in [
             ("500m", Some(NANOS / 2)),
             ("0.1", Some(NANOS / 10)),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_has_one_text_that_people_can_read() {
+    fn normalised_quantity_is_canonical_and_readable() {
         for (text, expected) in [
             ("1000m", "1"),
             ("1.0", "1"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_has_no_amount() {
+    fn invalid_quantity_is_not_normalised() {
         for text in [
             "",
             " ",
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_length_of_text_is_too_much() {
+    fn very_long_quantity_is_handled() {
         assert_eq!(normalised(&"9".repeat(100_000)), None);
         assert_eq!(normalised(&format!("0.{}1", "0".repeat(100_000))), None);
         assert_eq!(normalised(&format!("1{}", "0".repeat(100_000))).as_deref(), Some("1e100000"));
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_texts_are_one_exactly_when_the_amounts_are_equal(
+        fn quantities_normalise_equally_only_if_amounts_are_equal(
             a in 0..3000u64, b in 0..3000u64,
             x in prop::sample::select(vec!["n", "u", "m", "", "k", "M", "e6", "G", "Ki", "Mi", "Gi"]),
             y in prop::sample::select(vec!["n", "u", "m", "", "k", "M", "e6", "G", "Ki", "Mi", "Gi"]),
@@ -272,7 +272,7 @@ mod tests {
         }
 
         #[test]
-        fn the_text_of_an_amount_is_that_amount(text in "[0-9]{1,17}(\\.[0-9]{0,9})?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e[0-9]|E-[0-9])?") {
+        fn normalising_a_quantity_is_idempotent(text in "[0-9]{1,17}(\\.[0-9]{0,9})?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e[0-9]|E-[0-9])?") {
             if let Some(once) = normalised(&text) {
                 prop_assert!(normalised(&once).is_none_or(|twice| twice == once), "{} {}", text, once);
             }

@@ -81,20 +81,20 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_stored_and_read_as_it_was_written() {
+    fn revision_round_trips_through_storage() {
         let data = RevisionData::from_value(&full()).unwrap();
         assert_eq!(data.to_value(), full());
         assert_eq!(RevisionData::of(&data.apply_to(&live())), data);
     }
 
     #[test]
-    fn the_smallest_revision_stores_only_its_template() {
+    fn minimal_revision_stores_only_its_template() {
         let smallest = json!({"podTemplate": {"spec": {}}});
         assert_eq!(RevisionData::from_value(&smallest).unwrap().to_value(), smallest);
     }
 
     #[test]
-    fn a_revision_that_cannot_be_read_says_why() {
+    fn unreadable_revision_reports_the_reason() {
         for (data, part) in [
             (json!(null), "invalid type"),
             (json!({}), "podTemplate"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_spec_is_its_revision_plus_what_applies_at_once() {
+    fn node_spec_is_its_revision_plus_immediately_applied_fields() {
         let spec = RevisionData::from_value(&full()).unwrap().apply_to(&live());
         let mut expected = full();
         expected["volumeClaimRetention"] = json!("Delete");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_decides_whether_there_is_a_sidecar() {
+    fn revision_determines_whether_a_sidecar_exists() {
         let without = RevisionData::from_value(&json!({"podTemplate": {}})).unwrap();
         assert_eq!(without.apply_to(&live()).sidecar, None);
         let at_once = StatefulNodeSpec { sidecar: None, ..live() };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_version_stored_of_a_sidecar_is_stored_as_it_was() {
+    fn sidecar_stored_by_an_older_version_is_stored_unchanged() {
         let older = json!({"podTemplate": {}, "sidecar": {"image": "w:1", "port": 7777}});
         let data = RevisionData::from_value(&older).unwrap();
         assert_eq!(data.to_value(), older);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_that_is_no_container_of_the_pod_is_in_no_revision() {
+    fn sidecar_outside_the_pod_is_not_in_the_revision() {
         let by_url = json!({"url": "http://{name}:9", "port": 9, "tokenSecret": "t"});
         let at_once: StatefulNodeSpec = read(json!({"podTemplate": {}, "sidecar": by_url}));
         let without = RevisionData::from_value(&json!({"podTemplate": {}})).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn two_revisions_differ_where_their_rollout_hashes_do() {
+    fn revision_diff_matches_rollout_hash_difference() {
         let one = RevisionData::from_value(&full()).unwrap();
         let mut other = one.clone();
         other.image.clear();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revisions_name_is_that_of_its_fleet_and_its_hash() {
+    fn revision_name_depends_on_fleet_and_hash() {
         let name = revision_name("db", "uid", &"v1:abc".into());
         assert_eq!(name, "db-021aa0bca2");
         assert_ne!(name, revision_name("db", "uid2", &"v1:abc".into()));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_revisions_go_that_nothing_refers_to() {
+    fn oldest_unreferenced_revisions_are_pruned() {
         let all = stored(&[("d", 4), ("z", 1), ("c", 3), ("y", 2), ("b", 5)]);
         let referenced = BTreeSet::from(["z".into(), "d".into()]);
         assert_eq!(to_prune(&all, &referenced, 1), ["y", "c"]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_revisions_of_one_number_the_choice_is_always_the_same() {
+    fn pruning_of_equally_numbered_revisions_is_deterministic() {
         let none = BTreeSet::new();
         assert_eq!(to_prune(&stored(&[("b", 1), ("a", 1)]), &none, 1), ["a"]);
         assert_eq!(to_prune(&stored(&[("a", 1), ("b", 1)]), &none, 1), ["a"]);

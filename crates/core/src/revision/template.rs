@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_container_is_the_first_unless_another_is_asked_for() {
+    fn main_container_is_the_first_unless_named() {
         assert_eq!(main_container("", &two()), Some("db"));
         assert_eq!(main_container("log", &two()), Some("log"));
         assert_eq!(main_container("", &json!({"spec": {"containers": []}})), None);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_image_is_the_override_or_the_main_containers() {
+    fn main_image_is_the_override_or_that_of_the_main_container() {
         assert_eq!(main_image(&spec("", "", two())), Some("db:1"));
         assert_eq!(main_image(&spec("", "log", two())), Some("log:1"));
         assert_eq!(main_image(&spec("db:2", "", two())), Some("db:2"));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_container_gets_the_image() {
+    fn image_is_set_only_on_the_named_container() {
         let mut template = two();
         assert!(set_image(&mut template, "log", "log:2"));
         assert_eq!(image_of(&template, "log"), Some("log:2"));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_windlass_go_but_for_the_restart() {
+    fn windlass_keys_except_restart_are_removed() {
         let mut template = json!({"metadata": {
             "labels": {"windlass.dev/node": "x", "app.kubernetes.io/managed-by": "Helm", "windlass.development/a": "b"},
             "annotations": {

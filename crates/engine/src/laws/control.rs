@@ -38,7 +38,7 @@ fn rank(state: TaskState) -> u8 {
 
 proptest! {
     #[test]
-    fn whatever_is_done_to_a_plan_it_only_moves_forward_and_stays_as_it_ended(
+    fn plan_only_moves_forward_and_never_changes_after_its_end(
         puts in prop::collection::vec(any_put(), 1..6),
         acts in prop::collection::vec((any_act(), 0_i64..3), 0..40),
     ) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn a_skip_changes_its_task_alone_and_twice_is_once(
+    fn skip_affects_only_its_task_and_is_idempotent(
         puts in prop::collection::vec(any_put(), 1..6),
         advances in 0_usize..12,
         target in 0_usize..6,
@@ -118,7 +118,7 @@ fn skippable(waits: u32) -> Put {
 }
 
 #[tokio::test]
-async fn a_skipped_task_is_passed_over_and_the_last_one_completes_its_plan() {
+async fn skipped_task_is_passed_over_and_the_last_completes_the_plan() {
     let (world, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![nothing(), put(&skippable(9)), put_key("b"), put(&skippable(9))]);
@@ -138,7 +138,7 @@ async fn a_skipped_task_is_passed_over_and_the_last_one_completes_its_plan() {
 }
 
 #[tokio::test]
-async fn a_skip_of_a_task_that_backs_off_lets_the_next_one_run_at_once() {
+async fn skip_during_backoff_runs_the_next_task_immediately() {
     let (world, env) = world();
     let registry = Registry::new();
     let failing = Put { failures: 9, ..skippable(0) };
@@ -153,7 +153,7 @@ async fn a_skip_of_a_task_that_backs_off_lets_the_next_one_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_skip_that_is_refused_says_why() {
+async fn refused_skip_reports_the_reason() {
     let (_, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![nothing(), put_key("b"), say(Answer::Fail, "no"), put(&skippable(0))]);
@@ -177,7 +177,7 @@ async fn a_skip_that_is_refused_says_why() {
 }
 
 #[test]
-fn of_the_ends_of_a_plan_from_outside_only_the_first_counts() {
+fn only_the_first_external_end_of_a_plan_takes_effect() {
     for (end, state) in
         [(supersede as fn(&mut Plan, _) -> bool, PlanState::Superseded), (abort, PlanState::Aborted)]
     {
@@ -191,7 +191,7 @@ fn of_the_ends_of_a_plan_from_outside_only_the_first_counts() {
 }
 
 #[test]
-fn a_retry_goes_to_the_same_target_as_the_next_attempt_with_another_id() {
+fn retry_is_the_next_attempt_at_the_same_target_with_a_new_id() {
     let failed = plan_of(vec![nothing()]);
     let again = super::tasks::recipe(vec![nothing()]).plan(retry_seed(&failed, "uid", failed.started_at));
     assert_eq!((again.attempt, &again.target_hash), (1, &failed.target_hash));

@@ -75,7 +75,7 @@ fn turns(world: &SharedWorld) -> Vec<usize> {
 
 proptest! {
     #[test]
-    fn a_run_that_is_cut_short_at_any_instant_ends_as_one_that_is_not(
+    fn run_interrupted_at_any_point_ends_like_an_uninterrupted_one(
         puts in prop::collection::vec(any_put(), 1..7),
         fuses in prop::collection::vec(0_u32..12, 0..8),
         persists_waits: bool,
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn an_uninterrupted_run_acts_in_order_with_one_write_for_each_checkpoint(
+    fn uninterrupted_run_is_in_order_with_a_write_per_checkpoint(
         puts in prop::collection::vec(any_put(), 1..7),
     ) {
         let (world, env) = world();

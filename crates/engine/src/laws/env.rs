@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{Env, TaskError};
 
 #[test]
-fn a_layer_adds_and_hides_and_leaves_what_is_below_as_it_is() {
+fn layer_adds_and_shadows_values_without_changing_its_parent() {
     let below = Env::new().with(1_u32).with("below");
     let above = below.layer().with(2_u32).with('x');
     assert_eq!(above.find::<u32>(), Some(&2));
@@ -16,7 +16,7 @@ fn a_layer_adds_and_hides_and_leaves_what_is_below_as_it_is() {
 }
 
 #[test]
-fn a_clone_shares_the_values_and_what_is_added_to_it_is_its_own() {
+fn clone_shares_values_but_not_later_additions() {
     let first = Env::new().with(Arc::new(1_u32));
     let second = first.clone().with(2_u64);
     let shared = |env: &Env| Arc::as_ptr(env.find::<Arc<u32>>().unwrap());
@@ -26,7 +26,7 @@ fn a_clone_shares_the_values_and_what_is_added_to_it_is_its_own() {
 }
 
 #[test]
-fn a_value_that_is_missing_is_a_terminal_error_that_names_its_type() {
+fn missing_value_is_a_terminal_error_naming_its_type() {
     let TaskError::Terminal { message } = Env::new().with(1_u32).get::<Vec<u64>>().unwrap_err() else {
         panic!("it would be tried again for ever");
     };

@@ -19,7 +19,7 @@ async fn advance_at(plan: &mut Plan, seconds: i64) -> Advance {
 }
 
 #[tokio::test]
-async fn a_task_that_must_not_be_repeated_is_followed_by_a_checkpoint() {
+async fn non_replayable_task_is_followed_by_a_checkpoint() {
     let mut plan = plan_of(vec![put_key("a"), put_key("b")]);
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Checkpoint);
     assert_eq!(states(&plan), [TaskState::Complete, TaskState::Pending]);
@@ -29,7 +29,7 @@ async fn a_task_that_must_not_be_repeated_is_followed_by_a_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_terminal_error_fails_the_task_and_the_plan_and_names_both() {
+async fn terminal_error_fails_task_and_plan_and_names_both() {
     let mut plan = plan_of(vec![nothing(), say(Answer::Fail, "the image is no image"), put_key("b")]);
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Checkpoint);
     assert_eq!(advance_at(&mut plan, 2).await, Advance::Ended);
@@ -40,7 +40,7 @@ async fn a_terminal_error_fails_the_task_and_the_plan_and_names_both() {
 }
 
 #[tokio::test]
-async fn a_wait_that_goes_on_changes_nothing() {
+async fn continued_wait_changes_nothing() {
     let mut plan = plan_of(vec![say(Answer::Wait, "waiting for the pod")]);
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Waiting { recheck_after: None });
     assert_eq!(plan.tasks[0].message, "waiting for the pod");
@@ -51,7 +51,7 @@ async fn a_wait_that_goes_on_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_done_no_longer_says_what_it_waited_for() {
+async fn completed_task_clears_its_wait_message() {
     let (_, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![step("test-put", json!({"key": "a", "waits": 1}))]);
@@ -62,7 +62,7 @@ async fn a_task_that_is_done_no_longer_says_what_it_waited_for() {
 }
 
 #[tokio::test]
-async fn a_task_that_finds_an_earlier_result_gone_ends_the_plan_as_superseded() {
+async fn invalidated_earlier_result_supersedes_the_plan() {
     let mut plan = plan_of(vec![say(Answer::Invalidate, "the pod is another one"), nothing()]);
     let (reason, message) = ("TestChanged".to_owned(), "the pod is another one".to_owned());
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Invalidated { reason, message });
@@ -72,7 +72,7 @@ async fn a_task_that_finds_an_earlier_result_gone_ends_the_plan_as_superseded() 
 }
 
 #[tokio::test]
-async fn failures_in_passing_are_counted_in_a_row() {
+async fn consecutive_transient_failures_are_counted() {
     let mut plan = plan_of(vec![say(Answer::Retry, "the API server is away")]);
     let mut seconds = 0;
     for attempts in 1..20 {
@@ -88,7 +88,7 @@ async fn failures_in_passing_are_counted_in_a_row() {
 }
 
 #[tokio::test]
-async fn a_task_that_panics_is_tried_again_later_and_its_record_says_so() {
+async fn panicking_task_is_recorded_and_retried_later() {
     for (with, said) in [
         ("Literal", "the task panicked: a bug"),
         ("Formatted", "the task panicked: a bug in test-panic"),
@@ -137,7 +137,7 @@ fn events_do_not_shorten_a_backoff() {
 }
 
 #[tokio::test]
-async fn a_task_whose_progress_changed_rests_for_two_seconds_at_most() {
+async fn task_with_changed_progress_rests_at_most_two_seconds() {
     for (recheck, any_event, rest) in
         [(1, false, 1_000), (30, false, 2_000), (-1, false, 2_000), (0, false, 0), (30, true, 0)]
     {
@@ -167,7 +167,7 @@ async fn a_task_whose_progress_changed_rests_for_two_seconds_at_most() {
 }
 
 #[tokio::test]
-async fn a_task_whose_progress_stays_as_it_is_does_not_rest() {
+async fn task_with_unchanged_progress_does_not_rest() {
     let mut plan = plan_of(vec![step("test-try", json!({"answers": ["Same"]}))]);
     let waits = Advance::Waiting { recheck_after: Some(Duration::from_secs(1)) };
     assert_eq!(advance_at(&mut plan, 0).await, waits);
@@ -175,7 +175,7 @@ async fn a_task_whose_progress_stays_as_it_is_does_not_rest() {
 }
 
 #[tokio::test]
-async fn the_other_side_may_lengthen_a_backoff_and_never_shorten_it() {
+async fn retry_after_can_lengthen_but_not_shorten_a_backoff() {
     for (attempts, asked, least, most) in
         [(0, 0, 500, 999), (0, 30, 30_000, 30_000), (0, 86_400, 600_000, 600_000), (9, 1, 30_000, 59_999)]
     {
@@ -190,7 +190,7 @@ async fn the_other_side_may_lengthen_a_backoff_and_never_shorten_it() {
 }
 
 #[tokio::test]
-async fn a_plan_without_tasks_fails_and_says_so() {
+async fn plan_without_tasks_fails_with_a_reason() {
     let mut plan = plan_of(vec![nothing()]);
     plan.tasks.clear();
     assert_eq!(advance_at(&mut plan, 1).await, Advance::Ended);
@@ -199,7 +199,7 @@ async fn a_plan_without_tasks_fails_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_plan_whose_tasks_are_out_of_turn_fails_and_none_of_them_acts() {
+async fn plan_with_tasks_out_of_order_fails_without_running_any() {
     use TaskState::{Complete, Failed, Pending, Running, Skipped};
     for (found, in_order) in [
         ([Complete, Skipped, Running, Pending], true),
@@ -223,7 +223,7 @@ async fn a_plan_whose_tasks_are_out_of_turn_fails_and_none_of_them_acts() {
 }
 
 #[tokio::test]
-async fn a_deadline_is_the_tasks_own_or_the_default_from_its_first_run() {
+async fn deadline_is_own_or_default_and_starts_at_the_first_run() {
     let (_, env) = world();
     let registry = Registry::new();
     let mut plan = plan_of(vec![say(Answer::Wait, "waiting")]);
@@ -248,7 +248,7 @@ async fn a_deadline_is_the_tasks_own_or_the_default_from_its_first_run() {
 }
 
 #[tokio::test]
-async fn a_deadline_counts_from_the_end_of_the_time_that_is_given() {
+async fn deadline_starts_after_the_allowed_wait() {
     let (_, env) = world();
     let waits = step("test-put", json!({"key": "a", "waits": 99}));
     let mut plan = plan_of(vec![waits]);
@@ -267,7 +267,7 @@ async fn a_deadline_counts_from_the_end_of_the_time_that_is_given() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_does_not_put_a_deadline_off() {
+async fn clock_set_back_does_not_extend_a_deadline() {
     let mut plan = plan_of(vec![say(Answer::Wait, "waiting")]);
     let _ = advance_at(&mut plan, 3_600).await;
     let _ = advance_at(&mut plan, 0).await;
@@ -275,7 +275,7 @@ async fn a_clock_that_is_set_back_does_not_put_a_deadline_off() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_a_status_is_bounded() {
+async fn status_messages_are_bounded() {
     let long = "é".repeat(5_000);
     for answer in [Answer::Wait, Answer::Fail, Answer::Retry, Answer::Invalidate] {
         let mut plan = plan_of(vec![say(answer, &long)]);
@@ -295,7 +295,7 @@ async fn what_is_said_in_a_status_is_bounded() {
 
 proptest! {
     #[test]
-    fn a_text_is_cut_between_two_characters_and_only_if_it_is_too_long(text: String, max in 0_usize..40) {
+    fn only_too_long_text_is_cut_and_between_characters(text: String, max in 0_usize..40) {
         let short = cut(&text, max);
         prop_assert!(short.len() <= max);
         prop_assert_eq!(short == text, text.len() <= max);
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn a_backoff_doubles_within_its_bounds_and_is_the_same_at_each_replay(
+    fn backoff_doubles_within_bounds_and_is_deterministic(
         key in "[0-9a-f]{10}-[0-9]",
         attempts: u32,
     ) {
@@ -318,14 +318,14 @@ proptest! {
 }
 
 #[test]
-fn tasks_that_fail_together_do_not_try_again_together() {
+fn tasks_that_fail_together_retry_at_different_times() {
     let waits: std::collections::BTreeSet<_> =
         (0..100).map(|i| backoff(&format!("0123456789-{i}"), 4)).collect();
     assert!(waits.len() > 90, "{} different waits for 100 tasks", waits.len());
 }
 
 #[tokio::test]
-async fn a_plan_can_be_advanced_from_a_spawned_task() {
+async fn plan_can_be_advanced_from_a_spawned_task() {
     let ended = tokio::spawn(async { advance_at(&mut plan_of(vec![nothing()]), 0).await });
     assert_eq!(ended.await.unwrap(), Advance::Ended);
 }

@@ -92,7 +92,7 @@ impl Wrong {
 
 proptest! {
     #[test]
-    fn a_plan_that_cannot_be_carried_out_fails_alone_with_a_sentence(
+    fn inexecutable_plan_fails_with_a_reason_and_affects_no_other(
         cases in prop::collection::vec(
             (prop::collection::vec(any_put(), 1..5), Wrong::any(), 0_usize..4),
             1..12,
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_with_anything_in_any_field_neither_panics_nor_goes_on(
+    fn plan_with_arbitrary_fields_neither_panics_nor_reruns(
         puts in prop::collection::vec(any_put(), 1..4),
         progress in 0_i64..6,
         edits in prop::collection::vec((prop::collection::vec(0_usize..9, 0..4), any_json()), 1..4),
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_is_read_back_as_it_was_stored(
+    fn plan_round_trips_through_storage(
         puts in prop::collection::vec(any_put(), 1..4),
         progress in 0_i64..9,
     ) {
@@ -187,7 +187,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_said_of_a_plan_that_cannot_be_read_is_bounded() {
+fn error_of_an_unreadable_plan_is_bounded() {
     let mut stored = plan_of(vec![put(&Put::default())]).to_value();
     stored["state"] = json!("x".repeat(100_000));
     assert!(Plan::from_value(&stored).unwrap_err().len() <= MAX_FAILURE_BYTES);

@@ -20,7 +20,7 @@ fn run(plan: &mut Plan, seconds: i64) -> Advance {
 }
 
 #[test]
-fn a_failure_that_holds_runs_nothing_until_somebody_decides() {
+fn held_failure_runs_nothing_until_a_user_decides() {
     let mut plan = plan_of(vec![tried(json!(["Failed"]), true), nothing()]);
     assert_eq!(run(&mut plan, 0), Advance::Held);
     assert_eq!((plan.state, plan.tasks[0].state), (PlanState::Active, TaskState::Failed));
@@ -34,7 +34,7 @@ fn a_failure_that_holds_runs_nothing_until_somebody_decides() {
 }
 
 #[test]
-fn what_failed_is_tried_again_in_the_same_plan_with_a_new_clock() {
+fn failed_task_is_retried_in_the_same_plan_with_a_new_deadline() {
     let mut plan = plan_of(vec![tried(json!(["Failed", "Failed", "Done"]), true), nothing()]);
     assert!(!try_again(&mut plan), "nothing has failed yet");
     let _ = run(&mut plan, 0);
@@ -55,7 +55,7 @@ fn what_failed_is_tried_again_in_the_same_plan_with_a_new_clock() {
 }
 
 #[test]
-fn what_failed_may_be_skipped_or_passed_over_and_its_plan_given_up() {
+fn failed_task_can_be_skipped_passed_over_or_abandoned() {
     let failed = || {
         let mut plan = plan_of(vec![tried(json!(["Failed"]), true), nothing()]);
         let _ = run(&mut plan, 0);
@@ -82,7 +82,7 @@ fn what_failed_may_be_skipped_or_passed_over_and_its_plan_given_up() {
 }
 
 #[test]
-fn the_failure_of_any_other_task_ends_its_plan() {
+fn failure_of_a_non_holding_task_ends_its_plan() {
     let mut plan = plan_of(vec![tried(json!(["Failed"]), false), nothing()]);
     assert_eq!(run(&mut plan, 0), Advance::Ended);
     assert_eq!(plan.state, PlanState::Failed);
@@ -90,7 +90,7 @@ fn the_failure_of_any_other_task_ends_its_plan() {
 }
 
 #[test]
-fn no_other_failed_task_may_stand_in_an_active_plan() {
+fn active_plan_with_any_other_failed_task_is_invalid() {
     let registry = Registry::new();
     let steps = || vec![tried(json!(["Done"]), true), tried(json!(["Done"]), true), nothing()];
     for (failed, is_taken) in [(0, true), (1, false), (2, false)] {
@@ -104,7 +104,7 @@ fn no_other_failed_task_may_stand_in_an_active_plan() {
 }
 
 #[test]
-fn a_task_that_need_not_be_done_here_says_why_and_is_a_checkpoint() {
+fn unnecessary_task_is_skipped_with_a_reason_and_checkpointed() {
     let mut plan = plan_of(vec![tried(json!(["Skipped"]), true), nothing()]);
     assert_eq!(run(&mut plan, 3), Advance::Checkpoint);
     let record = &plan.tasks[0];
@@ -113,7 +113,7 @@ fn a_task_that_need_not_be_done_here_says_why_and_is_a_checkpoint() {
 }
 
 #[test]
-fn what_a_task_remembers_is_there_when_it_is_run_again() {
+fn task_progress_is_restored_on_the_next_run() {
     let mut plan = plan_of(vec![tried(json!(["Progress", "Progress", "Done"]), true), nothing()]);
     for turn in [1, 2] {
         assert!(matches!(run(&mut plan, turn), Advance::Waiting { recheck_after: Some(_) }));
@@ -124,7 +124,7 @@ fn what_a_task_remembers_is_there_when_it_is_run_again() {
 }
 
 #[test]
-fn a_task_says_until_when_it_is_due_or_that_it_never_is() {
+fn task_sets_its_own_deadline_or_none() {
     for (due, deadline) in [(json!(null), Some(at(600))), (json!(7), Some(at(7))), (json!(-1), None)] {
         let mut plan = plan_of(vec![step("test-try", json!({"answers": ["Progress"], "due": due}))]);
         let _ = run(&mut plan, 0);

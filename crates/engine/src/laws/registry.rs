@@ -17,7 +17,7 @@ fn record(type_: &str, params: Value) -> TaskRecord {
 }
 
 #[test]
-fn an_unknown_type_is_told_from_bad_params_and_the_known_ones_are_named() {
+fn unknown_type_error_differs_from_bad_params_and_lists_types() {
     let registry = Registry::new();
     let unknown = record("test-unheard-of", json!({}));
     let error = registry.resolve(&unknown).unwrap_err();
@@ -30,7 +30,7 @@ fn an_unknown_type_is_told_from_bad_params_and_the_known_ones_are_named() {
 }
 
 #[test]
-fn params_that_the_type_does_not_take_are_refused_with_the_reason() {
+fn invalid_params_are_refused_with_the_reason() {
     let registry = Registry::new();
     for (params, reason) in [
         (json!({"key": "a", "valeu": 1}), "unknown field `valeu`"),
@@ -50,7 +50,7 @@ fn params_that_the_type_does_not_take_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_record_without_params_resolves_as_one_with_an_empty_object() {
+fn record_without_params_resolves_like_an_empty_object() {
     let registry = Registry::new();
     for type_ in ["test-nothing", "test-put"] {
         for params in [json!({}), Value::Null] {
@@ -64,7 +64,7 @@ fn a_record_without_params_resolves_as_one_with_an_empty_object() {
 }
 
 #[test]
-fn a_recipe_is_read_from_yaml_with_its_params_as_they_are() {
+fn recipe_is_read_from_yaml_with_params_unchanged() {
     let yaml = "
 name: Mine
 tasks:
@@ -85,7 +85,7 @@ tasks:
 }
 
 #[test]
-fn a_recipe_that_is_of_no_use_is_refused_with_a_sentence() {
+fn unusable_recipe_is_refused_with_a_reason() {
     for (yaml, sentence) in [
         ("name: X\ntasks: []\n", "recipe X has no tasks: give it at least one"),
         ("name: ''\ntasks: [{type: a}]\n", "a recipe has no name: give it one"),
@@ -112,7 +112,7 @@ fn a_recipe_that_is_of_no_use_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn the_recipes_that_come_with_windlass_can_be_read() {
+fn builtin_recipes_are_readable() {
     let registry = Registry::builtin_recipes();
     let shapes: Vec<_> = registry
         .recipes()
@@ -139,7 +139,7 @@ fn the_recipes_that_come_with_windlass_can_be_read() {
 }
 
 #[test]
-fn a_new_plan_has_done_nothing_and_its_ids_are_as_they_have_always_been() {
+fn new_plan_is_pending_and_has_stable_ids() {
     let plan = recipe(vec![nothing(), put_key("a")]).plan(seed("uid"));
     assert_eq!(plan.id, "309a36f882");
     let ids: Vec<_> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
@@ -184,7 +184,7 @@ impl Seed {
 
 proptest! {
     #[test]
-    fn plans_that_differ_in_anything_have_different_ids(
+    fn different_plans_have_different_ids(
         seeds in prop::collection::btree_set(any_seed(), 0..60),
     ) {
         let ids: BTreeSet<_> = seeds.iter().map(Seed::plan_id).collect();
@@ -197,7 +197,7 @@ proptest! {
 }
 
 #[test]
-fn a_step_is_inserted_beside_one_of_a_builtin_recipe() {
+fn step_is_inserted_before_or_after_a_builtin_step() {
     let types = |recipe: Recipe| -> Vec<String> { recipe.tasks.into_iter().map(|step| step.type_).collect() };
     let put = Put { key: "k".to_owned(), value: 1, ..Put::default() };
     let step = Step::of(&put).unwrap();
@@ -212,7 +212,7 @@ fn a_step_is_inserted_beside_one_of_a_builtin_recipe() {
 }
 
 #[test]
-fn a_registered_type_is_read_and_its_name_belongs_to_it_alone() {
+fn registered_type_is_resolved_and_its_name_is_unique() {
     let registry =
         Registry::builtin_recipes().with_task::<Put>("test-put").with_task::<Say>("test-other-say");
     for (type_, params) in [("test-put", json!({"key": "k"})), ("test-other-say", json!({"answer": "Wait"}))]

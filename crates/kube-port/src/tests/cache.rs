@@ -47,7 +47,7 @@ impl Cache<Thing> {
 }
 
 #[test]
-fn the_newer_version_wins_whatever_comes_first() {
+fn newer_version_wins_regardless_of_arrival_order() {
     let cache = Cache::default();
     assert!(cache.observe(db(5, "five")));
     assert!(!cache.observe(db(4, "four")), "an older one");
@@ -57,7 +57,7 @@ fn the_newer_version_wins_whatever_comes_first() {
 }
 
 #[test]
-fn only_what_is_newer_or_another_of_its_name_is_read() {
+fn only_newer_or_different_objects_are_read() {
     let sent = serde_json::Value::Null;
     let read = |thing: Thing| {
         let cache = Cache::default();
@@ -71,7 +71,7 @@ fn only_what_is_newer_or_another_of_its_name_is_read() {
 }
 
 #[test]
-fn an_own_write_is_not_undone_by_a_watch_event_from_before_it() {
+fn own_write_is_not_undone_by_an_earlier_watch_event() {
     let cache = Cache::default();
     cache.observe(db(5, "as the watch showed it"));
     cache.observe(db(9, "as our write was answered"));
@@ -80,7 +80,7 @@ fn an_own_write_is_not_undone_by_a_watch_event_from_before_it() {
 }
 
 #[test]
-fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
+fn own_delete_is_not_undone_by_an_earlier_watch_event() {
     let cache = Cache::default();
     cache.observe(db(5, "there"));
     cache.deleted(&key("db"), "uid-1");
@@ -93,7 +93,7 @@ fn an_own_delete_is_not_undone_by_a_watch_event_from_before_it() {
 }
 
 #[test]
-fn a_late_answer_to_our_own_write_does_not_bring_back_what_went() {
+fn late_write_response_does_not_restore_a_deleted_object() {
     let cache = Cache::default();
     cache.observe(db(5, "there"));
     cache.forget(db(8, "deleted").meta());
@@ -105,7 +105,7 @@ fn a_late_answer_to_our_own_write_does_not_bring_back_what_went() {
 }
 
 #[test]
-fn a_new_object_of_a_name_takes_the_place_of_the_old_one() {
+fn new_object_replaces_the_old_one_of_the_same_name() {
     let cache = Cache::default();
     cache.observe(db(5, "old"));
     assert!(cache.observe(thing("db", "uid-2", 8, "new")), "its deletion was not seen");
@@ -119,7 +119,7 @@ fn a_new_object_of_a_name_takes_the_place_of_the_old_one() {
 }
 
 #[test]
-fn a_relist_drops_what_is_gone_and_keeps_what_was_written_meanwhile() {
+fn relist_drops_deleted_objects_and_keeps_concurrent_writes() {
     let cache = Cache::default();
     cache.observe(db(5, "stays"));
     cache.observe(thing("lost", "uid-3", 5, "went while no watch was open"));
@@ -135,7 +135,7 @@ fn a_relist_drops_what_is_gone_and_keeps_what_was_written_meanwhile() {
 }
 
 #[test]
-fn a_relist_does_not_bring_back_what_we_deleted_before_it() {
+fn relist_does_not_restore_an_object_deleted_before_it() {
     let cache = Cache::default();
     cache.observe(db(5, "there"));
     cache.deleted(&key("db"), "uid-1");
@@ -151,7 +151,7 @@ fn a_relist_does_not_bring_back_what_we_deleted_before_it() {
 }
 
 #[test]
-fn a_list_has_the_objects_of_one_namespace_in_the_order_of_their_names() {
+fn list_returns_the_objects_of_one_namespace_sorted_by_name() {
     let cache = Cache::default();
     let other = Meta { namespace: "shop-2".to_owned(), ..thing("a", "uid-5", 1, "").meta };
     cache.observe(Thing { meta: other, content: "elsewhere" });
@@ -164,7 +164,7 @@ fn a_list_has_the_objects_of_one_namespace_in_the_order_of_their_names() {
 
 /// The label that a watch selects by goes, which the watch reports as a deletion, and comes back.
 #[test]
-fn what_a_response_shows_without_its_label_is_not_kept() {
+fn object_without_its_label_in_a_response_is_dropped() {
     let cache = Cache::default();
     cache.observe(db(5, "labelled"));
     assert!(!cache.left(&thing("db", "uid-0", 9, "").meta), "another object");

@@ -50,7 +50,7 @@ fn persistent(codes: &'static [u16]) -> (Client, Requests) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_at_the_server_stays_in_doubt() {
+async fn write_that_timed_out_at_the_server_remains_pending() {
     let (client, requests) = persistent(&[504, 409]);
     let view = View::shared();
     let port = KubeCluster::new(GuardedClient::new(&client).client(), view.clone());
@@ -65,7 +65,7 @@ async fn a_write_that_timed_out_at_the_server_stays_in_doubt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_method_that_writes_goes_out_once_and_a_dry_run_is_no_write() {
+async fn writes_are_sent_once_and_a_dry_run_is_not_a_write() {
     for (method, path, once) in [
         (Method::POST, "/x", true),
         (Method::PUT, "/x", true),
@@ -84,7 +84,7 @@ async fn every_method_that_writes_goes_out_once_and_a_dry_run_is_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_may_not_be_made_any_more_does_not_go_out() {
+async fn write_after_closed_fence_or_late_connect_is_not_sent() {
     // The server reads the body once the connection is established, which takes this long.
     for (connects_after, open, is_sent) in [(0, true, true), (0, false, false), (11, true, false)] {
         let sent = Arc::new(AtomicUsize::new(0));
@@ -129,7 +129,7 @@ impl http_body::Body for Stuck {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_comes_in_time_or_not_at_all() {
+async fn response_arrives_in_time_or_fails() {
     let silent = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>());
     let stuck = service_fn(|_: Request<Body>| async {
         Ok::<_, BoxError>(Response::new(Stuck(Some(Bytes::from("[")))))
@@ -146,7 +146,7 @@ async fn an_answer_comes_in_time_or_not_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
+async fn watch_can_be_silent_and_all_its_responses_are_reported() {
     let stuck = service_fn(|_: Request<Body>| async {
         Ok::<_, BoxError>(Response::new(Stuck(Some(Bytes::from("{}")))))
     });
@@ -164,7 +164,7 @@ async fn a_watch_may_be_silent_and_all_that_is_heard_of_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_nothing_that_a_cache_has_heard_but_an_answer() {
+async fn error_response_does_not_refresh_a_cache() {
     for code in [403, 404, 429, 500, 503] {
         let server = service_fn(move |_: Request<Body>| async move {
             Response::builder().status(code).body(Body::from(b"no".to_vec()))

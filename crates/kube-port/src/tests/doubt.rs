@@ -55,7 +55,7 @@ async fn in_doubt_after(server: Server, delete: bool) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_answered_is_in_doubt_and_what_was_refused_is_not() {
+async fn unanswered_write_is_in_doubt_and_refused_write_is_not() {
     let table = [
         (Server::Answers(200), false),
         (Server::Answers(403), false),
@@ -75,7 +75,7 @@ async fn what_was_not_answered_is_in_doubt_and_what_was_refused_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_when_another_version_is_seen_and_when_the_server_has_given_up() {
+async fn doubt_ends_with_a_new_version_or_after_the_server_timeout() {
     let view = Arc::new(View::default());
     let at = |version: &str| Meta::read(&node(version));
     let key = ObservedNode::read(&node("5")).meta.key();

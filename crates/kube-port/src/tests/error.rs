@@ -20,7 +20,7 @@ fn answered(code: u16, reason: &str, message: &str, retry_after_seconds: u32) ->
 }
 
 #[test]
-fn only_an_answer_that_names_the_object_says_that_it_is_gone() {
+fn only_not_found_that_names_the_object_means_deleted() {
     let answered = |reason: &str, details: serde_json::Value| {
         let status = json!({"code": 404, "reason": reason, "message": "not found", "details": details});
         let status = serde_json::from_value(status).unwrap();
@@ -47,7 +47,7 @@ fn kind(error: &ClusterError) -> &'static str {
 }
 
 #[test]
-fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
+fn api_server_errors_are_classified_by_required_handling() {
     let typed = "failed to create typed patch object (shop/db-0; apps/v1, Kind=StatefulSet): .spec.x: field not declared";
     let table = [
         (400, "BadRequest", "unknown field spec.tempalte", "refused"),
@@ -77,7 +77,7 @@ fn an_answer_of_the_api_server_is_told_apart_by_what_can_be_done_about_it() {
 }
 
 #[test]
-fn a_patch_that_does_not_fit_is_a_conflict_unless_a_field_is_named() {
+fn inapplicable_patch_is_a_conflict_unless_a_field_is_named() {
     let answered = |code: u16, details: serde_json::Value| {
         let status = json!({"status": "Failure", "code": code, "reason": "Invalid", "message": DOES_NOT_APPLY, "details": details});
         let status = serde_json::from_value(status).unwrap();
@@ -91,7 +91,7 @@ fn a_patch_that_does_not_fit_is_a_conflict_unless_a_field_is_named() {
 }
 
 #[test]
-fn the_time_that_the_server_asked_for_is_passed_on() {
+fn retry_after_of_the_server_is_passed_on() {
     let waits = |error| match TaskError::from(error) {
         TaskError::Transient { retry_after, .. } => retry_after,
         TaskError::Terminal { message } => panic!("{message}"),
@@ -101,19 +101,19 @@ fn the_time_that_the_server_asked_for_is_passed_on() {
 }
 
 #[test]
-fn a_sentence_names_the_object_and_says_what_the_server_said() {
+fn error_message_names_the_object_and_the_server_reason() {
     let error = answered(422, "Invalid", "spec.x: no", 0);
     assert_eq!(error.to_string(), "the API server rejects Pod shop/db-0-0: spec.x: no");
 }
 
 #[test]
-fn what_never_reached_the_server_is_tried_again() {
+fn request_that_never_reached_the_server_is_transient() {
     let error = kube::Error::LinesCodecMaxLineLengthExceeded;
     assert_eq!(kind(&ClusterError::from_kube("x".to_owned(), error)), "transient");
 }
 
 #[test]
-fn an_event_is_read_as_new_and_old_client_libraries_write_it() {
+fn events_of_old_and_new_client_libraries_are_read() {
     use crate::port::EventNote;
     let at = |text: &str| text.parse::<chrono::DateTime<chrono::Utc>>().unwrap();
     let made = "2030-01-01T00:00:00Z";

@@ -40,7 +40,7 @@ async fn known_after(kind: Kind, part: Part, answer: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn an_object_that_a_write_finds_gone_is_not_known_any_more() {
+async fn object_that_a_write_finds_deleted_leaves_the_cache() {
     let gone = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
         "message": "not found", "details": {"name": "db-0"}});
     let no_path = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
@@ -98,7 +98,7 @@ async fn made_for(answer: Option<&str>, pause: Duration) -> (u32, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_right_after_it_was_made_is_made_again_if_its_owner_lives() {
+async fn object_deleted_soon_is_recreated_if_its_owner_exists() {
     let soon = Duration::from_secs(1);
     assert_eq!(made_for(Some("u"), soon).await, (2, 1));
     assert_eq!(made_for(None, soon).await, (1, 0), "the owner is gone");
@@ -108,7 +108,7 @@ async fn what_goes_right_after_it_was_made_is_made_again_if_its_owner_lives() {
 
 /// No watch would report that it is gone, and a fleet would wait for it for good.
 #[test]
-fn a_pod_or_claim_that_lost_its_label_is_known_by_no_response() {
+fn pod_or_claim_without_its_label_is_not_cached_from_responses() {
     for (kind, keeps) in [
         (Kind::Pod, false),
         (Kind::PersistentVolumeClaim, false),

@@ -24,7 +24,7 @@ fn names<T: Observed>(cache: &Cache<T>, group: &str) -> Vec<String> {
 }
 
 #[test]
-fn nodes_are_found_by_their_owner_or_else_by_their_annotation() {
+fn nodes_are_found_by_owner_or_else_by_annotation() {
     let cache = Cache::<ObservedNode>::default();
     cache.observe(ObservedNode::read(&object("a", 1, &[("red", true)], None)));
     cache.observe(ObservedNode::read(&object("b", 2, &[], Some("red"))));
@@ -36,7 +36,7 @@ fn nodes_are_found_by_their_owner_or_else_by_their_annotation() {
 }
 
 #[test]
-fn an_object_leaves_a_group_when_it_goes_or_comes_to_belong_to_another() {
+fn object_leaves_its_group_when_deleted_or_reassigned() {
     let cache = Cache::<ObservedNode>::default();
     for (name, version) in [("a", 1), ("b", 2), ("c", 3)] {
         cache.observe(ObservedNode::read(&object(name, version, &[("red", true)], None)));
@@ -55,7 +55,7 @@ fn an_object_leaves_a_group_when_it_goes_or_comes_to_belong_to_another() {
 }
 
 #[test]
-fn a_change_is_of_its_group_and_whoever_comes_or_goes_concerns_all() {
+fn change_affects_its_group_and_a_new_object_affects_all() {
     let cache = Cache::<ObservedNode>::default();
     cache.observe(ObservedNode::read(&object("a", 1, &[("red", true)], None)));
     cache.observe(ObservedNode::read(&object("b", 2, &[("blue", true)], None)));
@@ -68,7 +68,7 @@ fn a_change_is_of_its_group_and_whoever_comes_or_goes_concerns_all() {
 }
 
 #[test]
-fn a_claim_is_found_by_each_of_its_owners() {
+fn claim_is_found_by_each_owner() {
     let cache = Cache::<ObservedClaim>::default();
     cache.observe(ObservedClaim::read(&object("data", 1, &[("set", true), ("node", false)], None)));
     assert_eq!((names(&cache, "set").len(), names(&cache, "node").len()), (1, 1));

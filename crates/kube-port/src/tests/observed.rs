@@ -20,7 +20,7 @@ fn good_spec() -> Value {
 }
 
 #[test]
-fn a_status_field_that_cannot_be_read_does_not_hide_the_others() {
+fn unreadable_status_field_does_not_hide_the_others() {
     let read = node(
         &good_spec(),
         &json!({"podTemplateHash": "v1:1", "observedGeneration": "three", "spentGrantID": "g", "history": 5, "newField": {}}),
@@ -31,14 +31,14 @@ fn a_status_field_that_cannot_be_read_does_not_hide_the_others() {
 }
 
 #[test]
-fn a_status_that_is_readable_leaves_nothing_out() {
+fn readable_status_reports_no_unreadable_fields() {
     for status in [json!(null), json!({}), json!({"podTemplateHash": "v1:1", "newField": 1})] {
         assert_eq!(node(&good_spec(), &status).unreadable, [""; 0], "{status}");
     }
 }
 
 #[test]
-fn a_persisted_plan_of_any_form_never_keeps_a_node_from_being_read() {
+fn malformed_persisted_plan_does_not_prevent_reading_a_node() {
     for plan in [json!(5), json!({"id": 7}), json!({"id": "x", "tasks": [{"type": "unknown"}]}), json!([])] {
         let read = node(&good_spec(), &json!({"plan": plan, "podTemplateHash": "v1:1"}));
         assert_eq!(read.unreadable, [""; 0], "{plan}");
@@ -48,7 +48,7 @@ fn a_persisted_plan_of_any_form_never_keeps_a_node_from_being_read() {
 }
 
 #[test]
-fn a_spec_that_cannot_be_read_is_a_sentence_and_the_status_is_there() {
+fn unreadable_spec_is_an_error_and_the_status_is_still_read() {
     let read = node(&json!({"podTemplate": {}, "ports": "many"}), &json!({"podTemplateHash": "v1:1"}));
     assert!(read.spec.unwrap_err().starts_with("spec cannot be read: "));
     assert_eq!(read.status.pod_template_hash, "v1:1");
@@ -60,7 +60,7 @@ fn a_spec_that_cannot_be_read_is_a_sentence_and_the_status_is_there() {
 }
 
 #[test]
-fn a_spec_is_read_again_when_it_changed_or_is_that_of_another_object() {
+fn spec_is_read_again_for_a_new_generation_or_another_object() {
     let sent = |uid: &str, generation: i64, image: &str| {
         json!({
             "metadata": {"name": "db-0", "namespace": "shop", "uid": uid, "generation": generation},
@@ -81,7 +81,7 @@ fn a_spec_is_read_again_when_it_changed_or_is_that_of_another_object() {
 }
 
 #[test]
-fn metadata_is_read_without_kubectls_copy_of_the_whole_object() {
+fn metadata_is_read_without_the_last_applied_annotation() {
     let meta = Meta::read(&json!({"metadata": {
         "name": "db", "namespace": "shop", "uid": "u", "resourceVersion": "12", "generation": 3,
         "labels": {"a": "b"},
@@ -100,7 +100,7 @@ fn metadata_is_read_without_kubectls_copy_of_the_whole_object() {
 }
 
 #[test]
-fn a_stateful_set_is_observed_when_its_controller_has_seen_its_generation() {
+fn stateful_set_is_observed_at_its_current_generation() {
     let set = |seen: i64| {
         ObservedStatefulSet::read(&json!({
             "metadata": {"name": "db-0", "generation": 4, "annotations": {"windlass.dev/pod-template-hash": "v1:1"}},
@@ -118,7 +118,7 @@ fn a_stateful_set_is_observed_when_its_controller_has_seen_its_generation() {
 }
 
 #[test]
-fn a_pod_is_read_with_its_init_containers_first() {
+fn pod_is_read_with_its_init_containers_first() {
     let pod = ObservedPod::read(&json!({
         "metadata": {"name": "db-0-0", "labels": {"controller-revision-hash": "db-0-abc", "windlass.dev/node": "db-0"}},
         "spec": {"containers": [{"name": "db", "image": "db:1"}]},
@@ -161,7 +161,7 @@ fn is_news<T: Observed>(object: &Value, path: &str, value: Value) -> bool {
 }
 
 #[test]
-fn what_changes_nothing_that_is_read_is_no_news_and_all_else_is() {
+fn only_changes_to_fields_that_are_read_are_notified() {
     let meta =
         json!({"name": "db-0", "namespace": "shop", "uid": "u", "generation": 3, "resourceVersion": "5"});
     let mut set = json!({"metadata": meta, "spec": {"replicas": 1, "template": {"spec": {"containers": []}}},

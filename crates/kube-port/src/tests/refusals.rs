@@ -86,7 +86,7 @@ async fn heard_of(of: EventsOf, time: Duration, client: Client, view: &Arc<View>
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_listed_and_what_comes_is_kept_by_statefulset_and_told_once() {
+async fn rejections_are_kept_by_stateful_set_and_notified_once() {
     let (news, view, asked) = watched("", 0).await;
     assert_eq!(news, ["set a", "set b"]);
     assert_eq!(view.refusals.last("a").unwrap().note, "first");
@@ -97,7 +97,7 @@ async fn what_is_listed_and_what_comes_is_kept_by_statefulset_and_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn warnings_about_pods_of_nodes_are_kept_and_not_listed() {
+async fn pod_warnings_of_nodes_are_kept_and_not_listed() {
     let view = View::shared();
     let node = json!({"metadata": {"namespace": "shop", "name": "db-1", "uid": "n", "resourceVersion": "1"}});
     view.observe(Kind::StatefulNode, &node);
@@ -124,7 +124,7 @@ async fn warnings_about_pods_of_nodes_are_kept_and_not_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_events_that_may_not_be_watched_or_cannot_be_had() {
+async fn unavailable_events_do_not_delay_startup() {
     for (refuses, code) in [("list", 403), ("watch", 403), ("list", 500)] {
         let (news, view, _) = watched(refuses, code).await;
         assert!(view.refusals.is_settled(), "{refuses} {code}");
@@ -222,7 +222,7 @@ fn line(kind: &str, object: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up() {
+async fn list_with_failing_second_page_does_not_block_startup() {
     let (client, asked) = scripted(|ask, _| match ask {
         Ask::List => (200, 0, list("7", "more", &[event("a", "first", "2030-01-01T00:00:00Z", 6)])),
         Ask::Page => no(500),
@@ -239,7 +239,7 @@ async fn a_list_whose_second_page_fails_for_ever_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_takes_for_ever_holds_nobody_up_for_long() {
+async fn very_slow_list_delays_startup_only_briefly() {
     let (client, _) = scripted(|ask, _| match ask {
         Ask::List | Ask::Page => (200, 7, list("7", "more", &[])),
         Ask::Newest | Ask::Watch => no(500),
@@ -252,7 +252,7 @@ async fn a_list_that_takes_for_ever_holds_nobody_up_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_has_lost_its_place_goes_on_from_now() {
+async fn expired_watch_continues_from_the_current_version() {
     let (client, asked) = scripted(|ask, before| match ask {
         Ask::List | Ask::Page => (200, 0, list("7", "", &[])),
         Ask::Newest => (200, 0, list("1000", "", &[])),
@@ -279,7 +279,7 @@ async fn a_watch_that_has_lost_its_place_goes_on_from_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_cannot_be_watched_are_asked_for_every_few_minutes() {
+async fn unwatchable_events_are_requested_every_few_minutes() {
     type Script = fn(Ask, usize) -> Answer;
     let scripts: [(&str, Script, Option<usize>); 5] = [
         ("all is forbidden", |_, _| no(403), None),
@@ -313,7 +313,7 @@ async fn events_that_cannot_be_watched_are_asked_for_every_few_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_newer_is_news() {
+async fn only_newer_event_notes_are_notified() {
     let view = View::shared();
     assert!(view.refusals.note("a", told(100)));
     assert!(!view.refusals.note("a", told(100)), "the same");
@@ -325,7 +325,7 @@ async fn only_what_is_newer_is_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_old_or_of_a_statefulset_that_is_gone_is_forgotten() {
+async fn old_notes_and_notes_of_deleted_sets_are_removed() {
     let view = View::shared();
     let set = |uid: &str| json!({"metadata": {"namespace": "shop", "name": uid, "uid": uid, "resourceVersion": "1"}});
     view.observe(Kind::StatefulSet, &set("here"));

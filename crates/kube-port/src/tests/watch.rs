@@ -75,7 +75,7 @@ async fn watched_for(seconds: u64, lists_unanswered: usize) -> (Vec<(u64, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_begun_anew_within_half_a_minute() {
+async fn silent_watch_is_restarted_within_half_a_minute() {
     let (asked, _) = watched_for(200, 0).await;
     let watches: Vec<&(u64, String)> =
         asked.iter().filter(|(_, query)| query.contains("watch=true")).collect();
@@ -91,7 +91,7 @@ async fn a_silent_watch_is_begun_anew_within_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_answered_is_asked_for_again() {
+async fn unanswered_list_is_requested_again() {
     let (asked, view) = watched_for(9, 1).await;
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert!(!view.pods.is_ready());
@@ -130,7 +130,7 @@ async fn refused_for(minutes: u64, refuses: &'static str, code: u16) -> (Vec<u64
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_ever_is_asked_for_less_and_less() {
+async fn permanently_refused_requests_are_sent_less_and_less_often() {
     for refuses in ["list", "watch"] {
         // A time-out (0) lasts as long as the wait after it.
         for (code, longest) in [(403, 30), (404, 30), (429, 30), (500, 10), (0, 20)] {
@@ -171,7 +171,7 @@ fn second_page_lost() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_at_its_second_page_makes_no_cache_current() {
+async fn list_with_failing_second_page_does_not_refresh_the_cache() {
     let view = watched(&second_page_lost(), Duration::from_mins(10)).await;
     assert!(view.pods.is_ready(), "the first list was complete");
     let longest = |times: Vec<(Kind, Duration)>| times[0].1;
@@ -183,7 +183,7 @@ async fn a_list_that_fails_at_its_second_page_makes_no_cache_current() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
+async fn request_refused_at_the_end_of_an_outage_is_retried_soon() {
     const OUTAGE: Duration = Duration::from_mins(5);
     let (began, refusals) = (monotonic(), Arc::new(Mutex::new(0)));
     let log = refusals.clone();
@@ -207,7 +207,7 @@ async fn what_is_refused_at_the_end_of_an_outage_is_soon_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waits_are_short_again_once_something_went_well() {
+async fn backoff_is_reset_after_success() {
     let mut attempts = Attempts::of("x".to_owned());
     let first = attempts.failed();
     assert!((500..1_000).contains(&first.as_millis()), "{first:?}");
@@ -247,7 +247,7 @@ fn only_the_version_moves() -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_moves_only_the_version_is_told_where_a_write_is_in_doubt() {
+async fn version_only_change_is_notified_while_a_write_is_in_doubt() {
     for in_doubt in [false, true] {
         let view = View::shared();
         let api = Namespaces::All.api(&only_the_version_moves(), &view, Kind::StatefulSet);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_pinned_and_mirrored_and_containers_and_annotations_added() {
+    fn mutations_pin_and_mirror_images_and_add_containers() {
         let pinned = after(Mutation::Digests);
         let image = pinned["spec"]["containers"][0]["image"].as_str().unwrap();
         assert!(image.starts_with("db:1@sha256:") && image.len() == 76, "{image}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_for_sets_changes_a_set_and_not_its_template() {
+    fn stateful_set_policy_leaves_the_pod_template_unchanged() {
         let retention = json!({"whenDeleted": "Delete", "whenScaled": "Retain"});
         let policies = [Policy::new("p", Target::StatefulSets, Mutation::ClaimRetention(retention.clone()))];
         let before = json!({"metadata": {"namespace": "ns"}, "spec": {"replicas": 1, "template": pod()}});
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_for_sets_sets_their_update_strategy_and_raises_their_replicas() {
+    fn set_policy_sets_update_strategy_and_minimum_replicas() {
         let policy = |mutation| Policy::new("p", Target::StatefulSets, mutation);
         let rolls = Mutation::UpdateStrategy("RollingUpdate".into());
         let policies = [policy(Mutation::MinReplicas(2)), policy(rolls)];
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_for_metadata_is_for_its_kind_alone() {
+    fn metadata_policy_applies_only_to_its_kind() {
         let label = Mutation::Label("team".into(), "platform".into());
         let policies = [Policy::new("p", Target::MetadataOf("ConfigMap"), label)];
         let before =
@@ -250,12 +250,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is no mutation of Templates")]
-    fn a_policy_for_templates_cannot_change_the_sets_claim_retention() {
+    fn template_policy_with_claim_retention_panics() {
         let _ = Policy::new("p", Target::Templates, Mutation::ClaimRetention(json!({})));
     }
 
     #[test]
-    fn a_policy_is_for_its_kind_its_namespace_and_its_operations() {
+    fn policy_matches_only_its_kind_namespace_and_operations() {
         let policy = |target| Policy::new("p", target, Mutation::Digests);
         let elsewhere = Policy { namespace: Some("other".into()), ..policy(Target::Pods) };
         let is_for = |policy: &Policy, kind: &str, operation| policy.matches(kind, "ns", operation);

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rules_pattern_says_the_same_again_and_a_broken_one_is_blamed() {
+    fn rule_pattern_is_reusable_and_invalid_one_is_reported() {
         let breaks = |rule: &str, text: &str| {
             let rules =
                 Rules::compile(&json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]}));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kept_the_rules_once_keeps_them_again_and_nothing_else_does() {
+    fn cached_rule_results_apply_only_to_equal_fields() {
         let rule = |text: &str| json!({"rule": text});
         let rules = Rules::compile(&json!({"type": "object", "x-kubernetes-validations": [
             rule("self.name.size() <= 3"), rule("!has(self.of__dash__b) || self.of__dash__b > 0"),

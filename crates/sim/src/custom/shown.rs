@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_shown_the_fields_that_it_names_or_all() {
+    fn rule_receives_only_the_fields_that_it_names() {
         fn written(shown: &Shown) -> String {
             let Shown::Fields(fields) = shown else { return "*".to_owned() };
             let field = |(name, below): (&String, &Shown)| match written(below).as_str() {

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_normalised_as_runtimes_do() {
+    fn image_names_are_normalised_as_by_container_runtimes() {
         for (image, normal) in [
             ("nginx:1", "docker.io/library/nginx:1"),
             ("nginx", "docker.io/library/nginx:latest"),

@@ -73,12 +73,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_fails_and_backs_off_in_turn_ever_longer() {
+    fn failing_pull_alternates_with_growing_backoff() {
         assert_eq!(seen(pull, 60), [(0, 0, 0), (12, 0, 1), (22, 1, 0), (34, 1, 1), (54, 2, 0)]);
     }
 
     #[test]
-    fn a_container_that_crashes_runs_ends_and_backs_off_in_turn() {
+    fn crashing_container_cycles_through_run_exit_and_backoff() {
         let all = [(0, 0, 0), (3, 0, 1), (5, 0, 2), (15, 1, 0), (18, 1, 1), (20, 1, 2), (40, 2, 0)];
         assert_eq!(seen(crash, 41), all);
         let last = crash(monotonic(), monotonic() + Duration::from_hours(2));

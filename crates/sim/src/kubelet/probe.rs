@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn with_news_it_is_asked_unless_the_answer_is_known() {
+    async fn probe_with_notification_does_not_poll_at_its_interval() {
         assert_eq!(seconds_asked(false).await, (0..=3602).collect::<Vec<u64>>());
         assert_eq!(seconds_asked(true).await, [0, 3602]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_asked_any_more_once_it_is_dropped() {
+    async fn dropped_probe_is_aborted() {
         let cluster = Cluster::start(Options::seeded(1));
         let probe: Probe = Arc::new(|_| std::future::ready(false).boxed());
         let kubelet = Kubelet::new(cluster.client("kubelet", "default"), cluster.clock()).probe(probe);

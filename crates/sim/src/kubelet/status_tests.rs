@@ -57,7 +57,7 @@ fn truth(status: &Value, kind: &str) -> bool {
 }
 
 #[test]
-fn a_crashing_container_is_restarted_ever_more_seldom() {
+fn crashing_container_restarts_with_exponential_backoff() {
     let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:crash"}]}));
     let mut at = 0;
     let mut seen = Vec::new();
@@ -70,7 +70,7 @@ fn a_crashing_container_is_restarted_ever_more_seldom() {
 }
 
 #[test]
-fn reasons_alternate_as_those_of_real_kubelets() {
+fn waiting_reasons_alternate_as_on_real_kubelets() {
     let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:pull-loop"}]}));
     let mut reasons = Vec::new();
     for at in [0, 5, 12, 22, 34] {
@@ -104,7 +104,7 @@ fn reasons_alternate_as_those_of_real_kubelets() {
 }
 
 #[test]
-fn an_init_container_that_cannot_start_holds_up_the_rest() {
+fn unstartable_init_container_blocks_later_containers() {
     let spec = json!({
         "initContainers": [{"name": "setup", "image": "x:nope"}, {"name": "sidecar", "image": "x", "restartPolicy": "Always"}],
         "containers": [{"name": "main", "image": "x"}],
@@ -122,7 +122,7 @@ fn an_init_container_that_cannot_start_holds_up_the_rest() {
 }
 
 #[test]
-fn a_sidecar_that_was_not_asked_yet_or_crashes_keeps_only_readiness_back() {
+fn unprobed_or_crashing_sidecar_affects_only_readiness() {
     let spec = json!({
         "initContainers": [{"name": "sidecar", "image": "x", "restartPolicy": "Always",
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 7777}}}],
@@ -138,7 +138,7 @@ fn a_sidecar_that_was_not_asked_yet_or_crashes_keeps_only_readiness_back() {
 }
 
 #[test]
-fn another_kubelet_takes_a_pod_up_as_it_is() {
+fn restarted_kubelet_adopts_running_pod_unchanged() {
     let spec = json!({"containers": [{"name": "main", "image": "x:slow"}]});
     let mut first = Watched::new(&spec);
     first.after(0, &json!({"db-0": "crash"}));
@@ -154,7 +154,7 @@ fn another_kubelet_takes_a_pod_up_as_it_is() {
 }
 
 #[test]
-fn a_container_that_is_out_of_memory_says_so_while_it_runs_again() {
+fn oom_killed_container_is_reported_after_its_restart() {
     let mut watched = Watched::new(&json!({"containers": [{"name": "main", "image": "x:oom"}]}));
     let state = |status: &Value| status["containerStatuses"][0].clone();
     let killed = |state: &Value| {
@@ -169,7 +169,7 @@ fn a_container_that_is_out_of_memory_says_so_while_it_runs_again() {
 }
 
 #[test]
-fn a_pod_is_evicted_soon_and_one_without_its_volume_warns_of_it() {
+fn steered_pod_is_evicted_or_waits_for_its_volume() {
     let spec = json!({"containers": [{"name": "main", "image": "x"}]});
     let mut watched = Watched::new(&spec);
     let said = json!({"db-0": "evicted"});
@@ -183,7 +183,7 @@ fn a_pod_is_evicted_soon_and_one_without_its_volume_warns_of_it() {
 }
 
 #[test]
-fn a_kubelet_leaves_out_what_it_is_told_to() {
+fn kubelet_flavours_omit_status_fields() {
     let spec = json!({"containers": [{"name": "main", "image": "x"}]});
     let status = Watched::new(&spec).after(0, &json!({"kubelet": "kwok"})).0;
     let container = &status["containerStatuses"][0];
@@ -195,7 +195,7 @@ fn a_kubelet_leaves_out_what_it_is_told_to() {
 }
 
 #[test]
-fn a_readiness_gate_waits_for_its_condition() {
+fn readiness_gate_waits_for_its_condition() {
     let spec = json!({"readinessGates": [{"conditionType": "gate"}], "containers": [{"name": "main", "image": "x"}]});
     let mut watched = Watched::new(&spec);
     let (status, _) = watched.after(0, &json!({}));
@@ -208,7 +208,7 @@ fn a_readiness_gate_waits_for_its_condition() {
 }
 
 #[test]
-fn a_container_with_a_startup_probe_has_started_once_it_is_ready() {
+fn container_with_startup_probe_is_started_once_ready() {
     let container = json!({"name": "db", "image": "db:slow", "startupProbe": {"failureThreshold": 30}});
     let mut pod = Watched::new(&json!({"containers": [container]}));
     let started = |(status, _): (Value, Option<u64>)| status["containerStatuses"][0]["started"] == true;
@@ -217,7 +217,7 @@ fn a_container_with_a_startup_probe_has_started_once_it_is_ready() {
 }
 
 #[test]
-fn a_pod_may_take_all_of_its_grace_period_to_terminate() {
+fn pod_can_use_its_whole_grace_period_to_terminate() {
     let mut pod = pod(&json!({"containers": [{"name": "db", "image": "db:1"}]}));
     let wall: DateTime<Utc> = "2026-01-01T00:00:00Z".parse().unwrap();
     pod.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:30:00Z")).unwrap();

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_images_tag_says_how_it_fares_and_its_name_does_not() {
+    fn image_tag_and_not_name_determines_container_behaviour() {
         for (image, fare) in [
             ("nginx", Fare::Runs),
             ("nginx:1.27", Fare::Runs),

@@ -307,7 +307,7 @@ mod tests {
     use super::super::cell::human;
 
     #[test]
-    fn ages_are_as_short_as_kubectl_prints_them() {
+    fn ages_are_formatted_as_by_kubectl() {
         for (seconds, shown) in [
             (-5, "<invalid>"),
             (0, "0s"),

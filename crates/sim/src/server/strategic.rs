@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_are_merged_by_name_and_commands_are_replaced() {
+    fn containers_merge_by_name_and_commands_are_replaced() {
         let mut object = json!({"spec": {"containers": [
             {"name": "a", "image": "a:1", "command": ["x", "y"]}, {"name": "b", "image": "b:1"}]}});
         let patch = json!({"spec": {"containers": [
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_merged_as_a_set() {
+    fn finalizers_merge_as_a_set() {
         let mut object = json!({"metadata": {"finalizers": ["a"]}});
         merge(
             types::find("core.Pod").unwrap(),

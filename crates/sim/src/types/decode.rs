@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_dropped_and_named_by_its_path() {
+    fn unknown_field_is_dropped_and_reported_with_its_path() {
         let decoded =
             set(json!({"spec": {"template": {"spec": {"containers": [{"name": "a", "imgae": "x"}]}}}}))
                 .unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_is_kept_only_behind_a_pointer() {
+    fn zero_value_is_kept_only_for_pointer_fields() {
         let decoded = set(
             json!({"spec": {"replicas": 0, "minReadySeconds": 0, "template": {"spec": {"hostNetwork": false}}}}),
         )
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused_with_gos_sentence() {
+    fn wrong_type_is_rejected_with_the_go_error_message() {
         let error = set(json!({"spec": {"replicas": "3"}})).err().unwrap();
         assert_eq!(
             error,

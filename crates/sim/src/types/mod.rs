@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_knows_a_pod_down_to_its_probes() {
+    fn type_table_describes_pods_down_to_their_probes() {
         let pod = get(find("core.Pod").unwrap());
         let Type::Struct(spec) = pod.fields["spec"].ty else { panic!("a pod's spec is a struct") };
         let Type::List(container) = &get(spec).fields["containers"].ty else {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_take_gos_canonical_form() {
+    fn quantities_take_the_go_canonical_form() {
         for (text, canonical) in [
             ("0.5", "500m"),
             ("1000m", "1"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_quantity_is_refused() {
+    fn malformed_quantities_are_rejected() {
         for text in ["", "lots", "1Gib", "1.2.3", "--1", "1 Gi"] {
             assert_eq!(Quantity::canonical(text).err().as_deref(), Some(REFUSED), "{text}");
         }

@@ -26,7 +26,7 @@ mod tests {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/temporal/workerdeployments.windlass.dev.yaml");
 
     #[test]
-    fn the_file_is_what_the_types_say() {
+    fn crd_file_matches_the_types() {
         if std::env::var_os("UPDATE_CRDS").is_some() {
             std::fs::write(FILE, crd_yaml()).unwrap();
         }

@@ -105,7 +105,7 @@ mod tests {
     use super::Reason;
 
     #[test]
-    fn the_page_explains_every_word() {
+    fn documentation_explains_every_reason() {
         let page = include_str!("../../../../docs/reference/temporal.md");
         for word in Reason::VARIANTS {
             assert!(page.contains(word.as_ref()), "docs/reference/temporal.md does not name {word}");

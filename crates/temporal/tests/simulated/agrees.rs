@@ -59,7 +59,7 @@ impl Ground for Board {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fake_temporal_does_what_the_real_one_does() {
+async fn fake_temporal_matches_the_shared_cases() {
     for (name, case) in CASES {
         println!("{name}");
         let cluster = Cluster::start(Options::seeded(7));

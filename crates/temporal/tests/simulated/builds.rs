@@ -28,7 +28,7 @@ async fn workers_without_a_recorded_hash_are_not_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_templates_under_one_id_are_one_version() {
+async fn two_templates_with_one_build_id_are_one_version() {
     let s = with_id("v1", "blue").await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -40,7 +40,7 @@ async fn two_templates_under_one_id_are_one_version() {
 
 /// Each case's versions, whether a rollout started, and whether a Deployment was created.
 #[tokio::test(start_paused = true)]
-async fn the_nine_cases_of_the_build_id_as_one_table() {
+async fn build_id_cases_match_the_table() {
     struct Case {
         what: &'static str,
         /// The initial build ID and image.
@@ -119,7 +119,7 @@ async fn the_nine_cases_of_the_build_id_as_one_table() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_template_under_the_ramping_id_takes_no_tasks_ungated() {
+async fn new_template_under_the_ramping_build_id_restarts_the_ramp() {
     let mut own = spec("v1");
     own["rollout"]["steps"] =
         json!([{"percent": 5, "pauseSeconds": 5}, {"percent": 50, "pauseSeconds": 3000}]);
@@ -131,7 +131,7 @@ async fn another_template_under_the_ramping_id_takes_no_tasks_ungated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn current_workers_come_back_while_another_template_is_held_up() {
+async fn current_workers_are_recreated_while_a_new_template_is_held() {
     let mut own = spec("v1");
     own["unsafeCustomBuildID"] = json!("blue");
     let (s, blue) = Stage::running(own).await;

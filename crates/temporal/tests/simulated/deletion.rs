@@ -12,7 +12,7 @@ use windlass_temporal_fake::{FakeTemporal, Fault, Settings, Write};
 use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_one_gives_its_tasks_back_and_waits_for_its_workflows() {
+async fn deleted_worker_deployment_unsets_current_and_drains() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.delete().await;
@@ -32,7 +32,7 @@ async fn a_deleted_one_gives_its_tasks_back_and_waits_for_its_workflows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_now_waits_for_nothing_not_even_for_temporal() {
+async fn immediate_deletion_does_not_wait_for_temporal() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.temporal.set_fault(Fault::Down);
@@ -44,7 +44,7 @@ async fn one_that_is_deleted_now_waits_for_nothing_not_even_for_temporal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_retained_leaves_all_as_it_is_and_its_successor_takes_it_up() {
+async fn retained_workers_are_unchanged_and_adopted_by_the_successor() {
     let s = Stage::new();
     let mut spec = spec("v1");
     spec["deletionPolicy"] = json!("Retain");
@@ -63,7 +63,7 @@ async fn one_that_is_retained_leaves_all_as_it_is_and_its_successor_takes_it_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_that_temporal_does_not_give_up_are_not_waited_for_for_ever() {
+async fn undeletable_version_records_do_not_block_deletion_forever() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.delete().await;
     let temporal = s.temporal.clone();
@@ -107,7 +107,7 @@ impl FaultPlan for Moment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_now_gives_back_what_it_held() {
+async fn immediate_deletion_releases_the_routing_and_the_manager() {
     for fault in [Fault::None, Fault::LosesAnswers] {
         let (s, v1) = Stage::running(spec("v1")).await;
         s.temporal.start(&deployment(), "long", None, 99.0);
@@ -136,7 +136,7 @@ async fn one_that_is_deleted_now_gives_back_what_it_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_took_tasks_leaves_those_of_somebody_elses_workers_alone() {
+async fn never_promoted_worker_deployment_leaves_foreign_routing() {
     let s = Stage::new();
     let theirs = BuildId::new("theirs");
     s.temporal.poll(&deployment(), &theirs, &["orders"], 1);
@@ -165,7 +165,7 @@ impl FaultPlan for Keeps {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_may_not_be_deleted_keep_no_others_and_it_is_said() {
+async fn undeletable_workers_are_reported_and_do_not_keep_others() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     let v2 = s.roll_to("v2").await;
@@ -183,7 +183,7 @@ async fn workers_that_may_not_be_deleted_keep_no_others_and_it_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_retained_amid_an_outage_is_left_without_a_manager() {
+async fn retained_deletion_during_an_outage_clears_the_manager() {
     let mut retained = spec("v1");
     retained["deletionPolicy"] = json!("Retain");
     let (s, _) = Stage::running(retained).await;
@@ -196,7 +196,7 @@ async fn one_that_is_retained_amid_an_outage_is_left_without_a_manager() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_retained_and_deleted_now_waits_for_nothing_either() {
+async fn immediate_retained_deletion_does_not_wait_for_temporal() {
     for fault in [Fault::Down, Fault::LosesAnswers, Fault::None] {
         let mut retained = spec("v1");
         retained["deletionPolicy"] = json!("Retain");
@@ -214,7 +214,7 @@ async fn one_that_is_retained_and_deleted_now_waits_for_nothing_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
+async fn unrouted_deletion_under_a_foreign_manager_is_immediate() {
     let s = Stage::new();
     s.temporal.poll(&deployment(), &BuildId::new("theirs"), &["orders"], 1);
     s.temporal.manage(&deployment(), Some("windlass/elsewhere/orders/12345678"));
@@ -228,7 +228,7 @@ async fn one_that_another_manages_and_that_serves_nothing_there_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_found_its_temporal_goes_at_once() {
+async fn worker_deployment_that_never_reached_temporal_is_deleted() {
     for fault in [Fault::Down, Fault::Secretless, Fault::Refusing] {
         let s = Stage::new();
         s.temporal.set_fault(fault.clone());
@@ -241,7 +241,7 @@ async fn one_that_never_found_its_temporal_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_workers_went_with_their_namespace_goes_as_well() {
+async fn worker_deployment_is_deleted_after_its_workers_disappear() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.set_fault(Fault::Secretless);
     s.delete().await;
@@ -264,7 +264,7 @@ async fn one_whose_workers_went_with_their_namespace_goes_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workflow_that_began_right_before_the_deletion_keeps_its_workers() {
+async fn workflow_started_just_before_deletion_keeps_its_workers() {
     let s = Stage::with(Settings { lag: TimeDelta::seconds(20), ..Settings::default() });
     s.create(spec("v1")).await;
     let v1 = s.target().await;
@@ -279,7 +279,7 @@ async fn a_workflow_that_began_right_before_the_deletion_keeps_its_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_spec_cannot_be_read_goes_when_that_is_said() {
+async fn unreadable_spec_is_deleted_only_on_immediate_request() {
     let (s, _) = Stage::running(spec("v1")).await;
     // The schema allows it, but no Deployment does.
     s.patch(json!({"spec": {"maxSurge": 3_000_000_000_u64}})).await;
@@ -293,7 +293,7 @@ async fn one_whose_spec_cannot_be_read_goes_when_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_retained_stays_over_a_temporal_that_knows_nothing_of_it() {
+async fn retained_workers_survive_a_temporal_that_lost_their_records() {
     for fault in [Fault::Forgetful, Fault::Empty, Fault::Foreign] {
         let mut retained = spec("v1");
         retained["deletionPolicy"] = json!("Retain");
@@ -325,7 +325,7 @@ async fn what_was_retained_stays_over_a_temporal_that_knows_nothing_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_version_that_never_asks_temporal_makes_room_for_the_next() {
+async fn unregistered_first_version_is_replaced_by_the_next() {
     let s = Stage::new();
     s.create(spec("broken")).await;
     let v1 = s.target().await;
@@ -336,7 +336,7 @@ async fn a_first_version_that_never_asks_temporal_makes_room_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_workflows_cannot_be_counted_says_so_and_what_can_be_done() {
+async fn uncountable_workflows_block_deletion_and_message_has_remedy() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.set_fault(Fault::Uncounting);
     s.delete().await;

@@ -80,7 +80,7 @@ pub fn every() -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_befalls_temporal_at_any_call_the_rollout_ends_as_without_it() {
+async fn rollout_ends_the_same_with_temporal_faults_at_any_call() {
     let clean = Stage::new();
     let end = story(&clean).await;
     assert_eq!((end.ramps.as_slice(), end.gates), ([100, 5, 50, 100].as_slice(), 2));
@@ -144,7 +144,7 @@ impl FaultPlan for Strike {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_is_held_for_its_pause_also_where_the_write_of_it_takes_long() {
+async fn step_pause_is_kept_when_its_write_is_slow() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.set_fault(Fault::Slow(std::time::Duration::from_secs(4)));
     let v2 = s.roll_to("v2").await;
@@ -154,7 +154,7 @@ async fn a_step_is_held_for_its_pause_also_where_the_write_of_it_takes_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_api_server_answers_the_rollout_ends_as_without_it() {
+async fn rollout_ends_the_same_with_api_server_faults_at_any_write() {
     let clean = Stage::new();
     let end = story(&clean).await;
     let of_operator = |entry: &&AuditEntry| entry.user_agent == "operator" && entry.is_write();

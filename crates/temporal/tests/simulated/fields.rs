@@ -8,7 +8,7 @@ use windlass_temporal_fake::Fault;
 use crate::stage::{NAMESPACE, Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_comes_back_is_gated_only_where_that_is_asked_for() {
+async fn returning_version_is_gated_only_with_on_rollback() {
     for (asked, gates) in [(false, 0), (true, 1)] {
         let mut gated = spec("v1");
         gated["rollout"]["gate"] =
@@ -26,7 +26,7 @@ async fn a_version_that_comes_back_is_gated_only_where_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_is_run_once_on_each_queue_that_is_named_and_with_its_input() {
+async fn gate_runs_once_on_each_named_queue_with_its_input() {
     let mut gated = spec("v1");
     gated["rollout"]["gate"] = json!({
         "workflowType": "Check", "timeoutSeconds": 60, "taskQueues": ["orders", "refunds"],
@@ -51,7 +51,7 @@ async fn a_gate_is_run_once_on_each_queue_that_is_named_and_with_its_input() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_by_hash_or_build_id_passes_over_the_steps_left() {
+async fn promotion_by_hash_or_build_id_skips_remaining_steps() {
     for by_build in [false, true] {
         let mut slow = spec("v1");
         slow["rollout"] =
@@ -75,7 +75,7 @@ async fn a_promotion_by_hash_or_build_id_passes_over_the_steps_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_of_something_else_is_told_once_and_does_nothing() {
+async fn stale_promotion_is_reported_once_and_ignored() {
     let mut slow = spec("v1");
     slow["rollout"] = json!({"steps": [{"percent": 5, "pauseSeconds": 3000}]});
     let (s, _) = Stage::running(slow).await;
@@ -88,7 +88,7 @@ async fn a_promotion_of_something_else_is_told_once_and_does_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_somebody_else_has_is_left_to_them_and_another_one_is_taken() {
+async fn foreign_deployment_name_is_left_and_another_name_is_used() {
     let s = Stage::new();
     let mut paused = spec("v1");
     paused["paused"] = json!(true);
@@ -118,7 +118,7 @@ async fn a_name_that_somebody_else_has_is_left_to_them_and_another_one_is_taken(
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_name_in_temporal_is_the_one_that_was_given() {
+async fn deployment_name_in_temporal_can_be_set_in_the_spec() {
     let mut named = spec("v1");
     named["deploymentName"] = json!("billing");
     let (s, v1) = Stage::running(named).await;
@@ -130,7 +130,7 @@ async fn its_name_in_temporal_is_the_one_that_was_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_templates_beyond_the_limit_the_oldest_go_unless_needed() {
+async fn oldest_revisions_beyond_the_limit_are_deleted_unless_needed() {
     let mut short = spec("v1");
     short["revisionHistoryLimit"] = json!(1);
     short["rollout"] = json!({"strategy": "AllAtOnce"});
@@ -158,7 +158,7 @@ async fn of_templates_beyond_the_limit_the_oldest_go_unless_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ramp_of_nobodys_is_taken_back_and_that_is_told() {
+async fn stray_ramp_is_cleared_with_an_event() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     let v2 = s.roll_to("v2").await;
@@ -172,7 +172,7 @@ async fn a_ramp_of_nobodys_is_taken_back_and_that_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_gets_no_further_is_told_once() {
+async fn stalled_rollout_is_reported_once() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.set_image("broken").await;
     s.until("it is told", |s| s.events("RolloutStalled") == 1).await;
@@ -182,7 +182,7 @@ async fn a_rollout_that_gets_no_further_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_tell_versions_endings_and_that_temporal_is_lost() {
+async fn metrics_cover_versions_outcomes_and_lost_temporal() {
     let (s, v1) = Stage::running(spec("v1")).await;
     let of = |name: &str, value: u32| format!("{name}{{namespace=\"shop\",name=\"orders\"}} {value}\n");
     let assert_metric = |s: &Stage, line: &str| {
@@ -215,7 +215,7 @@ async fn metrics_tell_versions_endings_and_that_temporal_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_of_an_object_whose_finalizer_a_hand_took_away_go_too() {
+async fn metrics_are_deleted_after_a_manual_finalizer_removal() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.set_fault(Fault::Down);
     s.until("it is noticed", |s| s.condition("UpToDate").ends_with("TemporalUnreachable")).await;

@@ -14,7 +14,7 @@ fn gated(tag: &str, on_failure: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_fails_holds_the_rollout_in_its_own_words_until_a_retry() {
+async fn failed_gate_holds_the_rollout_with_its_message_until_retry() {
     let s = Stage::new();
     s.create(gated("v1", "Hold")).await;
     let v1 = s.target().await;
@@ -41,7 +41,7 @@ async fn a_gate_that_fails_holds_the_rollout_in_its_own_words_until_a_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_fails_takes_its_version_back_where_that_is_asked_for() {
+async fn failed_gate_with_rollback_policy_removes_its_version() {
     let s = Stage::new();
     s.create(gated("v1", "Rollback")).await;
     let v1 = s.target().await;
@@ -60,7 +60,7 @@ async fn a_gate_that_fails_takes_its_version_back_where_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_before_each_step_is_run_so_often() {
+async fn gate_runs_before_each_gated_step() {
     let s = Stage::new();
     let mut spec = gated("v1", "Hold");
     spec["rollout"]["steps"][1]["gate"] = json!(true);
@@ -74,7 +74,7 @@ async fn a_gate_before_each_step_is_run_so_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
+async fn gate_of_a_superseded_rollout_ends_and_its_version_is_deleted() {
     let s = Stage::new();
     s.create(gated("v1", "Hold")).await;
     s.until_current(&s.target().await).await;
@@ -87,7 +87,7 @@ async fn a_gate_of_a_rollout_that_makes_room_is_ended_and_its_version_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_before_a_gate_takes_nothing_of_its_time() {
+async fn pause_before_a_gate_does_not_consume_its_timeout() {
     let s = Stage::new();
     s.create(gated("v1", "Rollback")).await;
     s.until_current(&s.target().await).await;
@@ -112,7 +112,7 @@ async fn a_pause_before_a_gate_takes_nothing_of_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
+async fn every_task_queue_is_gated_even_if_polled_later() {
     let s = Stage::new();
     s.create(gated("v1", "Hold")).await;
     s.until_current(&s.target().await).await;
@@ -128,7 +128,7 @@ async fn each_task_queue_is_gated_also_one_that_workers_come_to_poll_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_can_never_start_fails_after_its_time() {
+async fn gate_that_can_never_start_fails_after_its_timeout() {
     for (on_failure, condition) in [("Hold", "False/GateFailed"), ("Rollback", "False/RolledBack")] {
         let s = Stage::new();
         s.create(gated("v1", on_failure)).await;
@@ -162,7 +162,7 @@ async fn a_gate_that_can_never_start_fails_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_temporal_that_is_away_for_longer_than_the_gates_time_fails_no_gate() {
+async fn temporal_outage_beyond_the_gate_timeout_fails_no_gate() {
     let s = Stage::new();
     s.create(gated("v1", "Rollback")).await;
     let v1 = s.target().await;

@@ -42,7 +42,7 @@ fn last(s: &Stage) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last() {
+async fn hooks_run_at_their_points_and_rollout_ends_after_the_last() {
     let hooks = json!([
         http("last", "AfterRollout"),
         http("first", "BeforeRollout"),
@@ -92,7 +92,7 @@ async fn hooks_run_each_at_its_point_and_the_rollout_is_complete_after_the_last(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_holds_and_is_tried_again_when_asked() {
+async fn failed_hook_holds_the_rollout_until_retry() {
     let (s, v1) = second(&json!([http("look", "AfterStep")])).await;
     s.hooks.set_result("look", HookResult::Fails("answered 500".into()));
     let v2 = s.roll_to("v2").await;
@@ -122,7 +122,7 @@ async fn a_hook_that_fails_holds_and_is_tried_again_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_failure_leads_to_is_the_lists_to_say() {
+async fn on_failure_decides_the_effect_of_a_failed_hook() {
     for (on_failure, outcome) in [("Rollback", "RolledBack"), ("Continue", "Complete")] {
         let mut hook = http("look", "AfterStep");
         hook["onFailure"] = json!(on_failure);
@@ -149,7 +149,7 @@ async fn what_a_failure_leads_to_is_the_lists_to_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_goes_on_without_a_hook() {
+async fn pending_hook_can_be_skipped() {
     let (s, _) = second(&json!([approval("person", "BeforePromotion")])).await;
     let v2 = s.roll_to("v2").await;
     s.until("a person is asked", |s| s.status()["hooks"][0]["hook"] == "person").await;
@@ -160,7 +160,7 @@ async fn a_person_goes_on_without_a_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
+async fn hook_list_change_applies_at_once_to_pending_tasks() {
     let (s, _) = second(&json!([http("look", "AfterStep"), http("gone", "BeforePromotion")])).await;
     let v2 = s.roll_to("v2").await;
     s.until("the first waits", |s| s.message("UpToDate").contains("hook look")).await;
@@ -180,7 +180,7 @@ async fn a_change_of_the_list_counts_at_once_for_what_has_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_way_back_waits_for_no_hook() {
+async fn rollback_waits_for_no_hook() {
     let (s, v1) = second(&json!([http("first", "BeforeRollout"), http("look", "AfterStep")])).await;
     s.hooks.done(&["first", "look"]);
     let v2 = s.roll_to("v2").await;
@@ -191,7 +191,7 @@ async fn the_way_back_waits_for_no_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ramp_is_kept_at_its_step_while_a_hook_runs() {
+async fn ramp_is_kept_at_its_step_while_a_hook_runs() {
     let (s, _) = second(&json!([http("look", "AfterStep")])).await;
     let v2 = s.roll_to("v2").await;
     s.until("the hook waits", |s| s.message("UpToDate").contains("hook look")).await;
@@ -203,7 +203,7 @@ async fn the_ramp_is_kept_at_its_step_while_a_hook_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_that_cannot_be_carried_out_are_refused_before_anything_is_done() {
+async fn invalid_hooks_are_refused_before_any_change() {
     let (s, v1) = second(&json!([http("first", "BeforeRollout")])).await;
     s.hooks.refuse(Some("hook first: http.url has host peer, which is not allowed"));
     s.hooks.done(&["first"]);
@@ -218,7 +218,7 @@ async fn hooks_that_cannot_be_carried_out_are_refused_before_anything_is_done() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_can_see_it_refuses() {
+async fn api_server_rejects_invalid_hooks() {
     let s = Stage::new();
     let two = json!({"name": "a", "at": "BeforeRollout", "approval": {}, "wait": {"seconds": 1}});
     let back = json!({"name": "a", "at": "AfterRollout", "onFailure": "Rollback", "approval": {}});
@@ -243,7 +243,7 @@ async fn what_the_api_server_can_see_it_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
+async fn deletion_ends_the_plan_with_a_history_entry() {
     let (s, _) = second(&json!([http("look", "AfterStep")])).await;
     s.roll_to("v2").await;
     s.until("the hook waits", |s| s.message("UpToDate").contains("hook look")).await;
@@ -259,7 +259,7 @@ async fn a_deletion_ends_the_plan_with_an_entry_in_the_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_that_cannot_be_stopped_keep_their_rollout_alone() {
+async fn unstoppable_hooks_block_only_their_own_rollout() {
     let hooks = json!([http("first", "BeforeRollout")]);
     let (s, v1) = second(&hooks).await;
     s.hooks.done(&["first"]);
@@ -283,7 +283,7 @@ async fn hooks_that_cannot_be_stopped_keep_their_rollout_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped() {
+async fn deleted_worker_deployment_reports_unstoppable_hooks() {
     let hooks = json!([http("first", "BeforeRollout")]);
     let (s, _) = second(&hooks).await;
     s.set_image("v2").await;
@@ -299,7 +299,7 @@ async fn one_that_is_deleted_says_that_its_hooks_cannot_be_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_panics_ends_no_operator_and_is_tried_again() {
+async fn panic_in_a_reconcile_is_retried() {
     let (s, _) = second(&json!([http("first", "BeforeRollout")])).await;
     s.hooks.done(&["first"]);
     s.hooks.panic_once();

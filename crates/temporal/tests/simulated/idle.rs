@@ -12,7 +12,7 @@ const MINUTES: u64 = 10;
 /// Prints the numbers of docs/dev/cost.md for `WINDLASS_IDLE_WORKERS` objects (default: 10).
 #[tokio::test(start_paused = true)]
 #[allow(clippy::cast_precision_loss, reason = "counts are small")]
-async fn at_rest_each_is_described_once_in_30_to_40_s_and_nothing_is_written() {
+async fn idle_deployment_is_described_every_30_to_40_s_without_writes() {
     let many: usize =
         std::env::var("WINDLASS_IDLE_WORKERS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
     let s = Stage::new();

@@ -13,7 +13,7 @@ async fn run(s: &Stage) -> End {
 }
 
 #[tokio::test(start_paused = true)]
-async fn death_at_any_write_to_temporal_changes_nothing_of_the_end() {
+async fn operator_death_at_any_temporal_write_changes_no_result() {
     let clean = Stage::new();
     let end = run(&clean).await;
     let writes = clean.temporal.writes().len() as u64;
@@ -59,7 +59,7 @@ impl FaultPlan for Death {
 }
 
 #[tokio::test(start_paused = true)]
-async fn death_at_any_write_to_kubernetes_changes_nothing_of_the_end() {
+async fn operator_death_at_any_kubernetes_write_changes_no_result() {
     let clean = Stage::new();
     let end = run(&clean).await;
     let of_operator = |entry: &&windlass_sim::AuditEntry| entry.user_agent == "operator" && entry.is_write();
@@ -98,7 +98,7 @@ async fn gone(s: &Stage, what: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn death_at_any_write_of_a_deletion_leaves_nothing_behind() {
+async fn operator_death_at_any_deletion_write_leaves_nothing_behind() {
     let clean = begun().await;
     let of_operator = |entry: &&windlass_sim::AuditEntry| entry.user_agent == "operator" && entry.is_write();
     let count = |s: &Stage| s.cluster.audit().iter().filter(of_operator).count() as u64;

@@ -7,7 +7,7 @@ use windlass_temporal_fake::Settings;
 use crate::stage::{Stage, spec};
 
 #[tokio::test(start_paused = true)]
-async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
+async fn version_limit_creates_and_evicts_no_version() {
     let mut few = spec("v1");
     few["maxVersions"] = json!(2);
     few["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
@@ -24,7 +24,7 @@ async fn at_the_limit_of_versions_none_is_made_and_none_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_beyond_temporals_limit_is_said_to_be_so() {
+async fn version_beyond_the_temporal_limit_is_reported() {
     let s = Stage::with(Settings { versions: 1, ..Settings::default() });
     s.create(spec("v1")).await;
     s.until_current(&s.target().await).await;
@@ -34,7 +34,7 @@ async fn a_version_beyond_temporals_limit_is_said_to_be_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() {
+async fn version_missing_a_current_task_queue_gets_no_tasks() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("other").await;
     s.until("it says so", |s| s.condition("UpToDate") == "False/MissingTaskQueues").await;
@@ -42,7 +42,7 @@ async fn a_version_without_a_task_queue_of_the_current_one_is_not_given_tasks() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_ask_nobody_or_do_not_run_stall_after_a_while() {
+async fn workers_that_never_poll_or_never_run_stall_the_rollout() {
     for (tag, before, after) in [
         ("mute", "Unknown/WaitingForPollers", "False/VersionLimitReached"),
         ("broken", "Unknown/Applying", "False/Stalled"),
@@ -84,7 +84,7 @@ impl FaultPlan for Quota {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_used_up_is_freed_by_the_versions_that_nobody_needs() {
+async fn exhausted_quota_is_freed_by_unneeded_versions() {
     let (s, v1) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
@@ -111,7 +111,7 @@ impl FaultPlan for DryRuns {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_without_a_verdict_holds_its_rollout_alone_and_it_is_said() {
+async fn undecided_dry_run_is_reported_and_holds_only_its_rollout() {
     for (failure, condition, words) in [
         (Failure::Forbidden("a policy says no".to_owned()), "False/InvalidSpec", "a policy says no"),
         (Failure::Internal, "Unknown/Applying", "whether the API server takes the template is not known yet"),
@@ -133,7 +133,7 @@ async fn a_dry_run_without_a_verdict_holds_its_rollout_alone_and_it_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_whose_workers_are_there_takes_over_without_a_dry_run() {
+async fn version_with_live_workers_takes_over_without_dry_run() {
     let mut slow = spec("v1");
     slow["sunset"] = json!({"scaleDownDelaySeconds": 9000, "deleteDelaySeconds": 9000});
     let (s, v1) = Stage::running(slow).await;
@@ -150,7 +150,7 @@ fn steps(count: u8) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_input_is_refused_with_a_sentence() {
+async fn invalid_specs_are_rejected_with_a_message() {
     let s = Stage::new();
     let cases: &[(&str, Value, &str)] = &[
         ("/rollout/steps", json!([{"percent": 50}, {"percent": 5}]), "have to ascend"),
@@ -208,7 +208,7 @@ async fn bad_input_is_refused_with_a_sentence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_samples_are_taken_as_they_are_and_read_as_they_are_meant() {
+async fn samples_are_stored_as_written() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workers.yaml");
     let samples: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap();
     let s = Stage::new();

@@ -15,7 +15,7 @@ async fn two_versions() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_over_answers_that_cannot_be_relied_on() {
+async fn nothing_is_changed_on_unreliable_responses() {
     for (fault, reason) in [
         (Fault::Down, "Unknown/TemporalUnreachable"),
         (Fault::Forgetful, "Unknown/TemporalUnreachable"),
@@ -43,7 +43,7 @@ async fn nothing_goes_over_answers_that_cannot_be_relied_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_leads_to_no_temporal_is_given_to_no_workers() {
+async fn unverified_connection_is_not_given_to_workers() {
     let s = two_versions().await;
     let before = s.deployments();
     let address = |deployment: &serde_json::Value| {

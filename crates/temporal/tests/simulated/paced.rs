@@ -22,7 +22,7 @@ async fn failed_call(port: &Paced) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_time_out_other_calls_fail_at_once_for_five_seconds() {
+async fn calls_fail_fast_for_five_seconds_after_a_timeout() {
     let fake = FakeTemporal::new(Arc::new(SystemClock), Settings::default());
     let pace = Arc::new(Pace::default());
     let to = |namespace: &str| {

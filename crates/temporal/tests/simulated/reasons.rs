@@ -66,7 +66,7 @@ async fn reach(reason: &str) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_reason_is_reached_and_says_more_than_its_name() {
+async fn each_reason_is_reachable_and_has_a_message() {
     let reasons = [
         ("WaitingForPollers", "Unknown"),
         ("GateRunning", "Unknown"),

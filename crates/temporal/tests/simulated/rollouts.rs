@@ -7,7 +7,7 @@ use windlass_temporal_fake::Write;
 use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
-async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
+async fn first_version_becomes_current_without_a_ramp() {
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.condition("Ready"), "True/WorkersReady");
     assert_eq!(s.condition("RolloutInProgress"), "False/RolloutComplete");
@@ -19,7 +19,7 @@ async fn a_first_version_takes_over_without_a_ramp_and_is_managed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_ramps_and_the_one_before_goes_after_its_last_workflow() {
+async fn version_ramps_and_previous_one_is_deleted_after_draining() {
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(s.temporal.start(&deployment(), "long", None, 99.0), Some(v1.clone()));
     let v2 = s.roll_to("v2").await;
@@ -41,7 +41,7 @@ async fn a_version_ramps_and_the_one_before_goes_after_its_last_workflow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_target_in_mid_ramp_takes_the_ramp_back_first() {
+async fn new_target_during_a_ramp_clears_the_ramp_first() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
@@ -57,7 +57,7 @@ async fn a_new_target_in_mid_ramp_takes_the_ramp_back_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
+async fn return_to_current_version_clears_the_ramp_without_rollout() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
@@ -69,7 +69,7 @@ async fn back_to_the_current_version_clears_the_ramp_without_a_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_lives_takes_over_at_once_without_a_ramp() {
+async fn live_former_version_becomes_current_without_a_ramp() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     let v2 = s.roll_to("v2").await;
@@ -81,7 +81,7 @@ async fn a_version_that_lives_takes_over_at_once_without_a_ramp() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn manual_never_promotes_and_takes_nothing_into_its_hands_before() {
+async fn manual_strategy_never_promotes_nor_claims_the_manager() {
     let s = Stage::new();
     let mut manual = spec("v1");
     manual["rollout"] = json!({"strategy": "Manual"});
@@ -98,7 +98,7 @@ async fn manual_never_promotes_and_takes_nothing_into_its_hands_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ramp_that_a_hand_changed_is_put_back_and_its_step_begins_anew() {
+async fn manually_changed_ramp_is_restored_and_its_step_restarts() {
     let mut slow = spec("v1");
     slow["rollout"] = json!({"steps": [{"percent": 20, "pauseSeconds": 60}]});
     let (s, _) = Stage::running(slow).await;
@@ -114,7 +114,7 @@ async fn a_ramp_that_a_hand_changed_is_put_back_and_its_step_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
+async fn foreign_managed_routing_is_unchanged_until_released() {
     let (s, _) = Stage::running(spec("v1")).await;
     s.temporal.manage(&deployment(), Some("alice"));
     let before = s.temporal.writes().len();
@@ -129,7 +129,7 @@ async fn what_another_manages_is_not_touched_until_a_person_sets_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
+async fn paused_rollout_stops_and_continues_when_resumed() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
@@ -142,7 +142,7 @@ async fn a_paused_rollout_goes_no_further_and_goes_on_when_it_is_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
+async fn aborted_rollout_is_reverted_and_can_be_retried() {
     let (s, v1) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
@@ -159,7 +159,7 @@ async fn an_aborted_rollout_is_taken_back_and_tried_again_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
+async fn restart_updates_workers_without_a_rollout() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.seconds(5).await;
     let at = "2099-01-01T00:00:00Z";
@@ -173,7 +173,7 @@ async fn a_restart_rolls_the_workers_of_every_version_and_is_no_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_decided_before_a_hand_changed_the_routing_is_decided_anew() {
+async fn write_conflicting_with_a_manual_routing_change_is_retried() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;

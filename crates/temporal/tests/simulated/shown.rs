@@ -5,7 +5,7 @@ use std::path::Path;
 const PAGE: &str = include_str!("../../../../docs/dev/temporal.md");
 
 #[test]
-fn each_test_that_the_page_names_is_there() {
+fn tests_named_in_the_documentation_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["tests/workers", "crates/temporal/tests/simulated", "crates/temporal/src/planner/tests"];
     let text = |file: &str| -> String {

@@ -6,7 +6,7 @@ use windlass_temporal_fake::{Fault, Write};
 use crate::stage::{Stage, deployment, spec};
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_version_that_is_pinned_anew_gets_its_workers_back() {
+async fn drained_version_with_a_new_pinned_workflow_is_scaled_up() {
     let mut slow = spec("v1");
     slow["sunset"]["deleteDelaySeconds"] = 3600.into();
     let (s, v1) = Stage::running(slow).await;
@@ -23,7 +23,7 @@ async fn a_drained_version_that_is_pinned_anew_gets_its_workers_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unused_version_is_kept_while_a_workflow_is_pinned_to_it() {
+async fn unused_version_is_kept_while_a_workflow_is_pinned_to_it() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("v2 is listed", |s| s.record(&v2)["state"] == "Inactive").await;
@@ -39,7 +39,7 @@ async fn an_unused_version_is_kept_while_a_workflow_is_pinned_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
+async fn replicas_managed_by_an_autoscaler_are_never_written() {
     let mut scaled = spec("v1");
     scaled.as_object_mut().unwrap().remove("replicas");
     let (s, v1) = Stage::running(scaled).await;
@@ -54,7 +54,7 @@ async fn replicas_that_are_left_to_an_autoscaler_are_never_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_scaled_up_again_is_not_fought_over() {
+async fn repeatedly_scaled_up_version_is_scaled_down_at_limited_rate() {
     let mut scaled = spec("v1");
     scaled.as_object_mut().unwrap().remove("replicas");
     scaled["sunset"] = serde_json::json!({"scaleDownDelaySeconds": 5, "deleteDelaySeconds": 1800});
@@ -82,7 +82,7 @@ async fn a_version_that_is_scaled_up_again_is_not_fought_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_that_somebody_deleted_is_made_again() {
+async fn deleted_deployment_is_recreated_without_a_rollout() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.api("Deployment").delete(&format!("orders-{v1}"), &kube::api::DeleteParams::default()).await.unwrap();
     s.until("it is there", |s| !s.deployments().is_empty()).await;
@@ -91,7 +91,7 @@ async fn a_deployment_that_somebody_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_deleted_with_its_revision_is_made_from_the_spec() {
+async fn deployment_deleted_with_its_revision_is_rebuilt_from_spec() {
     for is_paused in [false, true] {
         let (s, v1) = Stage::running(spec("v1")).await;
         s.patch(serde_json::json!({"spec": {"paused": is_paused}})).await;
@@ -111,7 +111,7 @@ async fn a_deployment_deleted_with_its_revision_is_made_from_the_spec() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_without_a_record_stay_while_a_workflow_is_pinned_to_them() {
+async fn workers_without_a_record_are_kept_while_a_workflow_is_pinned() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
     let v2 = s.roll_to("v2").await;
@@ -127,7 +127,7 @@ async fn workers_without_a_record_stay_while_a_workflow_is_pinned_to_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
+async fn draining_version_reports_its_running_workflows() {
     let (s, v1) = Stage::running(spec("v1")).await;
     for id in ["a", "b", "c"] {
         s.temporal.start(&deployment(), id, None, 99.0);
@@ -148,7 +148,7 @@ async fn of_a_version_that_drains_it_is_said_how_many_workflows_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_of_somebody_elses_workers_are_left_to_them() {
+async fn version_records_of_foreign_workers_are_not_deleted() {
     let s = Stage::new();
     // The other client's workers have stopped for the night, and one version was never promoted.
     let theirs = ["drained", "never"].map(windlass_temporal::port::BuildId::new);
@@ -174,7 +174,7 @@ async fn records_of_somebody_elses_workers_are_left_to_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_somebody_elses_pollers_keep_costs_little() {
+async fn version_record_kept_by_foreign_pollers_needs_few_calls() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -191,7 +191,7 @@ async fn a_record_that_somebody_elses_pollers_keep_costs_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_seldom_asked_for_while_another_manages_the_deployment() {
+async fn foreign_managed_version_records_are_rarely_polled() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
@@ -205,7 +205,7 @@ async fn records_are_seldom_asked_for_while_another_manages_the_deployment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_whose_workflows_cannot_be_counted_is_said_to_be_kept() {
+async fn version_with_uncountable_workflows_is_reported_as_kept() {
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     s.roll_to("v2").await;

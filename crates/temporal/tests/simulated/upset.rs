@@ -65,7 +65,7 @@ fn some(writes: u64, from: u64) -> impl Iterator<Item = u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whenever_the_operators_clock_jumps_the_rollout_ends_as_without_it() {
+async fn rollout_ends_the_same_after_clock_jumps() {
     let (end, writes) = clean().await;
     // Back by less than the scenario waits for: Temporal's own clock says since when a version is drained.
     for (number, by) in [300, -240].into_iter().enumerate() {
@@ -82,7 +82,7 @@ async fn whenever_the_operators_clock_jumps_the_rollout_ends_as_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_goes_back_in_the_middle_of_a_step_begins_its_pause_anew() {
+async fn backward_clock_jump_restarts_the_step_pause() {
     let (s, _) = Stage::running(spec("v1")).await;
     let v2 = s.roll_to("v2").await;
     s.until("the ramp", |s| s.status()["rampPercent"] == 5).await;
@@ -93,7 +93,7 @@ async fn a_clock_that_goes_back_in_the_middle_of_a_step_begins_its_pause_anew() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_befalls_an_event_of_a_watch_the_rollout_ends_as_without_it() {
+async fn rollout_ends_the_same_with_any_watch_fault() {
     let (end, _) = clean().await;
     let fates =
         [WatchFate::Later(Duration::from_secs(20)), WatchFate::Cut, WatchFate::Gone, WatchFate::Silent];
@@ -111,7 +111,7 @@ async fn whatever_befalls_an_event_of_a_watch_the_rollout_ends_as_without_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_overtaken_in_a_write_makes_nothing_twice() {
+async fn overtaken_leader_creates_nothing_twice() {
     let (end, writes) = clean().await;
     for write in some(writes, 0) {
         let s = Stage::new();

@@ -13,7 +13,7 @@ fn rolling(s: &Stage) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_are_updated_as_the_spec_says_or_a_quarter_at_a_time() {
+async fn workers_update_by_a_quarter_unless_the_spec_sets_it() {
     let (s, v1) = Stage::running(spec("v1")).await;
     assert_eq!(rolling(&s), json!({"maxSurge": "25%", "maxUnavailable": "25%"}));
     s.patch(json!({"spec": {"maxSurge": 3, "maxUnavailable": "10%"}})).await;
@@ -23,7 +23,7 @@ async fn workers_are_updated_as_the_spec_says_or_a_quarter_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_get_their_own_secret_and_none_of_the_operators() {
+async fn workers_get_only_their_own_secret() {
     let mut given = spec("v1");
     given["connection"] = json!({
         "address": "temporal:7233", "namespace": "orders",
@@ -52,7 +52,7 @@ async fn workers_get_their_own_secret_and_none_of_the_operators() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds() {
+async fn version_deletion_is_requested_at_most_every_five_seconds() {
     // While it remembers pollers it refuses, and each request makes it re-check the drainage.
     let s = Stage::with(Settings { pollers: TimeDelta::seconds(60), ..Settings::default() });
     let mut quick = spec("v1");
@@ -76,7 +76,7 @@ async fn temporal_is_asked_to_forget_a_version_no_more_than_every_five_seconds()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_of_the_wanted_version_in_mid_ramp_comes_back() {
+async fn deleted_target_workers_are_recreated_during_a_ramp() {
     let mut slow = spec("v1");
     slow["rollout"]["steps"] = json!([{"percent": 50, "pauseSeconds": 3000}]);
     let (s, _) = Stage::running(slow).await;
@@ -98,7 +98,7 @@ async fn what_is_deleted_of_the_wanted_version_in_mid_ramp_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_with_one_versions_workers_keeps_no_rollout_waiting() {
+async fn faulty_workers_of_one_version_block_no_rollout() {
     let mut slow = spec("v1");
     slow["sunset"]["scaleDownDelaySeconds"] = 3600.into();
     let (s, v1) = Stage::running(slow).await;
@@ -113,7 +113,7 @@ async fn what_is_wrong_with_one_versions_workers_keeps_no_rollout_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_temporal_is_lost_no_template_is_thrown_away() {
+async fn no_revision_is_deleted_while_temporal_is_unreachable() {
     let mut none_kept = spec("v1");
     none_kept["revisionHistoryLimit"] = 0.into();
     none_kept["sunset"] = json!({"scaleDownDelaySeconds": 3600, "deleteDelaySeconds": 7200});

@@ -122,7 +122,7 @@ pub fn blocks(page: &str) -> Result<Vec<Block>, String> {
 }
 
 #[test]
-fn commands_over_lines_stay_whole_and_comments_need_a_reason() {
+fn multi_line_commands_stay_whole_and_comments_need_a_reason() {
     let page = "text\n<!-- given: x -->\n```sh\n# why\na \\\n  b\nc <<'END'\n  d\nEND\ne   # f\n```\n```console\n$ g\nh\n```\n```rust\n$ no\n```\n";
     let found = blocks(page).unwrap();
     let commands: Vec<Vec<String>> = found.iter().map(Block::commands).collect();

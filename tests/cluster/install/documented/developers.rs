@@ -32,7 +32,7 @@ fn wrong(line: &str) -> Option<String> {
 }
 
 #[test]
-fn what_the_pages_for_developers_name_is_there_or_they_say_why_not() {
+fn names_in_developer_pages_exist_or_are_explained() {
     let (mut seen, mut all) = (0, Vec::new());
     for page in pages() {
         let text = std::fs::read_to_string(path(&page)).unwrap();
@@ -51,7 +51,7 @@ fn what_the_pages_for_developers_name_is_there_or_they_say_why_not() {
 }
 
 #[test]
-fn a_wrong_name_in_a_command_for_developers_is_found() {
+fn wrong_name_in_a_developer_command_is_detected() {
     for (line, said) in [
         (".ci/nosuch", "no program of this project"),
         ("cargo bench --bench nosuch", "no benchmark nosuch"),

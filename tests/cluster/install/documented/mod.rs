@@ -103,7 +103,7 @@ async fn read(cluster: &Cluster, page: &str, text: &str) -> Result<usize, String
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn each_block_of_the_pages_does_what_it_says() {
+async fn documented_blocks_work_as_described() {
     if !crate::install::helm::is_there() {
         return;
     }
@@ -150,7 +150,7 @@ async fn each_block_of_the_pages_does_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "nightly"]
-async fn a_wrong_flag_a_wrong_field_and_a_wrong_name_are_found() {
+async fn wrong_flags_fields_and_names_are_detected() {
     if !crate::install::helm::is_there() {
         return;
     }

@@ -11,7 +11,7 @@ fn of_fleet(plan: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_rollout_that_stalls_goes_back_without_hooks_of_the_fleet() {
+fn stalled_rollout_rolls_back_without_fleet_hooks() {
     play(|w| async move {
         let strategy = json!({"type": "InPlace", "onStall": "Rollback", "progressDeadlineSeconds": 30, "hooks": hooks()});
         let first = w.serve(fleet(2, strategy)).await;

@@ -4,7 +4,7 @@ use super::*;
 use crate::simulated::sets::world::{FLEET, POD};
 
 #[test]
-fn a_failure_of_the_fleets_own_hook_holds_until_a_retry() {
+fn failed_fleet_hook_holds_the_rollout_until_retry() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Hold")]))).await;
         w.image("db:2").await;
@@ -48,7 +48,7 @@ fn a_failure_of_the_fleets_own_hook_holds_until_a_retry() {
 }
 
 #[test]
-fn a_failure_of_a_nodes_hook_holds_the_fleet_until_a_retry() {
+fn failed_node_hook_holds_the_fleet_until_retry() {
     play(|w| async move {
         let hooks = json!([fails("drain", "BeforeNode", "Hold")]);
         w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;
@@ -86,7 +86,7 @@ fn a_failure_of_a_nodes_hook_holds_the_fleet_until_a_retry() {
 }
 
 #[test]
-fn a_failure_that_rolls_back_does_as_a_stall_would() {
+fn hook_failure_with_rollback_acts_like_a_stall() {
     play(|w| async move {
         let first = w.serve(in_place(3, json!({}), json!([]))).await;
         let hooks = json!([{"name": "look", "at": "AfterNode", "approval": {}, "timeoutSeconds": 3, "onFailure": "Rollback"}]);
@@ -113,7 +113,7 @@ fn a_failure_that_rolls_back_does_as_a_stall_would() {
 }
 
 #[test]
-fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
+fn hook_removed_from_the_list_no_longer_blocks() {
     for (hook, at, state) in [
         (fails("drain", "BeforeNode", "Hold"), "BeforeNode", "Failed"),
         (person("drain", "BeforeNode"), "BeforeNode", "Running"),
@@ -138,7 +138,7 @@ fn a_hook_that_is_taken_out_of_the_list_holds_up_nothing_more() {
 }
 
 #[test]
-fn a_hook_and_a_target_that_are_taken_back_at_once_move_no_pod() {
+fn reverting_hook_and_target_together_replaces_no_pod() {
     for (hook, state) in
         [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
     {
@@ -160,7 +160,7 @@ fn a_hook_and_a_target_that_are_taken_back_at_once_move_no_pod() {
 }
 
 #[test]
-fn a_fleet_that_goes_and_retains_its_nodes_lets_no_hook_pass() {
+fn deleted_fleet_with_retained_nodes_skips_no_hook() {
     for (hook, state) in
         [(fails("drain", "BeforeNode", "Hold"), "Failed"), (person("drain", "BeforeNode"), "Running")]
     {

@@ -23,7 +23,7 @@ async fn becomes_ready(w: &World, pod: &str) {
 }
 
 #[test]
-fn a_plan_that_follows_an_edit_has_the_hooks_that_its_predecessor_owes() {
+fn plan_after_a_drift_repair_runs_the_owed_hooks() {
     play(|w| async move {
         replaced(&w, json!([person("look", "AfterNode")])).await;
         let before = w.node_plan("db-1");
@@ -39,7 +39,7 @@ fn a_plan_that_follows_an_edit_has_the_hooks_that_its_predecessor_owes() {
 }
 
 #[test]
-fn a_node_that_was_asked_to_leave_and_stays_has_the_hooks_that_it_is_owed() {
+fn node_kept_after_cancelled_scale_in_runs_owed_hooks() {
     play(|w| async move {
         replaced(&w, json!([person("look", "AfterNode"), person("decommission", "BeforeRemove")])).await;
         w.change(json!({"replicas": 1})).await;
@@ -56,7 +56,7 @@ fn a_node_that_was_asked_to_leave_and_stays_has_the_hooks_that_it_is_owed() {
 }
 
 #[test]
-fn what_comes_after_a_node_is_done_although_its_status_is_from_the_future() {
+fn after_node_hook_runs_despite_a_status_from_the_future() {
     play(|w| async move {
         w.serve(in_place(1, json!({}), json!([person("look", "AfterNode")]))).await;
         let ahead = (w.cluster.clock().now() + chrono::TimeDelta::hours(1)).to_rfc3339();
@@ -70,7 +70,7 @@ fn what_comes_after_a_node_is_done_although_its_status_is_from_the_future() {
 }
 
 #[test]
-fn a_node_whose_other_container_crashes_is_taken_leave_of() {
+fn node_with_a_crashing_extra_container_still_runs_before_hooks() {
     play(|w| async move {
         let mut fleet = in_place(2, json!({}), json!([person("drain", "BeforeNode")]));
         let containers =
@@ -88,7 +88,7 @@ fn a_node_whose_other_container_crashes_is_taken_leave_of() {
 }
 
 #[test]
-fn a_hook_that_fails_on_the_way_back_rolls_back_no_later_target() {
+fn failed_hook_during_rollback_does_not_reject_a_later_target() {
     play(|w| async move {
         w.serve(in_place(3, json!({}), json!([]))).await;
         let look = |hook: Value| json!({"updateStrategy": {"hooks": [hook]}});
@@ -125,7 +125,7 @@ impl windlass_sim::FaultPlan for NoJobs {
 }
 
 #[test]
-fn a_node_that_is_down_is_not_deleted_before_its_plan_to_leave() {
+fn unavailable_node_is_not_deleted_before_its_removal_hooks() {
     play(|w| async move {
         let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "prepare:slow"}]});
         let job = json!({"template": {"backoffLimit": 0, "template": {"spec": pod}}});
@@ -155,7 +155,7 @@ fn job(name: &str, at: &str) -> Value {
 const JOB: (&str, &str) = ("batch/v1", "Job");
 
 #[test]
-fn a_job_that_has_begun_is_waited_for_though_the_main_container_stops() {
+fn started_hook_job_is_awaited_while_the_main_container_crashes() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([job("drain", "BeforeNode")]))).await;
         w.image("db:2").await;
@@ -191,7 +191,7 @@ impl windlass_sim::FaultPlan for Contended {
 }
 
 #[test]
-fn a_job_that_no_status_knows_of_ends_with_its_plan() {
+fn unrecorded_hook_job_ends_with_its_plan() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([job("backup", "BeforeRollout")]))).await;
         w.cluster.set_faults(Box::new(Contended::default()));

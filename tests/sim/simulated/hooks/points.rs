@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_comes_before_and_after_a_rollout_is_done_once_for_it() {
+fn rollout_hooks_run_once_before_and_after() {
     play(|w| async move {
         let hooks = json!([person("before", "BeforeRollout"), person("after", "AfterRollout")]);
         let first = w.serve(in_place(2, json!({}), hooks)).await;
@@ -39,7 +39,7 @@ fn what_comes_before_and_after_a_rollout_is_done_once_for_it() {
 }
 
 #[test]
-fn before_and_after_a_node_its_pod_and_the_wave_wait() {
+fn pod_and_wave_wait_for_node_hooks() {
     play(|w| async move {
         let hooks = json!([person("drain", "BeforeNode"), person("look", "AfterNode")]);
         w.serve(in_place(2, json!({}), hooks)).await;
@@ -92,7 +92,7 @@ fn before_and_after_a_node_its_pod_and_the_wave_wait() {
 }
 
 #[test]
-fn a_node_leaves_once_what_comes_before_is_done() {
+fn node_is_removed_after_its_before_remove_hook() {
     play(|w| async move {
         w.serve(in_place(3, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
         w.change(json!({"replicas": 2})).await;
@@ -115,7 +115,7 @@ fn a_node_leaves_once_what_comes_before_is_done() {
 }
 
 #[test]
-fn a_leaving_node_serves_until_its_hook_is_done() {
+fn leaving_node_serves_until_its_hook_completes() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([person("decommission", "BeforeRemove")]))).await;
         w.change(json!({"replicas": 1})).await;

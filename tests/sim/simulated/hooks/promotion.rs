@@ -18,7 +18,7 @@ fn is_at(hook: &str, state: &str) -> impl Fn(&Value) -> bool {
 }
 
 #[test]
-fn a_promotion_is_complete_after_the_hooks_that_follow() {
+fn promotion_completes_after_the_hooks_that_follow_it() {
     play(|w| async move {
         let hooks = json!([
             person("first", "BeforeRollout"),
@@ -61,7 +61,7 @@ fn a_promotion_is_complete_after_the_hooks_that_follow() {
 }
 
 #[test]
-fn after_a_failed_promotion_traffic_goes_back_in_one_write() {
+fn failed_promotion_moves_traffic_back_in_one_write() {
     play(|w| async move {
         let old =
             w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
@@ -94,7 +94,7 @@ fn after_a_failed_promotion_traffic_goes_back_in_one_write() {
 }
 
 #[test]
-fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
+fn held_promotion_can_be_aborted_or_skipped() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -115,7 +115,7 @@ fn a_promotion_that_holds_goes_on_or_is_given_up_by_a_person() {
 }
 
 #[test]
-fn where_old_nodes_go_first_none_goes_before_the_hooks_are_done() {
+fn immediate_promotion_keeps_old_nodes_until_hooks_complete() {
     play(|w| async move {
         w.serve(blue_green("Immediately", json!([person("backup", "BeforeRollout")]))).await;
         w.image("db:2").await;
@@ -134,7 +134,7 @@ fn where_old_nodes_go_first_none_goes_before_the_hooks_are_done() {
 }
 
 #[test]
-fn a_new_template_takes_the_place_of_a_promotion_that_holds() {
+fn new_template_supersedes_a_held_promotion() {
     play(|w| async move {
         let old = w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -165,7 +165,7 @@ fn a_new_template_takes_the_place_of_a_promotion_that_holds() {
 }
 
 #[test]
-fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
+fn paused_fleet_with_a_held_promotion_moves_no_traffic() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -182,7 +182,7 @@ fn a_paused_fleet_whose_promotion_holds_moves_no_traffic() {
 }
 
 #[test]
-fn nodes_that_took_over_leave_in_waves_before_they_are_promoted() {
+fn serving_entrants_are_removed_in_waves_during_promotion() {
     nodes_that_took_over_leave_in_waves("Active");
 }
 
@@ -212,7 +212,7 @@ fn nodes_that_took_over_leave_in_waves(state: &'static str) {
 }
 
 #[test]
-fn a_pod_that_shuts_down_after_taking_over_takes_room_in_the_wave() {
+fn terminating_pod_of_the_new_active_set_counts_in_the_wave() {
     play(|w| async move {
         let mut fleet = blue_green("WhenReady", json!([person("ask", "AfterPromotion")]));
         fleet["spec"]["replicas"] = json!(4);
@@ -237,7 +237,7 @@ fn a_pod_that_shuts_down_after_taking_over_takes_room_in_the_wave() {
 }
 
 #[test]
-fn another_strategy_alone_takes_no_traffic_back() {
+fn strategy_change_during_promotion_moves_no_traffic_back() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Hold")]))).await;
         w.image("db:2").await;
@@ -259,7 +259,7 @@ fn another_strategy_alone_takes_no_traffic_back() {
 }
 
 #[test]
-fn traffic_goes_back_only_to_a_set_that_serves() {
+fn traffic_moves_back_only_to_an_available_set() {
     play(|w| async move {
         w.serve(blue_green("WhenReady", json!([fails("look", "AfterPromotion", "Rollback")]))).await;
         w.image("db:2").await;
@@ -277,7 +277,7 @@ fn traffic_goes_back_only_to_a_set_that_serves() {
 }
 
 #[test]
-fn traffic_goes_back_once_the_services_name_is_free() {
+fn traffic_moves_back_once_the_service_name_is_free() {
     const SERVICE: (&str, &str) = ("v1", "Service");
     for (hook, outcome) in [
         (person("look", "AfterPromotion"), "False/Aborted"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_clock_of_a_hook_stands_while_its_fleet_is_paused() {
+fn hook_timeout_does_not_elapse_while_the_fleet_is_paused() {
     play(|w| async move {
         w.serve(in_place(2, json!({}), json!([fails("backup", "BeforeRollout", "Rollback")]))).await;
         w.image("db:2").await;
@@ -21,7 +21,7 @@ fn the_clock_of_a_hook_stands_while_its_fleet_is_paused() {
 }
 
 #[test]
-fn no_hook_runs_for_a_node_that_an_abort_leaves_at_what_it_runs() {
+fn abort_runs_no_hook_for_unchanged_nodes() {
     play(|w| async move {
         let hooks = json!([fails("drain", "BeforeNode", "Hold"), person("look", "AfterNode")]);
         w.serve(in_place(3, json!({}), hooks)).await;
@@ -43,7 +43,7 @@ fn no_hook_runs_for_a_node_that_an_abort_leaves_at_what_it_runs() {
 }
 
 #[test]
-fn a_hook_that_failed_for_an_old_target_is_no_failure_of_the_new() {
+fn hook_failure_of_an_old_target_does_not_affect_the_new_one() {
     play(|w| async move {
         let hooks = json!([rest("before", "BeforeRollout", 60), fails("drain", "BeforeNode", "Hold")]);
         w.serve(in_place(3, json!({}), hooks)).await;
@@ -60,7 +60,7 @@ fn a_hook_that_failed_for_an_old_target_is_no_failure_of_the_new() {
 }
 
 #[test]
-fn people_that_are_waited_for_are_named_whatever_else_is_in_the_way() {
+fn pending_approvals_are_named_despite_other_blockers() {
     play(|w| async move {
         let hooks = json!([fails("drain", "BeforeRemove", "Hold"), person("ask", "BeforeRollout")]);
         w.serve(in_place(4, json!({"maxUnavailable": 2}), hooks)).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_rollout_stops_after_each_step_but_the_last() {
+fn rollout_stops_after_each_step_except_the_last() {
     play(|w| async move {
         let settings = json!({"maxUnavailable": 2, "steps": [1, "50%", "100%"]});
         w.serve(in_place(4, settings, json!([person("look", "AfterStep")]))).await;

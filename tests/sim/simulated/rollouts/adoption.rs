@@ -34,7 +34,7 @@ fn adoption_and_release_restart_no_pod_and_restore_the_strategy() {
 }
 
 #[test]
-fn an_overwritten_strategy_is_reported_and_written_again_at_a_bounded_rate() {
+fn overwritten_strategy_is_reported_and_restored_rate_limited() {
     play(|world| async move {
         world.run_sets(&[("ledger", 3)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -57,7 +57,7 @@ fn an_overwritten_strategy_is_reported_and_written_again_at_a_bounded_rate() {
 }
 
 #[test]
-fn a_name_is_waited_for_and_what_another_operator_controls_is_refused() {
+fn missing_set_is_awaited_and_foreign_controlled_set_refused() {
     play(|world| async move {
         world.create(rollout(&named(&["ledger"]), &json!({}))).await;
         let status = world
@@ -80,7 +80,7 @@ fn a_name_is_waited_for_and_what_another_operator_controls_is_refused() {
 }
 
 #[test]
-fn an_ondelete_that_somebody_keeps_writing_is_answered_with_a_backoff() {
+fn repeated_ondelete_overwrite_is_restored_with_backoff() {
     play(|world| async move {
         world.run_sets(&[("ledger", 2)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -105,7 +105,7 @@ fn an_ondelete_that_somebody_keeps_writing_is_answered_with_a_backoff() {
 }
 
 #[test]
-fn of_two_that_select_a_stateful_set_the_older_one_keeps_it() {
+fn older_rollout_keeps_a_stateful_set_selected_by_two() {
     play(|world| async move {
         world.run_sets(&[("ledger", 2)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -127,7 +127,7 @@ fn of_two_that_select_a_stateful_set_the_older_one_keeps_it() {
 }
 
 #[test]
-fn a_name_that_is_removed_during_a_rollout_is_released() {
+fn stateful_set_removed_during_a_rollout_is_released() {
     play(|world| async move {
         world.run_sets(&[("ledger-a", 2), ("ledger-b", 2)]).await;
         world.adopt(&named(&["ledger-a", "ledger-b"]), &json!({"maxUnavailable": 2})).await;
@@ -147,7 +147,7 @@ fn a_name_that_is_removed_during_a_rollout_is_released() {
 }
 
 #[test]
-fn a_stateful_set_that_is_added_after_a_restart_is_not_restarted() {
+fn stateful_set_added_after_a_restart_is_not_restarted() {
     play(|world| async move {
         world.run_sets(&[("ledger", 2), ("other", 2)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;

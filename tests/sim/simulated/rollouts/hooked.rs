@@ -43,7 +43,7 @@ fn hooks_run_around_each_pod_and_stop_after_a_step() {
 }
 
 #[test]
-fn a_failed_hook_of_the_last_pod_can_still_roll_back() {
+fn failed_hook_of_the_last_pod_can_still_roll_back() {
     play(|world| async move {
         world.run_sets(&[("ledger", 1)]).await;
         let check = json!({"name": "check", "at": "AfterNode", "timeoutSeconds": 30, "onFailure": "Rollback",

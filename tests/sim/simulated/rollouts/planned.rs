@@ -85,22 +85,22 @@ async fn compared(world: World, strategy: Value) {
 }
 
 #[test]
-fn pods_move_as_planned_one_at_a_time() {
+fn pods_are_replaced_one_at_a_time_as_forecast() {
     play(async |world| compared(world, json!({})).await);
 }
 
 #[test]
-fn pods_move_as_planned_together() {
+fn pods_are_replaced_together_as_forecast() {
     play(async |world| compared(world, json!({"maxUnavailable": 2})).await);
 }
 
 #[test]
-fn pods_move_as_planned_one_statefulset_at_a_time() {
+fn stateful_sets_are_updated_one_at_a_time_as_forecast() {
     play(async |world| compared(world, json!({"maxUnavailable": 2, "groups": "OneAtATime"})).await);
 }
 
 #[test]
-fn an_abort_with_a_rollback_moves_the_pods_that_it_says() {
+fn abort_with_rollback_replaces_the_forecast_pods() {
     play(async |world| {
         world.run_sets(&[("ledger", 4)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;

@@ -10,7 +10,7 @@ fn all_at(world: &World, image: &str) -> bool {
 }
 
 #[test]
-fn a_new_image_moves_pods_one_at_a_time_and_completes() {
+fn new_image_replaces_pods_one_at_a_time_and_completes() {
     play(|world| async move {
         world.run_sets(&[("ledger", 5)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -27,7 +27,7 @@ fn a_new_image_moves_pods_one_at_a_time_and_completes() {
 }
 
 #[test]
-fn a_broken_revision_holds_after_one_pod_and_the_fix_replaces_it_first() {
+fn broken_revision_stalls_after_one_pod_which_the_fix_replaces() {
     play(|world| async move {
         world.run_sets(&[("ledger", 5)]).await;
         world.adopt(&named(&["ledger"]), &json!({"progressDeadlineSeconds": 60})).await;
@@ -51,7 +51,7 @@ fn a_broken_revision_holds_after_one_pod_and_the_fix_replaces_it_first() {
 }
 
 #[test]
-fn a_stall_rolls_back_without_touching_the_template_or_other_pods() {
+fn stall_rolls_back_without_changing_template_or_other_pods() {
     play(|world| async move {
         world.run_sets(&[("ledger", 4)]).await;
         let strategy = json!({"progressDeadlineSeconds": 60, "onStall": "Rollback"});
@@ -82,7 +82,7 @@ fn a_stall_rolls_back_without_touching_the_template_or_other_pods() {
 }
 
 #[test]
-fn an_abort_stops_where_it_is_or_rolls_back() {
+fn abort_stops_in_place_or_rolls_back() {
     for rolls_back in [false, true] {
         play(|world| async move {
             world.run_sets(&[("ledger", 4)]).await;
@@ -116,7 +116,7 @@ fn an_abort_stops_where_it_is_or_rolls_back() {
 }
 
 #[test]
-fn a_rollback_over_several_stateful_sets_moves_back_all_of_them() {
+fn rollback_reverts_all_stateful_sets() {
     play(|world| async move {
         world.run_sets(&[("a", 3), ("b", 3)]).await;
         world.adopt(&named(&["a", "b"]), &json!({})).await;
@@ -140,7 +140,7 @@ fn a_rollback_over_several_stateful_sets_moves_back_all_of_them() {
 }
 
 #[test]
-fn a_template_that_goes_back_rolls_back_the_pods_that_moved() {
+fn reverted_template_rolls_back_the_updated_pods() {
     play(|world| async move {
         world.run_sets(&[("ledger", 4)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -158,7 +158,7 @@ fn a_template_that_goes_back_rolls_back_the_pods_that_moved() {
 }
 
 #[test]
-fn a_restart_replaces_each_pod_at_its_revision() {
+fn restart_replaces_each_pod_at_its_revision() {
     play(|world| async move {
         world.run_sets(&[("ledger", 3)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -175,7 +175,7 @@ fn a_restart_replaces_each_pod_at_its_revision() {
 }
 
 #[test]
-fn several_stateful_sets_share_one_wave_or_follow_one_another() {
+fn stateful_sets_update_together_or_one_at_a_time() {
     for groups in ["Together", "OneAtATime"] {
         play(|world| async move {
             world.run_sets(&[("ledger-a", 3), ("ledger-b", 3)]).await;
@@ -205,7 +205,7 @@ fn several_stateful_sets_share_one_wave_or_follow_one_another() {
 }
 
 #[test]
-fn a_rollout_survives_scaling_eviction_and_kills() {
+fn rollout_survives_scaling_eviction_and_operator_kills() {
     play(|world| async move {
         world.run_sets(&[("ledger", 4)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -230,7 +230,7 @@ fn a_rollout_survives_scaling_eviction_and_kills() {
 }
 
 #[test]
-fn a_restart_in_the_future_restarts_each_pod_once() {
+fn restart_with_a_future_time_restarts_each_pod_once() {
     play(|world| async move {
         world.run_sets(&[("ledger", 2)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -246,7 +246,7 @@ fn a_restart_in_the_future_restarts_each_pod_once() {
 }
 
 #[test]
-fn a_pod_that_is_lost_at_rest_starts_no_rollout() {
+fn pod_lost_at_rest_starts_no_rollout() {
     play(|world| async move {
         world.run_sets(&[("ledger", 3)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;
@@ -258,7 +258,7 @@ fn a_pod_that_is_lost_at_rest_starts_no_rollout() {
 }
 
 #[test]
-fn an_abort_leaves_pods_of_every_earlier_revision() {
+fn abort_keeps_pods_of_every_earlier_revision() {
     play(|world| async move {
         world.run_sets(&[("ledger", 4)]).await;
         world.adopt(&named(&["ledger"]), &json!({})).await;

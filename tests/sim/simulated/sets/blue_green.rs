@@ -11,7 +11,7 @@ use super::world::{
 };
 
 #[test]
-fn a_new_set_takes_over_and_the_old_one_goes_after_its_delay() {
+fn new_set_takes_over_and_old_one_is_deleted_after_the_delay() {
     play(|w| async move {
         let first = w.serve(blue_green(3, json!({"retireDelaySeconds": 30}))).await;
         assert_eq!(w.names(NODE), ["db-0", "db-1", "db-2"]);
@@ -62,7 +62,7 @@ impl FaultPlan for NoList {
 }
 
 #[test]
-fn while_names_cannot_be_listed_all_other_care_goes_on() {
+fn failing_name_list_blocks_only_new_sets() {
     play(|w| async move {
         w.serve(blue_green(2, json!({}))).await;
         let asked: Arc<Mutex<usize>> = Arc::default();
@@ -84,7 +84,7 @@ fn while_names_cannot_be_listed_all_other_care_goes_on() {
 }
 
 #[test]
-fn what_was_never_available_for_long_is_changed_where_it_is() {
+fn set_that_was_never_available_is_updated_in_place() {
     let hard_fork = json!({"type": "HardFork", "hardFork": {"haltHeight": 10}});
     for fleet in [fleet(2, json!({"type": "BlueGreen"})), with_sidecar(fleet(2, hard_fork))] {
         play(|w| async move {
@@ -105,7 +105,7 @@ fn what_was_never_available_for_long_is_changed_where_it_is() {
 }
 
 #[test]
-fn names_that_could_not_be_listed_for_a_moment_are_no_fault_of_the_spec() {
+fn transient_name_list_failure_is_not_blamed_on_the_spec() {
     play(|w| async move {
         w.serve(blue_green(2, json!({}))).await;
         w.cluster.set_faults(Box::new(NoList(Arc::default(), 1)));

@@ -26,7 +26,7 @@ fn uids(w: &World) -> Vec<String> {
 }
 
 #[test]
-fn an_earlier_id_whose_set_is_gone_makes_a_new_set_on_claims_of_its_own() {
+fn reused_build_id_of_a_deleted_set_creates_set_with_new_claims() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         for (id, set) in [
@@ -50,7 +50,7 @@ async fn forget_status(w: &World) {
 }
 
 #[test]
-fn objects_without_a_hash_are_recorded_and_nothing_restarts() {
+fn objects_without_a_hash_are_recorded_without_restart() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(json!({"unsafeCustomBuildID": "v2"})).await;
@@ -69,7 +69,7 @@ fn objects_without_a_hash_are_recorded_and_nothing_restarts() {
 }
 
 #[test]
-fn objects_without_a_hash_that_run_something_else_have_drifted() {
+fn objects_without_a_hash_and_with_other_content_have_drifted() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.kill_operator();
@@ -89,7 +89,7 @@ fn in_place(image: &str, strategy: &Value) -> Value {
 }
 
 #[test]
-fn in_place_without_its_id_a_fleet_knows_what_last_completed() {
+fn in_place_fleet_without_build_id_keeps_its_completed_target() {
     play(|w| async move {
         w.serve(with_id("v1")).await;
         w.change(in_place("db:2", &json!({"type": "InPlace", "inPlace": {"partition": 1}}))).await;

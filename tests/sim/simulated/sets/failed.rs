@@ -65,7 +65,7 @@ async fn refused(w: &World) -> Value {
 }
 
 #[test]
-fn a_promotion_whose_plan_fails_for_good_holds_and_only_a_retry_goes_on() {
+fn failed_promotion_plan_holds_until_retry() {
     play(|w| async move {
         let failed = refused(&w).await;
         let target = text(&failed, "requestedRolloutHash").to_owned();
@@ -117,7 +117,7 @@ async fn make_unreadable(w: &World) {
 }
 
 #[test]
-fn a_hard_fork_whose_plan_cannot_be_read_stays_at_its_height() {
+fn hard_fork_with_an_unreadable_plan_stays_at_its_height() {
     play(|w| async move {
         let before = halting(&w).await;
         let target = text(&before, "requestedRolloutHash").to_owned();
@@ -156,7 +156,7 @@ fn a_hard_fork_whose_plan_cannot_be_read_stays_at_its_height() {
 }
 
 #[test]
-fn a_fleet_may_be_made_again_on_the_volumes_of_its_first_set() {
+fn recreated_fleet_reuses_the_volumes_of_its_first_set() {
     play(|w| async move {
         let fleet = blue_green(2, json!({"promotion": "Immediately"}));
         w.serve(fleet.clone()).await;
@@ -192,7 +192,7 @@ async fn not_put_right(w: &World) -> Value {
 }
 
 #[test]
-fn a_repair_that_fails_beside_a_rejected_target_waits_for_a_retry() {
+fn failed_drift_repair_with_a_rejected_target_waits_for_retry() {
     play(|w| async move {
         let failed = not_put_right(&w).await;
         assert_eq!(condition(&failed, "UpToDate"), "False/PlanFailed", "{failed:#}");

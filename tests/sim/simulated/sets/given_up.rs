@@ -41,7 +41,7 @@ async fn go_without_claims(w: &World, plan: &Value) {
 }
 
 #[test]
-fn one_whose_pods_name_was_taken_meanwhile_lets_its_claims_go() {
+fn abandoned_entrant_with_a_taken_pod_name_releases_its_claims() {
     play(|w| async move {
         let (set, plan) = entrants(&w).await;
         without_pod(&w, &set).await;

@@ -20,7 +20,7 @@ async fn halting(w: &World) -> Value {
 }
 
 #[test]
-fn the_old_nodes_halt_at_the_height_and_the_new_ones_take_over() {
+fn incumbents_halt_at_the_height_and_entrants_take_over() {
     play(|w| async move {
         let status = halting(&w).await;
         assert_eq!(status["rollout"]["stage"], "Promoting");
@@ -47,7 +47,7 @@ fn the_old_nodes_halt_at_the_height_and_the_new_ones_take_over() {
 }
 
 #[test]
-fn the_height_that_was_persisted_counts() {
+fn persisted_halt_height_overrides_a_later_spec() {
     play(|w| async move {
         let status = halting(&w).await;
         let target = text(&status, "requestedRolloutHash");
@@ -70,7 +70,7 @@ fn the_height_that_was_persisted_counts() {
 }
 
 #[test]
-fn nodes_without_a_sidecar_are_asked_at_a_url_given_to_them_at_once() {
+fn nodes_without_sidecar_halt_through_a_newly_set_url() {
     play(|w| async move {
         w.serve(fleet(2, json!({"type": "InPlace"}))).await;
         w.applications.reach(5);
@@ -90,7 +90,7 @@ fn nodes_without_a_sidecar_are_asked_at_a_url_given_to_them_at_once() {
 
 /// No task asks for that while the fleet is paused.
 #[test]
-fn an_old_node_that_is_made_again_is_asked_to_halt_from_its_first_moment() {
+fn recreated_incumbent_is_created_with_the_halt_request() {
     play(|w| async move {
         halting(&w).await;
         w.until("sidecars know", |_| w.applications.halts() == [1000, 1000]).await;

@@ -20,7 +20,7 @@ async fn one_is_mute(w: &World) -> Value {
 }
 
 #[test]
-fn nothing_is_halted_before_every_old_node_has_said_a_height() {
+fn no_node_halts_before_every_incumbent_reports_its_height() {
     play(|w| async move {
         let waiting = one_is_mute(&w).await;
         let message = text(&waiting["rollout"], "message").to_owned();

@@ -17,7 +17,7 @@ fn tags(w: &World) -> Vec<String> {
 }
 
 #[test]
-fn an_operator_that_was_away_rolls_nothing_back() {
+fn operator_outage_causes_no_rollback() {
     for updated in [1, 3] {
         play(|w| async move {
             let mut fleet = in_place(3, json!({}));
@@ -37,7 +37,7 @@ fn an_operator_that_was_away_rolls_nothing_back() {
 }
 
 #[test]
-fn a_restart_after_one_that_was_aborted_is_complete_when_it_is() {
+fn restart_after_an_aborted_restart_completes() {
     play(|w| async move {
         let mut fleet = in_place(3, json!({}));
         fleet["spec"]["minReadySeconds"] = json!(5);
@@ -62,7 +62,7 @@ fn a_restart_after_one_that_was_aborted_is_complete_when_it_is() {
 }
 
 #[test]
-fn sidecars_that_do_not_answer_do_not_keep_each_other_from_their_fix() {
+fn unreachable_sidecars_do_not_block_their_own_fix() {
     play(|w| async move {
         w.serve(with_sidecar(in_place(3, json!({})))).await;
         w.applications.die(true);
@@ -81,7 +81,7 @@ fn sidecars_that_do_not_answer_do_not_keep_each_other_from_their_fix() {
 }
 
 #[test]
-fn a_node_that_is_suspended_is_said_to_be() {
+fn suspended_node_is_reported_as_suspended() {
     play(|w| async move {
         let mut fleet = in_place(3, json!({}));
         fleet["spec"]["updateStrategy"]["onStall"] = json!("Hold");
@@ -99,7 +99,7 @@ fn a_node_that_is_suspended_is_said_to_be() {
 }
 
 #[test]
-fn a_status_that_lost_what_last_completed_releases_no_canary() {
+fn status_without_completed_target_does_not_release_the_canary() {
     let lost = json!({"lastCompletedRolloutHash": null, "currentRevision": null});
     for whole in [false, true] {
         let lost = lost.clone();
@@ -125,7 +125,7 @@ fn a_status_that_lost_what_last_completed_releases_no_canary() {
 
 /// What an abort holds to at every moment: the pod that a node was given by then stays.
 #[test]
-fn an_abort_at_any_moment_takes_down_no_pod() {
+fn abort_at_any_moment_deletes_no_pod() {
     let pods = |w: &World| -> Vec<(String, String)> {
         let all = w.cluster.snapshot();
         let stay = all.iter().filter(|o| o["kind"] == "Pod" && o["metadata"]["deletionTimestamp"].is_null());

@@ -33,7 +33,7 @@ async fn until_serves(w: &World, pod: &str, image: &str) {
 }
 
 #[test]
-fn a_restart_before_the_promotion_waits_and_rolls_the_new_set() {
+fn restart_before_promotion_waits_and_restarts_the_new_set() {
     play(|w| async move {
         let ready = ready_to_promote(&w).await;
         let set = text(&ready["rollout"], "entrantSet").to_owned();
@@ -52,7 +52,7 @@ fn a_restart_before_the_promotion_waits_and_rolls_the_new_set() {
 }
 
 #[test]
-fn a_restart_before_a_rollout_is_given_up_rolls_what_serves() {
+fn restart_before_an_abandoned_rollout_restarts_the_active_set() {
     for abort in [false, true] {
         play(|w| async move {
             let ready = ready_to_promote(&w).await;
@@ -72,7 +72,7 @@ fn a_restart_before_a_rollout_is_given_up_rolls_what_serves() {
 }
 
 #[test]
-fn an_edited_incumbent_is_put_right_once_the_rollout_is_over() {
+fn edited_incumbent_is_repaired_after_the_rollout() {
     play(|w| async move {
         ready_to_promote(&w).await;
         // The pod is created from the edited template before it can be restored.
@@ -102,7 +102,7 @@ fn an_edited_incumbent_is_put_right_once_the_rollout_is_over() {
 
 /// Nothing can be done by a target about a Service that cannot be made.
 #[test]
-fn no_target_is_rejected_while_the_service_is_waited_for() {
+fn no_target_is_rejected_while_the_service_is_blocked() {
     for is_anothers in [true, false] {
         play(|w| async move {
             let mut fleet = blue_green(2, json!({"promotion": "Immediately"}));

@@ -36,7 +36,7 @@ fn manual() -> Value {
 }
 
 #[test]
-fn where_nothing_says_which_set_serves_a_person_decides() {
+fn unknown_active_set_waits_for_a_person() {
     play(|w| async move {
         let set = two_sets(&w, manual(), false, "db:2").await;
         let (nodes, images) = (w.names(NODE), w.images());
@@ -64,7 +64,7 @@ fn where_nothing_says_which_set_serves_a_person_decides() {
 }
 
 #[test]
-fn a_set_that_does_not_exist_never_becomes_active() {
+fn nonexistent_set_never_becomes_active() {
     for (strategy, stage) in [
         (json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}), "AwaitingEntrants"),
         (json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}}), "AwaitingPromotion"),

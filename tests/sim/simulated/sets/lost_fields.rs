@@ -240,7 +240,7 @@ fn replayed() -> Option<Case> {
 
 /// `WINDLASS_LOST_MOST` sets the number of cases, `WINDLASS_LOST_SEED` draws others, and `WINDLASS_LOST` replays one.
 #[test]
-fn a_status_that_lost_fields_is_filled_again_or_asks_a_person() {
+fn lost_status_fields_are_restored_or_need_a_person() {
     let number = |name: &str| variable(name).and_then(|n| n.parse::<usize>().ok());
     let seed = number("WINDLASS_LOST_SEED").unwrap_or(1) as u64;
     let replayed = replayed();
@@ -289,7 +289,7 @@ const ONCE_FAILED: [&str; 11] = [
 ];
 
 #[test]
-fn losses_that_once_failed_are_got_over() {
+fn status_losses_that_once_failed_are_recovered() {
     for name in ONCE_FAILED {
         let (_, ended) = played(&Case::of(name).expect("a case as it is printed"));
         assert_eq!(ended, Ok(()), "{name}");

@@ -25,7 +25,7 @@ fn that_deletes_claims(mut fleet: Value) -> Value {
 }
 
 #[test]
-fn where_the_old_nodes_go_first_a_claim_without_its_label_stays_as_well() {
+fn immediate_promotion_keeps_a_claim_without_its_label() {
     play(|w| async move {
         w.serve(that_deletes_claims(blue_green(2, json!({"promotion": "Immediately"})))).await;
         w.rest(5).await;
@@ -41,7 +41,7 @@ fn where_the_old_nodes_go_first_a_claim_without_its_label_stays_as_well() {
 }
 
 #[test]
-fn entrants_that_are_given_up_leave_a_claim_without_its_label_as_well() {
+fn abandoned_entrants_leave_a_claim_without_its_label() {
     play(|w| async move {
         let ready = ready_to_promote(&w, that_deletes_claims(manual())).await;
         let claim = format!("data-db-{}-0-0", text(&ready["rollout"], "entrantSet"));

@@ -31,7 +31,7 @@ fn rests_on(status: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn a_hard_fork_past_the_point_of_no_return_holds_and_a_retry_continues_it() {
+fn hard_fork_past_the_point_of_no_return_holds_until_retry() {
     for build_id in ["", "two"] {
         play(|w| async move {
             w.applications.reach(500);
@@ -72,7 +72,7 @@ fn a_hard_fork_past_the_point_of_no_return_holds_and_a_retry_continues_it() {
 }
 
 #[test]
-fn a_stage_that_a_hand_set_ahead_is_set_back() {
+fn manually_advanced_stage_is_reset() {
     for (strategy, service, stage) in [
         (
             json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual", "retireDelaySeconds": 5}}),

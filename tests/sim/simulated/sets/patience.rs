@@ -23,7 +23,7 @@ async fn completes(w: &World) {
 }
 
 #[test]
-fn a_grace_period_beyond_the_deadline_stalls_nothing() {
+fn grace_period_beyond_the_deadline_stalls_nothing() {
     play(|w| async move {
         let mut fleet = impatient();
         fleet["spec"]["template"]["spec"]["podTemplate"]["spec"]["terminationGracePeriodSeconds"] =
@@ -40,7 +40,7 @@ fn a_grace_period_beyond_the_deadline_stalls_nothing() {
 }
 
 #[test]
-fn a_startup_probe_beyond_the_deadline_stalls_nothing() {
+fn startup_probe_beyond_the_deadline_stalls_nothing() {
     play(|w| async move {
         let mut fleet = impatient();
         fleet["spec"]["updateStrategy"]["progressDeadlineSeconds"] = json!(3);
@@ -58,7 +58,7 @@ fn a_startup_probe_beyond_the_deadline_stalls_nothing() {
 
 /// Its main container crashed on every node, and runs again, not Ready: it may be doing its work.
 #[test]
-fn after_a_crash_of_all_nodes_the_fix_takes_one_main_container_at_a_time() {
+fn fix_after_a_fleet_wide_crash_replaces_one_pod_at_a_time() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;
         for pod in ["db-0-0", "db-1-0", "db-2-0"] {
@@ -82,7 +82,7 @@ fn after_a_crash_of_all_nodes_the_fix_takes_one_main_container_at_a_time() {
 }
 
 #[test]
-fn a_machine_that_dies_under_a_proven_node_takes_no_set_back() {
+fn dead_machine_under_a_proven_node_rolls_back_no_set() {
     for (at, waits) in [("db-0-0", "AwaitingEntrants"), ("new", "AwaitingPromotion")] {
         play(|w| async move {
             let mut fleet = blue_green(2, json!({"promotion": "Manual"}));

@@ -13,7 +13,7 @@ fn in_place(replicas: i32) -> Value {
 }
 
 #[test]
-fn a_pod_whose_node_was_removed_counts_in_the_wave_until_it_is_gone() {
+fn pod_of_a_removed_node_counts_in_the_wave_until_deleted() {
     play(|w| async move {
         let mut fleet = in_place(5);
         fleet["spec"]["minReadySeconds"] = json!(8);
@@ -49,7 +49,7 @@ fn a_pod_whose_node_was_removed_counts_in_the_wave_until_it_is_gone() {
 
 /// A backup of the nodes is restored over the fleet: their specs, with grants that were spent long ago.
 #[test]
-fn a_grant_that_was_spent_before_the_last_one_takes_no_pod_down() {
+fn earlier_spent_grant_deletes_no_pod() {
     play(|w| async move {
         w.serve(in_place(4)).await;
         w.image("db:2").await;
@@ -86,7 +86,7 @@ fn a_grant_that_was_spent_before_the_last_one_takes_no_pod_down() {
 /// A person edits the template of a node that is being created, which makes a pod of the edit, and the operator writes
 /// the template back: that pod is not what was granted.
 #[test]
-fn the_pod_of_an_edit_that_was_undone_is_not_what_a_new_node_was_made_for() {
+fn pod_of_a_reverted_edit_does_not_count_as_the_granted_pod() {
     play(|w| async move {
         w.steer("db-0-0", "unready").await;
         w.create(in_place(1)).await;

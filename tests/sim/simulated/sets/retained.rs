@@ -54,7 +54,7 @@ async fn delete_and_hold(w: &World, nodes: usize) {
 }
 
 #[test]
-fn both_sets_live_on_where_the_fleet_is_deleted_before_the_promotion() {
+fn both_sets_survive_fleet_deletion_before_promotion() {
     for (image, stage) in [("db:2-unready", "AwaitingEntrants"), ("db:2", "AwaitingPromotion")] {
         play(|w| async move {
             w.serve(retained(blue_green(2, json!({"promotion": "Manual"})))).await;
@@ -67,7 +67,7 @@ fn both_sets_live_on_where_the_fleet_is_deleted_before_the_promotion() {
 }
 
 #[test]
-fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_retires() {
+fn both_sets_survive_fleet_deletion_while_the_old_one_retires() {
     play(|w| async move {
         w.serve(retained(blue_green(2, json!({"retireDelaySeconds": 3600})))).await;
         w.image("db:2").await;
@@ -79,7 +79,7 @@ fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_retires() {
 }
 
 #[test]
-fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_halts() {
+fn both_sets_survive_fleet_deletion_while_the_old_one_halts() {
     play(|w| async move {
         w.applications.reach(500);
         let strategy = json!({"type": "HardFork", "hardFork": {"haltHeight": 1000}});
@@ -92,7 +92,7 @@ fn both_sets_live_on_where_the_fleet_is_deleted_while_the_old_one_halts() {
 }
 
 #[test]
-fn a_service_that_a_deleted_fleet_has_left_is_named_with_whose_it_was() {
+fn leftover_service_is_reported_with_its_deleted_owner() {
     play(|w| async move {
         w.serve(retained(blue_green(1, json!({})))).await;
         let uid = w.get(FLEET, "db")["metadata"]["uid"].as_str().unwrap().to_owned();

@@ -42,7 +42,7 @@ async fn promote(w: &World) -> Value {
 }
 
 #[test]
-fn a_set_that_served_and_is_given_up_again_has_the_rest_of_its_delay() {
+fn abandoned_former_active_set_keeps_its_remaining_retire_delay() {
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}))).await;
         w.image("db:2").await;
@@ -68,7 +68,7 @@ fn a_set_that_served_and_is_given_up_again_has_the_rest_of_its_delay() {
 }
 
 #[test]
-fn a_living_set_of_an_id_is_entered_by_another_template_of_it() {
+fn live_set_is_reused_by_a_new_template_with_its_build_id() {
     play(|w| async move {
         let mut fleet = blue_green(2, json!({"promotion": "Manual", "retireDelaySeconds": 300}));
         fleet["spec"]["unsafeCustomBuildID"] = json!("v1");
@@ -87,7 +87,7 @@ fn a_living_set_of_an_id_is_entered_by_another_template_of_it() {
 }
 
 #[test]
-fn a_set_that_is_being_removed_is_never_joined() {
+fn set_being_removed_is_never_reused() {
     play(|w| async move {
         let (_, second) = before_promotion(&w).await;
         w.image("db:1").await;
@@ -100,7 +100,7 @@ fn a_set_that_is_being_removed_is_never_joined() {
 }
 
 #[test]
-fn a_change_to_immediately_goes_on_with_the_nodes_that_were_made() {
+fn change_to_immediate_promotion_keeps_the_created_nodes() {
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Manual"}))).await;
         w.image("db:2").await;
@@ -114,7 +114,7 @@ fn a_change_to_immediately_goes_on_with_the_nodes_that_were_made() {
 }
 
 #[test]
-fn what_is_wanted_under_a_pause_counts_where_old_nodes_go_first() {
+fn last_target_set_during_pause_is_used_by_immediate_promotion() {
     play(|w| async move {
         w.serve(blue_green(2, json!({"promotion": "Immediately"}))).await;
         w.stages();
@@ -137,7 +137,7 @@ fn what_is_wanted_under_a_pause_counts_where_old_nodes_go_first() {
 }
 
 #[test]
-fn a_change_amid_a_promotion_is_not_said_to_be_applied_with_it() {
+fn change_during_a_promotion_is_not_reported_as_applied() {
     for promotion in ["WhenReady", "Immediately"] {
         play(|w| async move {
             w.serve(blue_green(2, json!({"promotion": promotion}))).await;

@@ -12,7 +12,7 @@ async fn ready_to_promote(w: &World) -> String {
 }
 
 #[test]
-fn manual_waits_for_a_person_for_as_long_as_it_takes() {
+fn manual_promotion_waits_indefinitely() {
     play(|w| async move {
         let target = ready_to_promote(&w).await;
         w.rest(3600).await;
@@ -30,7 +30,7 @@ fn manual_waits_for_a_person_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_promotion_that_was_used_is_spent_until_the_field_was_another() {
+fn used_force_promote_is_spent_until_the_field_changes() {
     play(|w| async move {
         let second = ready_to_promote(&w).await;
         w.change(json!({"forcePromote": second})).await;
@@ -60,7 +60,7 @@ fn a_promotion_that_was_used_is_spent_until_the_field_was_another() {
 }
 
 #[test]
-fn waiting_for_caught_up_can_be_skipped_and_nothing_else_of_a_fleet() {
+fn only_the_catch_up_wait_of_a_fleet_can_be_skipped() {
     play(|w| async move {
         w.serve(with_sidecar(blue_green(2, json!({})))).await;
         w.applications.catch_up(false);
@@ -110,7 +110,7 @@ fn both_sets_follow_replicas() {
 }
 
 #[test]
-fn a_promotion_by_the_hash_of_a_template_that_is_refused_promotes_nothing() {
+fn promotion_by_the_hash_of_a_refused_template_promotes_nothing() {
     play(|w| async move {
         ready_to_promote(&w).await;
         // A third template that the API server refuses, and its hash.
@@ -129,7 +129,7 @@ fn a_promotion_by_the_hash_of_a_template_that_is_refused_promotes_nothing() {
 }
 
 #[test]
-fn the_nodes_of_a_plan_that_cannot_be_read_stay_until_a_retry() {
+fn nodes_of_an_unreadable_plan_are_kept_until_retry() {
     play(|w| async move {
         let target = ready_to_promote(&w).await;
         let entrants = w.names(NODE);
@@ -155,7 +155,7 @@ fn the_nodes_of_a_plan_that_cannot_be_read_stay_until_a_retry() {
 }
 
 #[test]
-fn an_abort_while_the_spec_is_refused_rejects_what_ran() {
+fn abort_with_a_refused_spec_rejects_the_running_target() {
     play(|w| async move {
         let target = ready_to_promote(&w).await;
         let plan = text(&w.status()["plan"], "id").to_owned();

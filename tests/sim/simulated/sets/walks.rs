@@ -18,7 +18,7 @@ async fn stuck(w: &World, of: Value) -> String {
 }
 
 #[test]
-fn an_abort_rejects_its_plans_target_and_not_what_is_wanted_by_then() {
+fn abort_rejects_its_plans_target_and_not_the_newer_one() {
     for (of, down) in [
         (in_place(), true),
         (in_place(), false),
@@ -76,7 +76,7 @@ async fn never_whole(w: &World) {
 }
 
 #[test]
-fn claims_that_change_before_anything_completed_are_refused() {
+fn claim_change_before_the_first_completion_is_refused() {
     play(|w| async move {
         never_whole(&w).await;
         w.change(json!({"template": {"spec": {"volumeClaimTemplates": null}}})).await;
@@ -87,7 +87,7 @@ fn claims_that_change_before_anything_completed_are_refused() {
 }
 
 #[test]
-fn claims_that_change_come_with_a_new_set_once_the_first_one_is_whole() {
+fn claim_change_creates_a_new_set_once_the_first_is_complete() {
     play(|w| async move {
         never_whole(&w).await;
         for name in ["db-0-0", "db-1-0"] {
@@ -102,7 +102,7 @@ fn claims_that_change_come_with_a_new_set_once_the_first_one_is_whole() {
 }
 
 #[test]
-fn entrants_are_promoted_only_when_they_are_available() {
+fn entrants_are_promoted_only_when_available() {
     play(|w| async move {
         let mut of = blue_green(2, json!({"retireDelaySeconds": 5}));
         of["spec"]["minReadySeconds"] = json!(100);
@@ -124,7 +124,7 @@ fn entrants_are_promoted_only_when_they_are_available() {
 }
 
 #[test]
-fn a_restart_from_before_the_fleet_was_made_restarts_nothing() {
+fn restart_older_than_the_fleet_restarts_nothing() {
     play(|w| async move {
         let mut of = in_place();
         of["metadata"]["annotations"] = json!({"windlass.dev/restartedAt": "2001-01-01T00:00:00Z"});

@@ -27,7 +27,7 @@ async fn in_a_rollout(w: &World, fleet: Value, image: &str) -> BTreeMap<String, 
 }
 
 #[test]
-fn a_node_costs_at_most_five_writes_with_and_without_a_sidecar() {
+fn node_update_needs_at_most_five_writes() {
     for sidecar in [false, true] {
         play(|w| async move {
             let plain = fleet(3, json!({"type": "InPlace"}));
@@ -39,7 +39,7 @@ fn a_node_costs_at_most_five_writes_with_and_without_a_sidecar() {
 }
 
 #[test]
-fn a_node_that_is_slow_to_be_ready_costs_one_write_more() {
+fn slow_node_needs_one_more_write() {
     play(|w| async move {
         let writes = in_a_rollout(&w, fleet(2, json!({"type": "InPlace"})), "db:2-slow").await;
         assert!(writes.values().all(|n| *n <= 6), "{writes:?}");

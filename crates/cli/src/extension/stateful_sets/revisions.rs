@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_statefulset_is_compared_from_its_current_to_its_update_revision() {
+    fn diff_compares_current_to_update_revision_per_statefulset() {
         let printed = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
             let text = |compared: Compared| {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_names_the_revisions_of_each_statefulset_and_the_ended_plans() {
+    fn history_lists_revisions_per_statefulset_and_ended_plans() {
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
         assert_eq!(
             table(&object(), &revisions(), now),

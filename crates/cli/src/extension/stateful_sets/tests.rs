@@ -35,7 +35,7 @@ async fn documents(names: &[&str], forbidden: &'static [&'static str]) -> Vec<Va
 }
 
 #[tokio::test]
-async fn objects_are_read_with_the_pods_of_their_statefulsets() {
+async fn rollout_is_read_with_pods_of_its_statefulsets() {
     for names in [&["ledger"][..], &[]] {
         let documents = documents(names, &[]).await;
         assert_eq!(documents.len(), 1);
@@ -54,7 +54,7 @@ async fn objects_are_read_with_the_pods_of_their_statefulsets() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_read_is_left_out_and_said() {
+async fn forbidden_objects_are_omitted_and_reported() {
     let documents = documents(&["ledger"], &["pods"]).await;
     assert_eq!(
         documents[0]["unread"],
@@ -70,7 +70,7 @@ async fn what_the_user_may_not_read_is_left_out_and_said() {
 }
 
 #[tokio::test]
-async fn the_other_commands_read_what_they_need() {
+async fn explain_diff_and_history_read_required_objects() {
     let client = with_objects(objects(), &[]);
     let target = Target { kind: crate::target::Kind::Other(STATEFUL_SETS), name: "ledger".to_owned() };
     let object = target.get(&client, "prod").await.unwrap();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_writes_what_it_writes_to_a_fleet() {
+    fn verbs_write_the_same_fields_as_for_a_fleet() {
         let one = |key: &'static str, value: &str| vec![(key, value.to_owned())];
         let abort = |rollback| Verb::Abort { rollback };
         let both =
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_verb_cannot_do_is_one_sentence_that_says_what_can_be_done() {
+    fn unsupported_verb_is_refused_with_an_alternative() {
         let skip = |task: Option<&str>| Verb::Skip { task: task.map(str::to_owned) };
         let waits_too = json!({"status": {"nodes": [
             {"name": "ledger-2", "plan": {"state": "Active", "tasks": [{"id": "a-1", "type": "mark-ready"}]}},

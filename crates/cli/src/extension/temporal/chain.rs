@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporal_that_is_away_and_a_deletion_that_waits_have_a_way_out() {
+    fn unreachable_temporal_and_blocked_deletion_offer_remedies() {
         let away = json!({"status": {"plan": null, "conditions": [{"type": "UpToDate", "status": "Unknown",
             "reason": "TemporalUnreachable", "message": "no response",
             "lastTransitionTime": "2026-01-01T04:15:08Z"}]}});
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_leads_from_the_condition_to_the_pod_of_the_version_in_the_way() {
+    fn chain_leads_from_condition_to_pod_of_blocking_version() {
         let pod = json!({"metadata": {"name": "orders-1.2-b-x", "namespace": "shop"}, "status": {"phase": "Pending",
             "conditions": [{"type": "Ready", "status": "False"}],
             "containerStatuses": [{"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}]}});
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_person_says_how_to_go_on() {
+    fn manual_step_offers_the_next_command() {
         let first = |reason: &str, truth: &str| {
             let conditions = json!([{"type": "UpToDate", "status": truth, "reason": reason,
                 "lastTransitionTime": "2026-01-01T04:00:00Z"}]);

@@ -57,7 +57,7 @@ mod tests {
     use super::what_goes;
 
     #[test]
-    fn nothing_is_said_to_go_that_is_retained() {
+    fn retained_objects_are_not_listed_as_deleted() {
         for now in [true, false] {
             assert!(what_goes(true, now).contains("are not changed"));
             assert!(what_goes(false, now).ends_with(if now { "deleted now" } else { "runs on it" }));

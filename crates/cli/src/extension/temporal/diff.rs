@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_workers_the_template_and_the_build_id_differ() {
+    fn worker_diff_compares_template_and_build_id() {
         let template = |image: &str| json!({"spec": {"containers": [{"name": "worker", "image": image}]}});
         let revision = |number: i64, image: &str, id: &str| {
             json!({"metadata": {"name": format!("orders-{number}")}, "revision": number,

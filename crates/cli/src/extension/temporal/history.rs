@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_revision_is_told_with_its_version_and_what_differs_and_then_each_plan() {
+    fn worker_history_lists_revisions_with_versions_then_plans() {
         let stored = [revision(1, "v1-aa", "v1"), revision(2, "v2-bb", "v2"), revision(3, "v3-cc", "v3")];
         let object = json!({
             "metadata": {"namespace": "shop", "name": "orders"},

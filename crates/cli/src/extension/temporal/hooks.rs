@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_of_workers_is_kept_once_they_are_gone_or_others_of_their_name_are_there() {
+    async fn worker_hook_state_is_dropped_on_deletion_or_replacement() {
         let simulated = Simulated::start(Options::seeded(1));
         let cluster = Arc::new(KubeCluster::new(simulated.client("windlass", "shop"), View::shared()));
         let hooks = WorkerHooks::new(HookRules::default(), peers().unwrap(), cluster, Arc::new(SystemClock));

@@ -294,7 +294,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_rollout_is_told_by_its_step_and_its_share() {
+    fn worker_report_shows_ramp_step_and_share() {
         let report = of(&json!({}));
         assert_eq!(report.verdict, Verdict::Progressing);
         assert_eq!(
@@ -308,7 +308,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_verdict_is_read_from_the_conditions_of_the_spec_as_it_is() {
+    fn verdict_follows_conditions_of_the_current_spec() {
         let up = json!([
             condition("Ready", "True", "WorkersReady", ""),
             condition("UpToDate", "True", "Applied", "")

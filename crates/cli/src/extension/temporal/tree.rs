@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_is_drawn_with_its_share_its_plan_and_its_versions() {
+    fn worker_rollout_is_drawn_with_share_plan_and_versions() {
         assert_eq!(
             drawn(&report(&json!({})), 20),
             "\
@@ -212,7 +212,7 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
     }
 
     #[test]
-    fn what_is_as_wanted_is_one_line() {
+    fn up_to_date_worker_deployment_is_one_line() {
         let conditions = json!([
             {"type": "UpToDate", "status": "True", "reason": "Applied", "lastTransitionTime": "2026-01-01T04:00:00Z"},
             {"type": "Ready", "status": "True", "reason": "WorkersReady", "lastTransitionTime": "2026-01-01T04:00:00Z"},
@@ -226,7 +226,7 @@ orders   Progressive   Ramping 50%   ━━━━━━━━━━────�
     }
 
     #[test]
-    fn a_hook_that_waits_for_a_person_says_what_to_write() {
+    fn hook_awaiting_approval_shows_the_approve_command() {
         let hooks = json!([{"hook": "release", "taskID": "0123456789-3", "state": "AwaitingApproval", "message": ""}]);
         let text = drawn(&report(&json!({"status": {"hooks": hooks}})), 20);
         assert!(

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verb_writes_the_one_field_or_annotation_that_is_its() {
+    fn each_verb_writes_its_own_field_or_annotation() {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
         let written = |verb: Verb| change(&verb, &rolled(), now).unwrap().write.unwrap();
         assert_eq!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_twice_is_tried_again_twice() {
+    fn repeated_retry_gets_a_new_counter() {
         let mut object = rolled();
         for (asked, spent, expected) in [
             (Value::Null, Value::Null, Some("0123456789")),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_may_be_skipped_and_other_tasks_may_not() {
+    fn only_hook_tasks_may_be_skipped() {
         let mut object = rolled();
         object["status"]["plan"]["tasks"][1] = json!({"id": "0123456789-1", "type": "await-approval",
             "params": {"hook": "h", "at": "BeforePromotion"}, "state": "Running"});
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn back_is_to_the_last_completed_revision_with_its_build_id() {
+    fn rollback_restores_last_completed_template_and_build_id() {
         let revision = |name: &str, number: i64, template: &str, id: Value| {
             json!({"metadata": {"name": name}, "revision": number,
                 "data": {"template": {"spec": template}, "unsafeCustomBuildID": id, "buildID": name}})
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn from_what_completed_back_is_to_what_completed_before_and_never_to_what_was_rejected() {
+    fn rollback_from_completed_passes_over_rejected_revisions() {
         let revision = |hash: &str, number: i64| {
             json!({"metadata": {"name": format!("w-{}", hash.repeat(10))}, "revision": number,
                 "data": {"template": {"spec": hash}, "buildID": hash}})
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_of_a_gate_of_workers_is_not_taken_back_either() {
+    fn pending_skip_of_a_gate_is_not_overwritten() {
         let tasks = json!([{"id": "p-0", "type": "run-gate", "state": "Failed"},
             {"id": "p-1", "type": "await-approval", "state": "Pending", "params": {"hook": "h"}}]);
         let mut object = json!({"metadata": {"annotations": {"windlass.dev/skip": "p-0"}},

@@ -78,7 +78,7 @@ fn nothing() -> Change {
 }
 
 #[tokio::test]
-async fn a_pending_update_is_told_with_its_reason_and_its_order() {
+async fn pending_update_is_forecast_with_reason_and_order() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1", "v1", "v2"]);
     objects.push(rollout(&["ledger"], &json!({})));
     let forecast = forecast(objects, nothing(), &[]).await;
@@ -106,7 +106,7 @@ ledger   no change, but updates are pending
 }
 
 #[tokio::test]
-async fn nothing_happens_where_each_statefulset_is_at_its_update_revision() {
+async fn no_restart_is_forecast_at_the_update_revision() {
     let mut objects = with_pods("ledger", ("v2", "v2"), HELD, &["v2", "v2"]);
     objects.push(rollout(&["ledger"], &json!({})));
     let forecast = forecast(objects, nothing(), &[]).await;
@@ -118,7 +118,7 @@ async fn nothing_happens_where_each_statefulset_is_at_its_update_revision() {
 }
 
 #[tokio::test]
-async fn a_changed_manifest_changes_the_waves() {
+async fn manifest_change_affects_forecast_waves() {
     let mut objects = with_pods("a", ("v1", "v2"), HELD, &["v1", "v1"]);
     objects.extend(with_pods("b", ("v1", "v2"), HELD, &["v1", "v1"]));
     objects.push(rollout(&["a", "b"], &json!({})));
@@ -146,7 +146,7 @@ async fn a_changed_manifest_changes_the_waves() {
 }
 
 #[tokio::test]
-async fn what_is_adopted_is_held_and_restarts_no_pod() {
+async fn adopted_statefulset_is_held_without_pod_restarts() {
     const NATIVE: &str = r#"{"type": "RollingUpdate"}"#;
     let adopted = || Change::Apply(rollout(&["ledger", "later"], &json!({"status": null})));
     let objects = with_pods("ledger", ("v1", "v1"), NATIVE, &["v1", "v1", "v1"]);
@@ -176,7 +176,7 @@ ledger   is created
 }
 
 #[tokio::test]
-async fn what_the_operator_would_refuse_is_refused() {
+async fn rollout_the_operator_would_refuse_is_refused() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1"]);
     objects[0]["metadata"]["ownerReferences"] = json!([{"apiVersion": "db.example/v1", "kind": "Cluster", "name": "own", "uid": "c", "controller": true}]);
     let refused = forecast(objects, Change::Apply(rollout(&["ledger"], &json!({}))), &[]).await;
@@ -185,7 +185,7 @@ async fn what_the_operator_would_refuse_is_refused() {
 }
 
 #[tokio::test]
-async fn a_requested_restart_moves_each_pod() {
+async fn restart_request_moves_every_pod() {
     let mut objects = with_pods("ledger", ("v1", "v1"), HELD, &["v1", "v1"]);
     let asked = json!({"metadata": {"annotations": {"windlass.dev/restartedAt": "2026-01-01T00:59:59Z"}}});
     objects.push(rollout(&["ledger"], &asked));
@@ -195,7 +195,7 @@ async fn a_requested_restart_moves_each_pod() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_down_takes_a_place_and_is_named() {
+async fn unavailable_pod_uses_the_budget_and_is_named() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1", "v1", "v2"]);
     objects.push(rollout(&["ledger"], &json!({})));
     let down = objects.iter_mut().find(|object| object["metadata"]["name"] == "ledger-2").unwrap();
@@ -206,7 +206,7 @@ async fn a_pod_that_is_down_takes_a_place_and_is_named() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_read_is_left_out_and_said() {
+async fn forbidden_pods_are_omitted_and_reported() {
     let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1"]);
     objects.push(rollout(&["ledger"], &json!({})));
     let blind = forecast(objects, nothing(), &["pods"]).await;

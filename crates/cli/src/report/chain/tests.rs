@@ -9,7 +9,7 @@ use windlass_core::api::MadeFor;
 use windlass_kube_port::observed::Observed;
 
 #[test]
-fn a_chain_leads_from_the_condition_to_the_kubelets_words_and_ends_in_commands() {
+fn chain_leads_from_condition_to_kubelet_message_and_commands() {
     let (mut fleet, nodes) = (fleet(), nodes());
     fleet["status"]["plan"]["tasks"][1]["message"] = json!("waiting for db-2 to run the target");
     fleet["status"]["currentRevision"] = json!("db-1");
@@ -68,7 +68,7 @@ fn pod_of(node: &str, image: &str, status: &serde_json::Value) -> ObservedPod {
 }
 
 #[test]
-fn a_pod_that_a_hand_changed_is_told_of_and_may_be_made_anew() {
+fn externally_modified_pod_is_reported_and_can_be_recreated() {
     let node = ObservedNode::read(&nodes()[2]);
     let waits = json!({"status": {"containerStatuses": [{"name": "db", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
     let explained = |image: &str, status: &serde_json::Value| {
@@ -91,8 +91,7 @@ fn a_pod_that_a_hand_changed_is_told_of_and_may_be_made_anew() {
 }
 
 #[test]
-fn a_pod_that_is_not_made_is_explained_by_what_is_said_of_its_set_and_one_that_nobody_may_read_is_not_said_to_be_gone()
- {
+fn missing_and_unreadable_pods_are_explained_differently() {
     let node = ObservedNode::read(&nodes()[2]);
     let note = "create Pod db-2-0 in StatefulSet db-2 failed error: pods \"db-2-0\" is forbidden: exceeded quota: few";
     let event = TimelineEntry {
@@ -111,7 +110,7 @@ fn a_pod_that_is_not_made_is_explained_by_what_is_said_of_its_set_and_one_that_n
 }
 
 #[test]
-fn since_when_is_told_of_a_condition_and_not_of_its_message() {
+fn timestamp_follows_the_condition_not_its_message() {
     let mut fleet = fleet();
     fleet["status"]["conditions"][0]["message"] = json!("waiting for db-2: windlass approve nd/db -n prod");
     let seen = seen(&fleet, &nodes());
@@ -126,7 +125,7 @@ fn since_when_is_told_of_a_condition_and_not_of_its_message() {
 }
 
 #[test]
-fn a_hook_that_failed_on_a_node_is_a_link_and_ends_in_what_can_be_done() {
+fn failed_node_hook_is_a_link_with_remedies() {
     let mut fleet = fleet();
     fleet["status"]["hooks"] = json!([{"hook": "drain", "node": "db-1", "taskID": "0123456789-1", "state": "Failed", "message": "no"}]);
     let seen = seen(&fleet, &[]);
@@ -147,7 +146,7 @@ fn a_hook_that_failed_on_a_node_is_a_link_and_ends_in_what_can_be_done() {
 }
 
 #[test]
-fn where_there_is_no_way_back_none_is_offered() {
+fn rollback_is_not_offered_where_impossible() {
     for stage in ["Promoting", "Retiring"] {
         let mut fleet = fleet();
         fleet["status"]["rollout"]["stage"] = json!(stage);
@@ -160,7 +159,7 @@ fn where_there_is_no_way_back_none_is_offered() {
 }
 
 #[test]
-fn what_waits_for_a_person_says_how_to_go_on() {
+fn state_awaiting_a_person_offers_the_next_command() {
     let first = |status: serde_json::Value, paused: bool| {
         let mut fleet = fleet();
         json_patch::merge(&mut fleet, &json!({"spec": {"paused": paused}, "status": status}));
@@ -191,7 +190,7 @@ fn what_waits_for_a_person_says_how_to_go_on() {
 }
 
 #[test]
-fn what_no_operator_has_seen_is_explained_by_that_first_and_ends_in_a_look_at_it() {
+fn unobserved_generation_is_explained_first() {
     let mut fleet = fleet();
     fleet["metadata"]["generation"] = json!(4);
     let seen = seen(&fleet, &nodes());
@@ -205,7 +204,7 @@ fn what_no_operator_has_seen_is_explained_by_that_first_and_ends_in_a_look_at_it
 }
 
 #[test]
-fn to_give_a_set_up_is_not_said_to_leave_its_nodes() {
+fn abort_of_a_new_set_is_described_as_removing_its_nodes() {
     let abort = |set: &str| {
         let mut fleet = fleet();
         json_patch::merge(
@@ -222,7 +221,7 @@ fn to_give_a_set_up_is_not_said_to_leave_its_nodes() {
 }
 
 #[test]
-fn an_approval_that_timed_out_is_not_asked_for_any_more() {
+fn timed_out_approval_is_no_longer_offered() {
     let mut fleet = fleet();
     let task = json!({"id": "495ff12537-1", "type": "await-approval", "state": "Failed", "message": "nobody approved in time",
         "params": {"hook": "look"}});
@@ -237,7 +236,7 @@ fn an_approval_that_timed_out_is_not_asked_for_any_more() {
 }
 
 #[test]
-fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothing_that_does_nothing() {
+fn deletion_shows_age_and_finalizers_without_useless_remedies() {
     let mut fleet = fleet();
     let deletion = json!({"kind": "NodeDeployment", "metadata": {"deletionTimestamp": "2026-01-01T04:10:00Z",
         "finalizers": ["example.com/a", "example.com/b"]}, "spec": {"paused": true}});
@@ -264,7 +263,7 @@ fn what_is_being_deleted_says_since_when_and_by_what_it_is_kept_and_offers_nothi
 }
 
 #[test]
-fn a_fleet_tells_of_pods_whose_image_a_hand_changed_although_they_run() {
+fn running_pods_with_externally_changed_image_are_reported() {
     let mut seen = seen(&fleet(), &nodes());
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     for node in ["db-3", "db-4"] {

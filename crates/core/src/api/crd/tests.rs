@@ -68,7 +68,7 @@ fn is_beyond_kube_cel(rule: &str) -> bool {
 }
 
 #[test]
-fn each_bad_object_is_refused_with_its_sentence() {
+fn invalid_objects_are_rejected_with_the_rule_message() {
     let mut beyond = BTreeSet::new();
     every_schema(|_, schema| {
         let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
@@ -83,14 +83,14 @@ fn each_bad_object_is_refused_with_its_sentence() {
 }
 
 #[test]
-fn each_good_twin_is_accepted() {
+fn valid_counterparts_are_accepted() {
     for Case { name, old, good, .. } in cases::all() {
         assert_eq!(complaints(&good, old.as_ref()), Vec::<String>::new(), "{name}");
     }
 }
 
 #[test]
-fn each_rule_has_a_bad_object_that_only_it_explains() {
+fn every_rule_has_a_rejected_case() {
     let said: BTreeSet<&str> = cases::all().iter().map(|case| case.says).collect();
     every_schema(|path, schema| {
         for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
@@ -131,7 +131,7 @@ fn less_one_field(value: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn no_rule_errs_on_a_missing_field() {
+fn rules_evaluate_without_error_on_missing_fields() {
     let [of_fleet, of_node, of_rollout] = cases::rich();
     let mut of_forking_fleet = of_fleet.clone();
     of_forking_fleet["spec"]["updateStrategy"] =
@@ -151,7 +151,7 @@ fn no_rule_errs_on_a_missing_field() {
 }
 
 #[test]
-fn every_rule_is_attached() {
+fn all_rules_are_attached_to_the_schemas() {
     let of_node = rules::NODE_SPEC.len();
     let lists = [
         (rules::NODE_DEPLOYMENT.len() + rules::NODE_TEMPLATE.len() + of_node, "NodeDeployment"),
@@ -168,7 +168,7 @@ fn every_rule_is_attached() {
 }
 
 #[test]
-fn claims_may_change_where_new_nodes_are_made() {
+fn volume_claims_may_change_when_new_nodes_are_created() {
     let fleet = |type_: &str, build_id: &str, class: &str| {
         let mut claim = cases::claim("data", "1Gi");
         claim["spec"]["storageClassName"] = class.into();
@@ -190,13 +190,13 @@ fn claims_may_change_where_new_nodes_are_made() {
 }
 
 #[test]
-fn the_reserved_container_name_is_the_one_that_is_used() {
+fn reserved_container_name_matches_the_sidecar() {
     let rules = rules::NODE_SPEC.iter().filter(|rule| rule.check.contains(&format!("'{SIDECAR_CONTAINER}'")));
     assert_eq!(rules.count(), 2);
 }
 
 #[test]
-fn the_reserved_keys_of_the_rules_are_those_that_are_used() {
+fn reserved_keys_in_rules_match_the_constants() {
     let quoted = |keys: &[&str]| format!("{keys:?}").replace('"', "'");
     for keys in [&RESERVED_LABELS[..], &RESERVED_ANNOTATIONS] {
         let rules = rules::NODE_TEMPLATE.iter().chain(rules::STATEFUL_NODE);
@@ -205,7 +205,7 @@ fn the_reserved_keys_of_the_rules_are_those_that_are_used() {
 }
 
 #[test]
-fn every_field_is_explained() {
+fn every_field_has_a_description() {
     every_schema(|path, schema| {
         let by_kubernetes = path.ends_with(".metadata") || path.ends_with(".metadata.name");
         assert!(by_kubernetes || path.ends_with("[]") || schema["description"].is_string(), "{path}");
@@ -213,7 +213,7 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn no_field_stores_null_or_has_a_format_that_kubernetes_does_not_know() {
+fn no_field_is_nullable_or_has_an_unknown_format() {
     let known = ["int32", "int64", "date-time"];
     every_schema(|path, schema| {
         assert_ne!(schema["nullable"], true, "{path}");
@@ -223,7 +223,7 @@ fn no_field_stores_null_or_has_a_format_that_kubernetes_does_not_know() {
 }
 
 #[test]
-fn every_number_of_a_spec_is_bounded_by_what_its_type_holds() {
+fn every_spec_integer_is_bounded() {
     every_schema(|path, schema| {
         if path.contains(".spec.") && schema["type"] == "integer" {
             assert!(
@@ -235,7 +235,7 @@ fn every_number_of_a_spec_is_bounded_by_what_its_type_holds() {
 }
 
 #[test]
-fn what_another_version_writes_into_a_status_is_kept() {
+fn status_fields_of_other_versions_are_preserved() {
     every_schema(|path, schema| {
         if path.contains(".status") {
             assert_eq!(schema["required"], Value::Null, "{path}");
@@ -248,7 +248,7 @@ fn what_another_version_writes_into_a_status_is_kept() {
 }
 
 #[test]
-fn the_server_fills_in_defaults_and_none_inside_lists_or_pod_templates() {
+fn defaults_exclude_lists_and_pod_templates() {
     let mut defaults = Vec::new();
     every_schema(|path, schema| {
         if let Some(default) = schema.get("default") {
@@ -292,7 +292,7 @@ fn the_server_fills_in_defaults_and_none_inside_lists_or_pod_templates() {
 }
 
 #[test]
-fn what_the_server_fills_in_reads_as_what_was_left_out() {
+fn defaulted_objects_deserialize_like_omitted_fields() {
     let fleet = cases::fleet(&[
         ("spec.updateStrategy.inPlace", serde_json::json!({})),
         ("spec.updateStrategy.blueGreen", serde_json::json!({})),
@@ -320,7 +320,7 @@ fn what_the_server_fills_in_reads_as_what_was_left_out() {
 }
 
 #[test]
-fn an_object_that_the_schema_accepts_can_be_read() {
+fn objects_accepted_by_the_schema_deserialize() {
     for case in cases::all() {
         for object in [Some(case.good), case.old].into_iter().flatten() {
             let read = match object["kind"].as_str() {
@@ -338,7 +338,7 @@ fn deploy_folder() -> PathBuf {
 }
 
 #[test]
-fn deploy_holds_one_file_for_each_crd_which_together_are_what_is_printed() {
+fn deploy_files_match_the_printed_crds() {
     let write = std::env::var_os("UPDATE_CRDS").is_some();
     let mut together = String::new();
     for crd in crds() {
@@ -358,13 +358,13 @@ fn deploy_holds_one_file_for_each_crd_which_together_are_what_is_printed() {
 }
 
 #[test]
-fn what_is_printed_reads_back_as_what_was_meant() {
+fn printed_crds_parse_back_unchanged() {
     let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&crds_yaml()).unwrap();
     assert_eq!(read, crds());
 }
 
 #[test]
-fn a_crd_is_small_and_the_same_each_time() {
+fn crds_are_small_and_deterministic() {
     assert_eq!(crds_yaml(), crds_yaml());
     for crd in crds() {
         assert!(yaml(&crd).len() < SIZE_LIMIT_BYTES, "{}: {}", crd.spec.names.kind, yaml(&crd).len());

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_the_service_comes_before_what_is_wrong_with_the_spec() {
+    fn service_blocker_takes_precedence_over_spec_blockers() {
         let service = Blocker::Service("service: Service db is not this fleet's".to_owned());
         for other in [
             Blocker::Spec("template: no".to_owned()),

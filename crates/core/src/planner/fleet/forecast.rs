@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_go_from_the_highest_ordinal_as_many_at_a_time_as_may_be_out() {
+    fn nodes_roll_from_highest_ordinal_within_max_unavailable() {
         assert_eq!(rolled(&facts(5, 2)), ["4 3", "2 1", "0"]);
         assert_eq!(rolled(&facts(2, 1).with(|f| f.spec.paused = true)), ["1", "0"], "a pause ends");
     }
 
     #[test]
-    fn those_that_run_it_already_come_first_then_those_that_are_down() {
+    fn nodes_at_the_target_roll_first_then_unavailable_ones() {
         let mut facts = facts(4, 1);
         facts.children[1].pod.hash = Some("v2".into());
         facts.children[1].grant.hash = Some("v2".into());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_down_and_not_granted_takes_a_place_of_every_wave() {
+    fn ungranted_unavailable_node_takes_room_in_every_wave() {
         let mut facts = facts(3, 1);
         facts.spec.partition = 1;
         (facts.children[0].pod.ready, facts.children[0].pod.available) = (false, false);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_made_and_leave_beside_a_rollout() {
+    fn forecast_includes_scale_out_and_scale_in() {
         let mut larger = facts(3, 1);
         larger.spec.replicas = 5;
         assert_eq!(
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_down_and_may_do_their_work_go_one_wave_at_a_time() {
+    fn unavailable_nodes_with_running_main_container_roll_in_waves() {
         let unready = |facts: &mut FleetFacts, runs: bool| {
             for child in &mut facts.children {
                 (child.pod.ready, child.pod.available, child.pod.failed, child.pod.runs) =
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_leaves_out_what_the_partition_holds() {
+    fn restart_skips_nodes_held_by_the_partition() {
         let mut held = facts(3, 1);
         held.spec.partition = 2;
         let restart = Some("2030-01-31T12:00:00Z".into());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_nodes_are_made_together() {
+    fn initial_nodes_are_created_together() {
         let mut first = facts(3, 1);
         first.children.clear();
         first.record.last_completed = None;
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_other_sets_beyond_replicas_leave_together() {
+    fn surplus_nodes_of_other_sets_are_removed_together() {
         let set = |name: &str, replicas: i32, nodes: i32, retiring: bool| {
             let node = |ordinal| {
                 child(ordinal, "v2").with(|f| {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_made_whole_and_leaves_whole() {
+    fn sets_are_created_and_removed_as_a_whole() {
         let facts = facts(3, 1);
         assert_eq!(
             told(&[entrants("db", &"1a2b3".into(), &facts, &"v2".into())]),

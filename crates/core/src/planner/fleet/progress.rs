@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_the_partition_keeps_back_is_neither_updated_nor_progress() {
+    fn partition_held_node_counts_neither_as_updated_nor_progress() {
         use super::super::facts::Rendering;
         let child = |ordinal: i32, revision: &str| {
             ChildFacts::default().with(|f| {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_serve_is_named_once_the_deadline_has_passed() {
+    fn unavailable_node_is_named_after_the_deadline() {
         let start = DateTime::from_timestamp(1_000, 0).unwrap();
         let problem = Problem {
             reason: "NotReady".into(),

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn retain_is_said_once_it_is_so_on_all_and_taken_back_before_it_is_not() {
+    fn retain_is_reported_only_while_all_objects_carry_it() {
         let cases = [
             (None, Retain, OnAll, Some(Retain)),
             (None, Retain, NotOnAll, Some(Delete)),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_taken_back_at_once_one_comes_after_the_other() {
+    fn simultaneous_retain_withdrawals_happen_one_at_a_time() {
         let mut status = NodeDeploymentStatus {
             deletion_policy: Some(Retain),
             volume_claim_retention: Some(ClaimRetention::Retain),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_of_an_earlier_version_is_written_to_where_it_is_waited_for() {
+    fn status_of_older_fleet_is_written_only_when_required() {
         let before = NodeDeploymentStatus::default();
         let after = |release: &Release| {
             let mut status = before.clone();

@@ -57,7 +57,7 @@ fn done(mut plan: Plan, count: usize) -> Plan {
 }
 
 #[test]
-fn each_point_is_where_the_page_says() {
+fn hook_points_match_the_documentation() {
     let hooks = everywhere();
     for (yaml, points, expected) in [
         (
@@ -108,7 +108,7 @@ fn each_point_is_where_the_page_says() {
 }
 
 #[test]
-fn hooks_of_one_point_come_in_the_order_of_the_list_and_at_no_other_point() {
+fn hooks_run_in_list_order_at_their_point_only() {
     let hooks = [
         hook("b", HookPoint::BeforeNode),
         hook("x", HookPoint::AfterRollout),
@@ -120,7 +120,7 @@ fn hooks_of_one_point_come_in_the_order_of_the_list_and_at_no_other_point() {
 }
 
 #[test]
-fn without_hooks_after_them_there_are_no_steps() {
+fn fleet_step_hooks_are_omitted_without_after_step_hooks() {
     let hooks = [hook("a", HookPoint::BeforeRollout)];
     let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: vec![0, 1] };
     let plan = plan(&wanted.in_recipe(&recipe(IN_PLACE)));
@@ -128,7 +128,7 @@ fn without_hooks_after_them_there_are_no_steps() {
 }
 
 #[test]
-fn what_has_not_begun_follows_the_list_and_what_has_stays() {
+fn pending_hooks_follow_the_list_and_started_hooks_are_kept() {
     let steps = recipe(RESTART_NODE);
     let before =
         [hook("a", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("z", HookPoint::AfterNode)];
@@ -166,7 +166,7 @@ fn what_has_not_begun_follows_the_list_and_what_has_stays() {
 }
 
 #[test]
-fn what_was_skipped_before_its_turn_stays_so() {
+fn hook_skipped_in_advance_remains_skipped() {
     let steps = recipe(RESTART_NODE);
     let before = [hook("a", HookPoint::AfterNode)];
     let after = [hook("b", HookPoint::BeforeNode), hook("a", HookPoint::AfterNode)];
@@ -180,7 +180,7 @@ fn what_was_skipped_before_its_turn_stays_so() {
 }
 
 #[test]
-fn steps_that_went_are_not_stopped_after_and_those_that_came_are() {
+fn stops_follow_removed_and_added_steps_of_a_running_plan() {
     let steps = recipe(IN_PLACE);
     let hooks = [hook("a", HookPoint::AfterStep)];
     let wanted = |stops: Vec<usize>| HookPlacement { hooks: &hooks, points: of_fleet(), stops };
@@ -198,7 +198,7 @@ fn steps_that_went_are_not_stopped_after_and_those_that_came_are() {
 }
 
 #[test]
-fn a_plan_of_another_recipe_and_one_that_is_over_are_left_as_they_are() {
+fn plan_of_another_recipe_and_ended_plan_are_left_unchanged() {
     let hooks = [hook("a", HookPoint::BeforeNode)];
     let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![] };
     let mut of_another = plan(&recipe(NODE_UPDATE));
@@ -208,7 +208,7 @@ fn a_plan_of_another_recipe_and_one_that_is_over_are_left_as_they_are() {
 }
 
 #[test]
-fn a_node_that_leaves_keeps_its_wish() {
+fn inserted_hook_keeps_removal_id_of_a_leaving_node() {
     let steps = recipe(REMOVE_NODE);
     let mut plan = plan(&steps);
     plan.tasks[0].params = json!({"removalID": "wish"});
@@ -219,7 +219,7 @@ fn a_node_that_leaves_keeps_its_wish() {
 }
 
 #[test]
-fn a_plan_that_would_be_too_long_is_refused_with_what_to_do() {
+fn plan_exceeding_the_task_limit_is_refused_with_advice() {
     let hooks: Vec<Hook> = (0..4).map(|n| hook(&format!("h{n}"), HookPoint::AfterStep)).collect();
     let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
     let sentence = wanted.too_long_for(&recipe(IN_PLACE)).unwrap();

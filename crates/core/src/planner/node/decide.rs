@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_pod_ends_no_plan_before_the_controller_has_seen_the_set() {
+    fn ready_pod_does_not_end_plan_before_its_set_is_observed() {
         let decided = |facts: &NodeFacts| decide(facts, Some(&update()), DateTime::UNIX_EPOCH);
         assert_eq!(decided(&new_node(false, "")), NodeDecision::Keep);
         assert_eq!(decided(&new_node(true, "db-0-1")), NodeDecision::Keep);

@@ -65,7 +65,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn a_pod_that_is_ready_before_its_set_is_seen_ends_no_plan() {
+fn ready_pod_of_an_unobserved_set_does_not_end_plan() {
     let now = Utc.timestamp_opt(1, 0).single().expect("a time");
     for observed in [false, true] {
         assert_eq!(decide(&new_node(observed), Some(&plan()), now), NodeDecision::Keep, "{observed}");
@@ -73,7 +73,7 @@ fn a_pod_that_is_ready_before_its_set_is_seen_ends_no_plan() {
 }
 
 #[test]
-fn a_problem_of_a_pod_that_never_ran_keeps_the_time_since_when_it_is_so() {
+fn problem_of_a_never_started_pod_keeps_its_start_time() {
     let (began, now) = (Utc.timestamp_opt(1, 0).single(), Utc.timestamp_opt(60, 0).single());
     let (began, now) = (began.expect("a time"), now.expect("a time"));
     let waiting = Some(("ImagePullBackOff".to_owned(), "not found".to_owned()));

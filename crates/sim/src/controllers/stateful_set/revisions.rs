@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_fnv_1_of_the_json_as_go_writes_it() {
+    fn hash_is_fnv_1_of_the_go_encoded_json() {
         // Recorded from a real control plane by the conformance suite: see tests/sim/conformance.
         assert_eq!(hash(&json!({}), 0), safe_encoded("777742067"));
     }

@@ -34,7 +34,7 @@ const ALL: [(&str, &str); 4] =
     [("d", "AfterRollout"), ("a", "BeforeRollout"), ("b", "AfterStep"), ("c", "BeforePromotion")];
 
 #[test]
-fn each_hook_stands_at_its_point_of_each_strategy() {
+fn hooks_are_placed_at_their_points_in_each_strategy() {
     let table = [
         (json!({}), "@a create-version await-available await-registered claim-manager @c set-current @d"),
         (
@@ -55,7 +55,7 @@ fn each_hook_stands_at_its_point_of_each_strategy() {
 }
 
 #[test]
-fn what_has_not_begun_follows_the_list_and_what_has_stays() {
+fn pending_tasks_follow_the_hook_list_and_started_ones_stay() {
     let rollout = json!({
         "gate": {"workflowType": "Check"},
         "steps": [{"percent": 1, "hooks": true}, {"percent": 2, "gate": true}, {"percent": 3, "gate": true, "hooks": true}],
@@ -99,7 +99,7 @@ fn what_has_not_begun_follows_the_list_and_what_has_stays() {
 }
 
 #[test]
-fn a_plan_with_too_many_tasks_is_refused_by_the_names_of_its_hooks() {
+fn plan_with_too_many_tasks_is_refused_naming_its_hooks() {
     let steps: Vec<Value> = (1..=20).map(|percent| json!({"percent": percent, "hooks": true})).collect();
     let many = [("a", "AfterStep"), ("b", "AfterStep"), ("c", "AfterStep"), ("d", "AfterStep")];
     let facts = hooked(json!({ "steps": steps }), &many);

@@ -6,7 +6,7 @@ use crate::planner::build::deployment_names;
 use crate::port::BuildId;
 
 #[test]
-fn a_versions_deployment_is_named_after_it_where_kubernetes_takes_that() {
+fn deployment_is_named_after_its_version_where_valid() {
     for (build, first) in [("v1", "orders-v1"), ("1.2.3-abcde", "orders-1.2.3-abcde"), ("7", "orders-7")] {
         assert_eq!(deployment_names("orders", &BuildId::new(build))[0], first);
     }
@@ -27,7 +27,7 @@ fn a_versions_deployment_is_named_after_it_where_kubernetes_takes_that() {
 }
 
 #[test]
-fn the_id_if_any_and_the_template_make_the_hash() {
+fn build_id_and_template_determine_the_hash() {
     let with = |id: Option<&str>, image: &str| {
         let mut spec = spec(serde_json::json!({}));
         spec.unsafe_custom_build_id = id.map(str::to_owned);

@@ -16,7 +16,7 @@ use crate::port::{
 const BEGIN: [&str; 4] = ["create-version", "await-available", "await-registered", "claim-manager"];
 
 #[test]
-fn a_plan_has_the_tasks_that_its_strategy_and_its_way_ask_for() {
+fn plan_tasks_match_the_strategy_and_direction() {
     let steps =
         json!({"steps": [{"percent": 5}, {"percent": 50, "gate": true}], "gate": {"workflowType": "W"}});
     let new = [&BEGIN[..], &["run-gate", "ramp 5", "run-gate", "ramp 50", "set-current"]].concat();
@@ -49,7 +49,7 @@ fn a_plan_has_the_tasks_that_its_strategy_and_its_way_ask_for() {
 }
 
 #[test]
-fn no_tasks_are_given_to_workers_that_nobody_saw_ask_for_them() {
+fn workers_without_observed_pollers_get_no_tasks() {
     let mut f = facts(json!({}));
     let reason = |next: Next| match next {
         Next::Wait { reason, .. } => Some(reason),
@@ -75,7 +75,7 @@ fn no_tasks_are_given_to_workers_that_nobody_saw_ask_for_them() {
 }
 
 #[test]
-fn a_steps_time_counts_from_when_it_was_seen_to_hold() {
+fn step_pause_counts_from_the_observed_ramp() {
     let mut f = facts(json!({}));
     let two = BuildId::new("two");
     let mut served = version(&two, VersionStatus::Ramping, true);
@@ -97,7 +97,7 @@ fn a_steps_time_counts_from_when_it_was_seen_to_hold() {
 }
 
 #[test]
-fn what_not_all_task_queues_know_of_yet_is_waited_for() {
+fn routing_write_waits_for_all_task_queues() {
     let mut f = facts(json!({}));
     let two = BuildId::new("two");
     let mut served = version(&two, VersionStatus::Ramping, true);
@@ -121,7 +121,7 @@ fn what_not_all_task_queues_know_of_yet_is_waited_for() {
 }
 
 #[test]
-fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
+fn response_without_known_versions_is_not_trusted() {
     let f = facts(json!({}));
     let TemporalState::Known(described) = &f.temporal else { panic!() };
     let missing = || TemporalError::NotFound { what: Missing::Deployment, message: String::new() };
@@ -165,7 +165,7 @@ fn an_answer_that_knows_nothing_of_what_was_there_is_not_believed() {
 }
 
 #[test]
-fn a_version_goes_only_when_it_is_drained_due_and_counted() {
+fn version_is_scaled_down_only_when_drained_due_and_counted() {
     let mut f = facts(json!({}));
     let old = BuildId::new("old");
     let mut drained = version(&old, VersionStatus::Drained, true);

@@ -96,7 +96,7 @@ fn drawn(report: &StatefulSetsReport, all: bool) -> String {
 }
 
 #[test]
-fn a_rollout_is_drawn_with_its_statefulset_and_what_its_pods_wait_for() {
+fn rollout_is_drawn_with_statefulset_and_blocked_pods() {
     let report = report(&json!({}), Some(&pods()));
     assert_eq!(report.verdict(), Verdict::Progressing);
     assert_eq!(
@@ -116,7 +116,7 @@ ledger   StatefulSet   Updating 1/3   ━━━━━━────────
 }
 
 #[test]
-fn a_pod_is_told_by_its_plan_where_nothing_stands_in_its_way() {
+fn unblocked_pod_shows_its_plan_task() {
     let quiet = json!({"status": {"rollout": {"unconverged": []}}});
     let one = |changes: &Value, pods: &[Arc<ObservedPod>]| {
         let mut changes = changes.clone();
@@ -142,7 +142,7 @@ fn a_pod_is_told_by_its_plan_where_nothing_stands_in_its_way() {
 }
 
 #[test]
-fn without_pods_the_status_says_what_is_known() {
+fn without_pods_the_tree_uses_the_status() {
     let text = drawn(&report(&json!({}), None), false);
     assert!(text.contains("     left out\n└─ ledger   5b7d9c8f6 → 7c6f5d4b8"), "{text}");
     assert!(text.ends_with("   └─ ✗ ledger-2   → 7c6f5d4b8   ImagePullBackOff: Back-off pulling image \"db:1.2\"  since 04:12:09\n"), "{text}");
@@ -169,7 +169,7 @@ fn line(report: &StatefulSetsReport) -> String {
 }
 
 #[test]
-fn what_is_as_wanted_is_one_line_which_also_says_if_it_is_not_held() {
+fn up_to_date_rollout_is_one_line_and_notes_if_not_held() {
     let pods: Vec<_> = (0..3).map(|i| pod(&format!("ledger-{i}"), "ledger", "7c6f", true)).collect();
     let steady = steady(&json!([set("ledger", 3)]));
     let well = report(&steady, Some(&pods));
@@ -190,7 +190,7 @@ fn what_is_as_wanted_is_one_line_which_also_says_if_it_is_not_held() {
 }
 
 #[test]
-fn who_has_changed_a_statefulset_and_asks_at_once_is_told_to_wait() {
+fn unobserved_statefulset_change_is_reported_as_progressing() {
     let object = ledger(&steady(&json!([set("ledger", 3)])));
     let of = |generation: i64, revision: &str| {
         let live = ObservedStatefulSet::read(&json!({
@@ -208,7 +208,7 @@ fn who_has_changed_a_statefulset_and_asks_at_once_is_told_to_wait() {
 }
 
 #[test]
-fn of_many_statefulsets_those_that_are_up_to_date_are_counted() {
+fn up_to_date_statefulsets_are_counted_instead_of_listed() {
     let sets: Vec<Value> = ["a", "b", "c", "d"].into_iter().map(|name| set(name, 0)).collect();
     let mut changes = steady(&json!(sets));
     changes["status"]["statefulSets"][1]["held"] = json!(false);
@@ -232,7 +232,7 @@ ledger   StatefulSet   Ready
 }
 
 #[test]
-fn data_for_a_program_has_the_fields_of_a_fleet_and_the_statefulsets() {
+fn json_document_has_fleet_fields_and_statefulsets() {
     let document = report(&json!({}), Some(&pods())).document();
     assert_eq!(document["kind"], "StatefulSetRollout");
     assert_eq!(document["rollout"]["fromImage"], "registry.example/db:1.1");
@@ -262,7 +262,7 @@ fn explained(changes: &Value) -> String {
 }
 
 #[test]
-fn a_chain_goes_from_the_condition_over_the_statefulset_and_the_plan_to_the_pod() {
+fn chain_leads_from_condition_through_plan_to_pod() {
     assert_eq!(
         explained(&json!({})),
         "\
@@ -295,7 +295,7 @@ pause the rollout: windlass pause ssr/ledger -n prod
 }
 
 #[test]
-fn a_story_has_the_events_of_the_object_its_statefulsets_and_their_pods() {
+fn timeline_includes_events_of_statefulsets_and_their_pods() {
     let event = |kind: &str, name: &str| TimelineEntry {
         about: Subject::of(kind, name),
         reason: "X".into(),

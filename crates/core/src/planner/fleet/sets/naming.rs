@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_named_by_its_hash_or_by_the_hash_of_its_build_id() {
+    fn set_name_derives_from_hash_or_build_id_hash() {
         assert_eq!(first_choice(&"v1:0123456789".into(), None), "01234");
         // printf v2 | sha256sum
         assert_eq!(first_choice(&"v1:0123456789".into(), Some(&"v2".into())), "fb04d");
     }
 
     #[test]
-    fn a_name_of_which_anything_exists_is_not_taken() {
+    fn name_with_existing_objects_is_not_reused() {
         assert_eq!(chosen(&[]), "1a2b3");
         for met in ["db-1a2b3-0", "db-1a2b3-17", "db-1a2b3-0-0", "data-db-1a2b3-2-0", "my-data-db-1a2b3-2-0"]
         {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_alike_are_no_obstacle() {
+    fn similar_names_do_not_block_a_set_name() {
         for other in ["db-0", "db-1a2b3", "db-1a2b3-x", "xdb-1a2b3-0", "db-1a2b30-0", "data-db-1a2b3-0", "x"]
         {
             assert_eq!(chosen(&[other]), "1a2b3", "{other}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_grows_too_long_is_refused_with_a_sentence() {
+    fn too_long_set_name_is_refused_with_a_message() {
         let name = "a".repeat(39);
         assert!(choose(&name, &"1a2b3".into(), 1000, &[]).is_ok());
         let taken = (1..12)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_that_is_possible_is_that_of_the_highest_node() {
+    fn longest_node_name_is_that_of_the_highest_ordinal() {
         let name = "a".repeat(44);
         assert!(choose(&name, &"1a2b3".into(), 10, &[]).is_ok(), "its node 9 has 52 characters");
         assert!(choose(&name, &"1a2b3".into(), 11, &[]).is_err(), "its node 10 has 53");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn when_no_name_is_free_that_is_said() {
+    fn exhausted_set_names_are_reported() {
         let taken =
             (1..=99).map(|n| if n == 1 { "db-1a2b3-0".to_owned() } else { format!("db-1a2b3-{n}-0") });
         let sentence = choose("db", &"1a2b3".into(), 1, &taken.collect::<Vec<_>>()).unwrap_err();

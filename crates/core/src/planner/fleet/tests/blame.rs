@@ -37,7 +37,7 @@ fn with_pod(child: ChildFacts) -> ChildFacts {
 }
 
 #[test]
-fn a_target_is_blamed_for_what_it_did_on_the_nodes_that_have_it() {
+fn target_is_blamed_for_failures_on_granted_nodes() {
     let base = || fleet(3).wanting("v2");
     let healthy = || base().but(2, |c| given(c).converged());
     let unschedulable = |c: ChildFacts| c.failed().with_problem("Unschedulable", "no machine");
@@ -81,7 +81,7 @@ fn a_target_is_blamed_for_what_it_did_on_the_nodes_that_have_it() {
 }
 
 #[test]
-fn a_target_is_blamed_for_its_new_nodes_and_not_for_old_ones() {
+fn target_is_blamed_for_new_nodes_but_not_for_old_ones() {
     let amid = |strategy| super::sets::amid(strategy, Stage::AwaitingEntrants);
     let new = |strategy, change: fn(ChildFacts) -> ChildFacts| {
         let mut facts = amid(strategy);

@@ -43,7 +43,7 @@ fn counted(status: &NodeDeploymentStatus) -> DateTime<Utc> {
 }
 
 #[test]
-fn a_healthy_rollout_does_not_stall_in_min_ready_seconds() {
+fn healthy_rollout_does_not_stall_during_min_ready_seconds() {
     let status = rolling(&terminating(0, 30));
     let ready = proving(100);
     let status = look(status, &ready, 100);
@@ -56,7 +56,7 @@ fn a_healthy_rollout_does_not_stall_in_min_ready_seconds() {
 }
 
 #[test]
-fn a_pod_is_given_its_grace_period_and_no_more() {
+fn terminating_pod_extends_deadline_by_its_grace_period() {
     let facts = terminating(0, 1800);
     let status = rolling(&facts);
     assert_eq!(stall_deadline(&status, &facts, later(10)), Some(later(2400)));
@@ -69,7 +69,7 @@ fn a_pod_is_given_its_grace_period_and_no_more() {
 }
 
 #[test]
-fn time_before_and_after_a_wait_is_counted() {
+fn time_outside_a_wait_counts_toward_the_deadline() {
     let status = rolling(&moving(ChildFacts::down));
     let ends = terminating(200, 2000);
     let status = look(status, &ends, 200);
@@ -80,7 +80,7 @@ fn time_before_and_after_a_wait_is_counted() {
 }
 
 #[test]
-fn a_wait_counts_from_its_beginning_not_from_when_it_is_noticed() {
+fn wait_counts_from_its_start_rather_than_its_detection() {
     let status = rolling(&moving(ChildFacts::down));
     let ends = terminating(10, 1800);
     assert!(!is_stalled(&status, &ends, later(600)), "it is noticed as the clock runs out");
@@ -89,7 +89,7 @@ fn a_wait_counts_from_its_beginning_not_from_when_it_is_noticed() {
 }
 
 #[test]
-fn a_node_that_falls_back_within_min_ready_seconds_stalls() {
+fn node_flapping_within_min_ready_seconds_stalls_the_rollout() {
     let mut status = rolling(&moving(ChildFacts::down));
     let down = moving(|c| c.running("v2").down());
     let mut seconds = 0;
@@ -103,7 +103,7 @@ fn a_node_that_falls_back_within_min_ready_seconds_stalls() {
 }
 
 #[test]
-fn a_rollout_that_is_stalled_is_not_less_so_by_a_wait() {
+fn wait_does_not_clear_a_stalled_rollout() {
     let status = look(rolling(&moving(ChildFacts::down)), &moving(ChildFacts::down), 600);
     let ends = terminating(700, 2500);
     assert!(is_stalled(&status, &ends, later(800)));
@@ -111,7 +111,7 @@ fn a_rollout_that_is_stalled_is_not_less_so_by_a_wait() {
 }
 
 #[test]
-fn the_longest_of_several_waits_counts() {
+fn longest_of_several_waits_sets_the_deadline() {
     let two = terminating(0, 1800).but(1, |c| c.down().with(|f| f.health.wait = wait(100, 300)));
     let status = rolling(&two);
     assert_eq!(stall_deadline(&status, &two, later(100)), Some(later(2400)));
@@ -128,7 +128,7 @@ fn the_longest_of_several_waits_counts() {
 }
 
 #[test]
-fn new_nodes_and_those_of_a_first_creation_have_their_time_to_start() {
+fn new_nodes_and_first_creation_get_their_startup_time() {
     for stage in [Stage::CreatingEntrants, Stage::AwaitingEntrants, Stage::AwaitingPromotion] {
         let mut facts = super::sets::amid(Strategy::BlueGreen, stage);
         let new = facts.sets.get_mut("v2").unwrap();
@@ -150,7 +150,7 @@ fn new_nodes_and_those_of_a_first_creation_have_their_time_to_start() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_in_a_wait_stops_for_no_longer_than_the_wait() {
+fn wait_is_bounded_when_the_clock_is_set_back() {
     let ends = terminating(0, 1800);
     let status = look(rolling(&ends), &ends, 900);
     let back = look(status, &ends, -3600);
@@ -161,7 +161,7 @@ fn a_clock_that_is_set_back_in_a_wait_stops_for_no_longer_than_the_wait() {
 }
 
 #[test]
-fn a_node_is_overdue_only_after_what_it_was_given() {
+fn node_is_overdue_only_after_its_allowed_time() {
     let facts = |allowed: Option<i64>, given: Option<Wait>| {
         fleet(2).but(1, |c| {
             let problem =

@@ -8,7 +8,7 @@ use crate::api::{AtHook, HookPoint, RolloutHash};
 type Case<'a> = (&'static str, FleetFacts, Option<&'a RolloutTarget>, &'static str);
 
 #[test]
-fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
+fn missing_node_gets_the_target_unless_other_nodes_are_unstable() {
     let rolling = to("v2");
     let own = RolloutTarget::Own;
     let base = || fleet(3).wanting("v2").without(2);
@@ -103,7 +103,7 @@ fn a_missing_node_is_created_at_the_target_unless_others_are_shaky() {
 
 /// A hook before a rollout may be a backup: nothing of the new template runs until it is done.
 #[test]
-fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_holds_it() {
+fn missing_node_stays_at_old_revision_while_a_hook_blocks() {
     let rolling = to("v2");
     let base = || fleet(3).wanting("v2").without(2);
     let at = |at, failed| Some(AtHook { point: Some(at), failed, ..AtHook::default() });
@@ -134,7 +134,7 @@ fn a_missing_node_gets_nothing_new_before_the_hook_of_its_rollout_or_while_one_h
 
 /// A new node would be replaced right after its start.
 #[test]
-fn a_new_node_waits_until_it_can_start_at_the_target_unless_that_may_take_long() {
+fn new_node_waits_for_room_to_start_at_the_target() {
     let rolling = to("v2");
     // The third of three was just asked for.
     let base = || fleet(3).wanting("v2").without(2).with(|f| f.record.existed = 2);

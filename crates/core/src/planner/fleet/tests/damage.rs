@@ -42,7 +42,7 @@ fn with(mut status: Value, changes: &[(&str, Value)]) -> NodeDeploymentStatus {
 }
 
 #[test]
-fn what_the_operator_writes_is_sound() {
+fn operator_written_status_is_not_damaged() {
     for (recipe, stages) in [
         ("InPlace", &["Updating"][..]),
         (
@@ -68,7 +68,7 @@ fn what_the_operator_writes_is_sound() {
 }
 
 #[test]
-fn a_status_that_lost_a_field_is_damaged() {
+fn status_with_a_lost_field_is_damaged() {
     use Damage::{Record, Rollout};
     for (recipe, stage, pointer, value, damage) in [
         ("InPlace", "Updating", "/rollout", Value::Null, Rollout),
@@ -97,7 +97,7 @@ fn a_status_that_lost_a_field_is_damaged() {
 }
 
 #[test]
-fn what_is_damaged_is_discarded_and_nothing_else() {
+fn only_damaged_fields_are_discarded() {
     let status = read(status("BlueGreen", "Promoting"));
     let left = status.without(Damage::Rollout);
     assert_eq!((&left.rollout, &left.plan, left.spent_force_promote.as_str()), (&None, &None, ""));

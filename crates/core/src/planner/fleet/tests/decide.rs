@@ -46,7 +46,7 @@ fn other_operator(mut facts: FleetFacts) -> FleetFacts {
 }
 
 #[test]
-fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
+fn idle_fleet_starts_a_rollout_only_with_a_cause() {
     let template = Cause::TemplateChanged;
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("steady", fleet(2), FleetDecision::Keep),
@@ -101,7 +101,7 @@ fn an_idle_fleet_starts_a_rollout_only_for_a_reason_and_names_it() {
 }
 
 #[test]
-fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is() {
+fn drift_starts_a_rollout_at_each_nodes_own_revision() {
     let own = |cause| starts(RolloutTarget::Own, "v1", cause);
     let unknown = |c: ChildFacts| c.with(|f| f.spec_hash = Some("edited".into()));
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
@@ -136,7 +136,7 @@ fn drift_starts_a_rollout_of_each_node_at_its_own_revision_and_says_whose_it_is(
 }
 
 #[test]
-fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_operator_drift() {
+fn ungranted_restart_request_is_not_operator_drift() {
     let restart = Some(RestartTime::from("2030-01-01T00:00:00Z"));
     let mut facts = fleet(2).but(1, |c| c.with(|f| f.restarts.asked = restart.clone()));
     let restarted = Rendering { hash: "restarted template of v1".into(), image: image("v1") };
@@ -145,7 +145,7 @@ fn a_restart_that_one_node_was_told_of_and_not_granted_is_a_restart_and_no_opera
 }
 
 #[test]
-fn a_rejected_target_is_not_tried_again_by_itself() {
+fn rejected_target_is_not_retried_automatically() {
     for outcome in ["Aborted", "RolledBack", "Failed"] {
         let facts = fleet(2).wanting("v2").rejecting(outcome);
         let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
@@ -189,14 +189,14 @@ fn a_rejected_target_is_not_tried_again_by_itself() {
 }
 
 #[test]
-fn a_drift_whose_repair_was_aborted_is_not_taken_up_again_by_itself() {
+fn aborted_drift_repair_is_not_retried_automatically() {
     let facts = other_operator(fleet(2)).rejecting("Aborted");
     assert_eq!(decide_without_plan(&facts), FleetDecision::Keep);
     assert_eq!(decide_without_plan(&retry_asked(facts)), starts(to("v1"), "v1", Cause::RetryRequested));
 }
 
 #[test]
-fn an_active_rollout_goes_on_until_something_else_is_wanted() {
+fn active_rollout_continues_until_a_change_is_requested() {
     let base = || fleet(2).wanting("v2");
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("the same target", base(), FleetDecision::Keep),
@@ -238,7 +238,7 @@ fn an_active_rollout_goes_on_until_something_else_is_wanted() {
 }
 
 #[test]
-fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
+fn drift_repair_is_superseded_only_by_a_new_target() {
     let repair = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &RolloutTarget::Own, NOBODY_STALLS);
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
         ("nothing new", other_operator(fleet(2)), FleetDecision::Keep),
@@ -275,7 +275,7 @@ fn a_repair_of_drift_gives_way_to_a_new_target_and_to_nothing_else() {
 }
 
 #[test]
-fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_somewhere() {
+fn stalled_rollout_rolls_back_only_when_configured_and_possible() {
     let back = FleetDecision::RollBack(start(to("v1"), "v1", Cause::Superseded));
     let fails = |child: ChildFacts| child.granted("v2").seen().failed();
     let base = || fleet(2).wanting("v2").but(1, fails).with(|f| f.spec.on_stall = OnStall::Rollback);
@@ -298,7 +298,7 @@ fn a_stalled_rollout_is_rolled_back_only_where_that_was_asked_for_and_leads_some
 }
 
 #[test]
-fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
+fn retry_supersedes_a_stalled_rollback() {
     let retried = FleetDecision::Supersede(start(to("v2"), "v2", Cause::RetryRequested));
     let facts = || fleet(2).wanting("v2").rejecting("RolledBack");
     let other = facts().with(|f| f.requests.retry = Some("other".into()));
@@ -315,7 +315,7 @@ fn a_retry_does_not_wait_for_a_way_back_that_stands_still() {
 }
 
 #[test]
-fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
+fn retry_during_rollback_starts_after_the_rollback() {
     let facts = retry_asked(fleet(2).wanting("v2").rejecting("RolledBack"));
     let way_back = decide(&facts, Some(&plan_to("v1")), &to("v1"), NOBODY_STALLS);
     assert_eq!(way_back, FleetDecision::Keep);
@@ -323,7 +323,7 @@ fn a_retry_of_what_is_being_rolled_back_is_obeyed_when_the_way_back_is_done() {
 }
 
 #[test]
-fn a_rollout_whose_plan_is_lost_goes_on_by_another_to_where_it_went() {
+fn rollout_with_lost_plan_resumes_toward_its_target() {
     let lost = |facts: FleetFacts| {
         facts.with(|f| f.rollout.now = Rollout::InPlace { cause: Cause::RestartRequested })
     };

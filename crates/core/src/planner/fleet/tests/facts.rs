@@ -7,7 +7,7 @@ use serde_json::json;
 type Case = (&'static str, ChildFacts, (bool, bool, bool));
 
 #[test]
-fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
+fn observed_state_marks_node_in_flight_disrupted_or_drifted() {
     let (in_flight, disrupted, drifted) = (true, true, true);
     let table: Vec<Case> = vec![
         ("it serves", node(0), (false, false, false)),
@@ -48,7 +48,7 @@ fn a_node_is_in_flight_disrupted_or_drifted_by_what_was_observed_of_it() {
 }
 
 #[test]
-fn missing_nodes_and_nodes_being_scaled_away_count_as_disrupted() {
+fn missing_nodes_and_nodes_being_scaled_in_are_disrupted() {
     let table = [
         ("all serve", fleet(3), 0),
         ("one is missing", fleet(3).without(1), 1),
@@ -63,7 +63,7 @@ fn missing_nodes_and_nodes_being_scaled_away_count_as_disrupted() {
 }
 
 #[test]
-fn a_name_that_belongs_to_something_else_is_no_missing_node() {
+fn node_with_conflicting_name_is_not_missing() {
     let mut facts = fleet(3).without(1);
     facts.conflicts.push(super::super::Conflict {
         name: "db-1".into(),
@@ -75,7 +75,7 @@ fn a_name_that_belongs_to_something_else_is_no_missing_node() {
 }
 
 #[test]
-fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
+fn node_is_updated_only_when_its_pod_is_observed_at_target() {
     let held = |revision: &str| node(0).granted(revision);
     let table = [
         ("converged", held("v2").converged(), true),
@@ -105,7 +105,7 @@ fn a_node_is_updated_only_when_its_pod_was_observed_at_the_target() {
 }
 
 #[test]
-fn a_rollout_has_not_converged_while_anything_is_missing_disrupted_or_left_over() {
+fn rollout_has_not_converged_with_missing_or_disrupted_nodes() {
     let done = |ordinal| node(ordinal).granted("v2").converged();
     let all = fleet(2).wanting("v2").but(0, |_| done(0)).but(1, |_| done(1));
     let table = [
@@ -133,7 +133,7 @@ fn a_rollout_has_not_converged_while_anything_is_missing_disrupted_or_left_over(
 }
 
 #[test]
-fn the_goal_is_what_is_wanted_until_that_was_rolled_back() {
+fn goal_is_the_requested_revision_until_rolled_back() {
     let facts = fleet(1).wanting("v2");
     let table = [
         ("nothing rejected", facts.clone(), ("v2", "v2")),
@@ -152,7 +152,7 @@ fn the_goal_is_what_is_wanted_until_that_was_rolled_back() {
 }
 
 #[test]
-fn a_step_that_adds_no_node_is_no_stop() {
+fn step_without_additional_nodes_is_not_a_stop() {
     let table = [
         (json!([1, "50%"]), vec![0, 1]),
         (json!([2, 2, 3]), vec![0, 2]),

@@ -16,7 +16,7 @@ fn said(status: &NodeDeploymentStatus, type_: &str) -> String {
 }
 
 #[test]
-fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turns() {
+fn first_creation_stalls_despite_alternating_reasons() {
     let failing = |reason: &str, since| {
         created().but(1, |c| {
             let c = c.with_problem(reason, "no such image").with(|f| f.pod.failed = true);
@@ -44,7 +44,7 @@ fn a_first_creation_that_does_not_get_on_stalls_whatever_the_reasons_are_by_turn
 }
 
 #[test]
-fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
+fn first_creation_with_sequential_progress_does_not_stall() {
     let mut status = look(NodeDeploymentStatus::default(), &created(), 0);
     let mut facts = created();
     for ordinal in 0..2 {
@@ -63,7 +63,7 @@ fn a_first_creation_whose_nodes_come_up_one_after_the_other_does_not_stall() {
 }
 
 #[test]
-fn a_node_that_became_ready_is_progress_of_a_first_creation_before_it_is_available() {
+fn newly_ready_node_is_progress_of_a_first_creation() {
     let ready = created().but(0, |_| node(0).with(|f| f.pod.available = false));
     let updated = ready.clone().but(0, ChildFacts::down);
     let status = look(look(NodeDeploymentStatus::default(), &created(), 0), &updated, 300);
@@ -73,7 +73,7 @@ fn a_node_that_became_ready_is_progress_of_a_first_creation_before_it_is_availab
 }
 
 #[test]
-fn nodes_that_are_never_made_stall_a_first_creation() {
+fn first_creation_stalls_when_nodes_are_never_created() {
     let none = new_fleet(2);
     let status = look(look(NodeDeploymentStatus::default(), &none, 0), &none, 600);
     let why = overdue_at(600, "db-0: Missing: the node does not exist yet");
@@ -81,7 +81,7 @@ fn nodes_that_are_never_made_stall_a_first_creation() {
 }
 
 #[test]
-fn the_clock_of_a_first_creation_stands_while_it_is_paused_and_is_not_set_into_the_future() {
+fn first_creation_clock_stops_while_paused_and_resets_if_ahead() {
     let mut status = look(NodeDeploymentStatus::default(), &created().paused(), 0);
     status = look(status, &created().paused(), 5000);
     assert_eq!(said(&status, STALLED), "False/Progressing: ");
@@ -94,7 +94,7 @@ fn the_clock_of_a_first_creation_stands_while_it_is_paused_and_is_not_set_into_t
 }
 
 #[test]
-fn a_look_at_a_creation_that_does_not_get_on_changes_nothing() {
+fn first_creation_status_is_unchanged_without_progress() {
     let status = look(NodeDeploymentStatus::default(), &created(), 0);
     assert_eq!(look(status.clone(), &created(), 60), status);
     let done = look(status, &fleet(3).never_completed(), 60);
@@ -102,7 +102,7 @@ fn a_look_at_a_creation_that_does_not_get_on_changes_nothing() {
 }
 
 #[test]
-fn no_clock_runs_where_a_rollout_has_its_own_or_nothing_is_waited_for() {
+fn no_initial_fill_clock_during_a_rollout_or_at_rest() {
     for (what, facts, status) in [
         ("whole", fleet(2), at_rest(&fleet(2))),
         ("no node is wanted", new_fleet(0), NodeDeploymentStatus::default()),

@@ -36,7 +36,7 @@ fn deletes(facts: &FleetFacts) -> Vec<NodeName> {
 }
 
 #[test]
-fn a_node_that_serves_is_asked_to_leave_when_the_wave_has_room_the_highest_ordinal_first() {
+fn highest_ordinal_is_requested_to_leave_when_the_wave_has_room() {
     let table: Vec<(&str, FleetFacts, &[&str])> = vec![
         ("nothing is in the way", shrunk(), &["db-4"]),
         ("room for two", shrunk().at_most(2), &["db-4", "db-3"]),
@@ -112,7 +112,7 @@ fn scaled_to_zero() -> FleetFacts {
 }
 
 #[test]
-fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_has_room() {
+fn leaving_node_is_deleted_once_ready_and_the_wave_has_room() {
     let asked = || shrunk().but(4, ChildFacts::leaving);
     let both = || shrunk().at_most(2).but(3, ChildFacts::leaving).but(4, ChildFacts::leaving);
     let table: Vec<(&str, FleetFacts, &[&str])> = vec![
@@ -172,7 +172,7 @@ fn a_node_is_deleted_once_nothing_else_is_to_be_waited_for_and_the_wave_still_ha
 }
 
 #[test]
-fn a_node_that_is_asked_to_leave_counts_as_disrupted_and_is_granted_nothing() {
+fn leaving_node_is_disrupted_and_gets_no_grant() {
     let facts = shrunk().wanting("v2").but(4, ChildFacts::leaving);
     assert_eq!(facts.disrupted(), 1);
     assert!(next_grants(&facts, &to("v2")).is_empty(), "the wave is full");
@@ -183,14 +183,14 @@ fn a_node_that_is_asked_to_leave_counts_as_disrupted_and_is_granted_nothing() {
 }
 
 #[test]
-fn nodes_that_do_not_serve_leave_together() {
+fn nodes_out_of_service_leave_together() {
     let set = [node(0).down(), node(1), node(2).leaving(), node(3).terminating()];
     let expected = Leave { ask: vec!["db-1".into(), "db-0".into()], delete: vec!["db-2".into()] };
     assert_eq!(together(set.iter()), expected);
 }
 
 #[test]
-fn who_is_wanted_again_is_kept() {
+fn node_desired_again_is_kept() {
     let back = fleet(5).but(4, ChildFacts::leaving).but(3, |c| c.leaving().terminating());
     assert_eq!(kept(&back, now()), ["db-4"], "what is being deleted is lost");
     assert_eq!(kept(&back.paused(), now()), ["db-4"]);
@@ -238,7 +238,7 @@ fn who_is_wanted_again_is_kept() {
 }
 
 #[test]
-fn what_nodes_that_leave_wait_for_is_told_with_names() {
+fn pending_removals_are_reported_by_node_name() {
     let table: Vec<(&str, FleetFacts, Option<&str>)> = vec![
         ("nobody leaves", fleet(3), None),
         (
@@ -302,7 +302,7 @@ fn what_nodes_that_leave_wait_for_is_told_with_names() {
 }
 
 #[test]
-fn where_nobody_leaves_any_more_it_is_still_said_what_is_waited_for() {
+fn wait_for_readiness_is_reported_without_removals() {
     let wide = fleet(5).but(0, ChildFacts::down);
     let status = look(at_rest(&wide), &wide, 0);
     let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();
@@ -314,7 +314,7 @@ fn where_nobody_leaves_any_more_it_is_still_said_what_is_waited_for() {
 }
 
 #[test]
-fn the_status_says_what_is_waited_for_in_the_rollout_or_without_one_in_the_condition() {
+fn wait_is_reported_in_rollout_or_condition_but_not_both() {
     let held = shrunk().but(0, ChildFacts::down);
     let status = look(at_rest(&held), &held, 0);
     let reconciling = conditions::find(&status.conditions, conditions::RECONCILING).unwrap();

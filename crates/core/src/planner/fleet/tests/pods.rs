@@ -141,7 +141,7 @@ const OLD: Like = ("a", 'R');
 const NEW: Like = ("b", 'R');
 
 #[test]
-fn broken_pods_move_first_and_serving_ones_within_the_wave() {
+fn broken_pods_move_first_and_serving_pods_within_the_wave() {
     let (down, failed, missing) = (("a", 'n'), ("b", 'f'), ("", '-'));
     let table: [(&str, &[Like], i32, &[&str]); 9] = [
         ("highest ordinal first", &[OLD, OLD, OLD], 1, &["db-2"]),
@@ -162,7 +162,7 @@ fn broken_pods_move_first_and_serving_ones_within_the_wave() {
 }
 
 #[test]
-fn a_fix_replaces_a_broken_pod_whatever_the_wave() {
+fn fix_replaces_a_broken_pod_regardless_of_the_wave() {
     let sets = [set("db", "Parallel", ("a", "c"), &[OLD, OLD, ("b", 'f')])];
     let plans = [plan("db-2", "b", true)];
     let input = input(&sets, &plans);
@@ -171,7 +171,7 @@ fn a_fix_replaces_a_broken_pod_whatever_the_wave() {
 }
 
 #[test]
-fn a_way_back_moves_the_pods_that_moved_and_no_other() {
+fn rollback_moves_only_pods_that_moved() {
     let sets = [set("db", "Parallel", ("a", "b"), &[OLD, OLD, NEW, ("b", 'f')])];
     let plans = [plan("db-3", "b", true)];
     let (back, rejected) = (completed(&sets), desired(&sets));
@@ -183,7 +183,7 @@ fn a_way_back_moves_the_pods_that_moved_and_no_other() {
 }
 
 #[test]
-fn a_pod_that_came_back_as_it_was_is_left_alone_for_a_while() {
+fn pod_recreated_unchanged_is_not_granted_for_a_while() {
     let created = |seconds: i64| {
         let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("a", 'n'), NEW]);
         let mut pod = (*of.pods[1]).clone();
@@ -225,7 +225,7 @@ fn a_pod_that_came_back_as_it_was_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn a_missing_pod_says_why_its_controller_could_not_create_it() {
+fn missing_pod_reports_its_controllers_create_error() {
     let said = |ago: i64, note: &str| {
         let mut of = set("db", "Parallel", ("a", "b"), &[OLD, ("", '-')]);
         of.refusal = Some((now() - TimeDelta::seconds(ago), note.to_owned()));
@@ -241,7 +241,7 @@ fn a_missing_pod_says_why_its_controller_could_not_create_it() {
 }
 
 #[test]
-fn an_ordered_set_loses_no_pod_above_one_that_is_not_ready() {
+fn ordered_ready_set_keeps_pods_above_an_unready_one() {
     for (policy, expected) in [("OrderedReady", &["db-0"][..]), ("Parallel", &["db-0", "db-3"][..])] {
         let sets = [set("db", policy, ("a", "b"), &[("a", 'n'), OLD, OLD, OLD])];
         let input = input(&sets, &[]);
@@ -250,7 +250,7 @@ fn an_ordered_set_loses_no_pod_above_one_that_is_not_ready() {
 }
 
 #[test]
-fn the_last_pod_of_each_set_waits_until_the_others_have_moved() {
+fn last_pod_of_each_set_waits_for_the_others() {
     let (down, starts) = (("a", 'n'), ("b", 'n'));
     let begun = [OLD, NEW];
     let ready = ("a", 'r');
@@ -281,7 +281,7 @@ fn the_last_pod_of_each_set_waits_until_the_others_have_moved() {
 }
 
 #[test]
-fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
+fn one_at_a_time_finishes_each_stateful_set_in_turn() {
     let pods = |first: &[Like], second: &[Like]| {
         [set("x", "Parallel", ("a", "b"), first), set("y", "Parallel", ("a", "b"), second)]
     };
@@ -300,7 +300,7 @@ fn one_at_a_time_finishes_a_stateful_set_before_the_next_one() {
 }
 
 #[test]
-fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_may_complete() {
+fn update_window_is_open_while_a_pod_is_replaced() {
     let (before, after) = (plan("db-1", "b", false), plan("db-1", "b", true));
     let back = plan("db-1", "a", false);
     let (hold, window) = (Mode::Hold, Mode::Window);
@@ -329,7 +329,7 @@ fn the_window_is_open_while_a_pod_is_replaced_and_until_the_update_may_complete(
 }
 
 #[test]
-fn a_restart_is_part_of_the_target_of_pods_that_were_created_before_it() {
+fn restart_applies_to_pods_created_before_it() {
     let restart = RestartTime::recorded(now().to_rfc3339()).unwrap();
     let sets = [set("db", "Parallel", ("a", "a"), &[OLD, OLD])];
     let input = PodsInput { restart: Some((&restart, now())), ..input(&sets, &[]) };
@@ -342,7 +342,7 @@ fn a_restart_is_part_of_the_target_of_pods_that_were_created_before_it() {
 }
 
 #[test]
-fn the_state_of_a_pod_is_that_of_a_node() {
+fn pod_state_maps_to_node_state() {
     let flight = |flight, health| NodeState::InFlight(flight, health);
     let table: [(&str, Like, bool, NodeState); 5] = [
         ("it serves", OLD, false, NodeState::AtRest(Health::Serving)),
@@ -359,7 +359,7 @@ fn the_state_of_a_pod_is_that_of_a_node() {
 }
 
 #[test]
-fn pods_beyond_replicas_count_until_they_are_gone() {
+fn pods_beyond_replicas_count_until_deleted() {
     let mut of = set("db", "Parallel", ("a", "b"), &[OLD, OLD]);
     of.pods.push(Arc::new(pod("db", 2, ("a", 't'))));
     let sets = [of];

@@ -59,7 +59,7 @@ fn said(annotations: &Value, spec: &Value, status: &Value) -> Vec<(Option<Reason
 }
 
 #[test]
-fn a_request_without_effect_is_answered_and_no_other() {
+fn only_requests_without_effect_are_reported() {
     let none = || json!({});
     let active = || json!({"plan": {"state": "Active"}, "history": [], "lastCompletedRolloutHash": "v1:1"});
     let failed_hook = json!({"hooks": [{"hook": "h", "taskID": "dddddddddd-1", "state": "Failed"}]});
@@ -145,7 +145,7 @@ fn a_request_without_effect_is_answered_and_no_other() {
 }
 
 #[test]
-fn a_plan_that_the_history_has_forgotten_is_not_unknown() {
+fn plan_dropped_from_history_is_not_unknown() {
     let entry = json!({"planID": "aaaaaaaaaa", "outcome": "Complete", "targetHash": "v1:0"});
     let full = json!({"history": vec![entry; 10]});
     for key in ["abort", "retry", "skip", "approve"] {
@@ -155,7 +155,7 @@ fn a_plan_that_the_history_has_forgotten_is_not_unknown() {
 }
 
 #[test]
-fn a_setting_without_effect_is_answered_and_no_other() {
+fn only_settings_without_effect_are_reported() {
     let set = |settings: Value| json!({"updateStrategy": settings});
     let service = json!({"ports": [{"port": 80}]});
     let blue_green = |settings: Value| json!({"service": service, "updateStrategy": {"type": "BlueGreen", "blueGreen": settings}});

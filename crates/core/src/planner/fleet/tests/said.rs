@@ -24,7 +24,7 @@ fn waiting(facts: &FleetFacts) -> NodeDeploymentStatus {
 }
 
 #[test]
-fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
+fn rollout_wait_reports_pause_then_failed_node_then_task() {
     let said = |facts: FleetFacts| message(&look(waiting(&facts), &facts, 5));
     let two = || fleet(2).wanting("v2");
     let failed = || two().but(1, ChildFacts::failed);
@@ -42,7 +42,7 @@ fn what_a_rollout_waits_for_is_a_pause_then_a_node_that_failed_then_its_task() {
 }
 
 #[test]
-fn a_rejected_target_says_what_stood_in_its_way() {
+fn rejected_target_reports_its_cause() {
     let said = |outcome: &str, message: &str| {
         let mut facts = fleet(2).wanting("v2").rejecting(outcome);
         facts.record.rejected.as_mut().unwrap().message = message.to_owned();
@@ -68,7 +68,7 @@ fn a_rejected_target_says_what_stood_in_its_way() {
 }
 
 #[test]
-fn a_node_that_is_only_not_yet_available_says_so() {
+fn node_not_yet_available_is_reported_as_such() {
     let said = |change: &dyn Fn(ChildFacts) -> ChildFacts| {
         let facts = fleet(2).wanting("v2").but(1, change);
         let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
@@ -94,7 +94,7 @@ fn a_node_that_is_only_not_yet_available_says_so() {
 }
 
 #[test]
-fn what_waits_for_the_wave_says_how_full_it_is() {
+fn node_waiting_for_the_wave_reports_its_occupancy() {
     let said = |facts: FleetFacts| {
         let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
         let list = status.rollout.unwrap().unconverged;
@@ -113,7 +113,7 @@ fn what_waits_for_the_wave_says_how_full_it_is() {
 }
 
 #[test]
-fn grants_of_one_look_fill_the_wave_and_no_more() {
+fn grants_of_one_reconcile_fill_the_wave_exactly() {
     let granted = |facts: &FleetFacts| {
         next_grants(facts, &to("v2")).into_iter().map(|grant| grant.name).collect::<Vec<_>>()
     };
@@ -133,7 +133,7 @@ fn grants_of_one_look_fill_the_wave_and_no_more() {
 }
 
 #[test]
-fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_stored() {
+fn missing_node_uses_last_completed_if_revision_is_not_stored() {
     use super::super::create::creation_revision;
     let unknown = fleet(3).wanting("v9").without(2);
     assert_eq!(creation_revision(&unknown, 2, None), Some(&"v1".into()));
@@ -150,7 +150,7 @@ fn a_missing_node_is_made_at_what_last_completed_where_what_is_wanted_is_not_sto
 }
 
 #[test]
-fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
+fn undelivered_restart_is_distinguished_from_operator_drift() {
     let restarted = "2030-01-01T00:00:00Z";
     let with = |restart: &str, granted: &str| {
         let mut facts = fleet(1).with(|f| f.record.restarted_at = RestartTime::recorded(restarted));
@@ -174,7 +174,7 @@ fn a_restart_that_never_reached_a_node_is_told_from_another_template() {
 }
 
 #[test]
-fn only_a_fleet_that_never_completed_or_fills_again_completes_without_a_rollout() {
+fn only_new_or_refilled_fleet_completes_without_a_rollout() {
     let done = |c: ChildFacts| c.granted("v2").converged();
     let moved = || fleet(2).wanting("v2").but(0, done).but(1, done);
     let last = |facts: &FleetFacts, status| look(status, facts, 0).last_completed_rollout_hash;
@@ -185,7 +185,7 @@ fn only_a_fleet_that_never_completed_or_fills_again_completes_without_a_rollout(
 }
 
 #[test]
-fn what_is_not_known_is_not_written_as_if_it_were() {
+fn unknown_facts_do_not_overwrite_the_status() {
     let set = |facts: &FleetFacts, before: &str| {
         let status = NodeDeploymentStatus { active_set: before.to_owned(), ..at_rest(facts) };
         let status = look(status, facts, 0);
@@ -203,7 +203,7 @@ fn what_is_not_known_is_not_written_as_if_it_were() {
 }
 
 #[test]
-fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
+fn node_is_updated_when_it_holds_and_runs_the_desired_revision() {
     let updated = |change: &dyn Fn(ChildFacts) -> ChildFacts| {
         let facts = fleet(2).but(1, change);
         look(at_rest(&facts), &facts, 0).updated_replicas
@@ -214,7 +214,7 @@ fn a_node_counts_as_updated_when_it_holds_and_runs_what_is_wanted() {
 }
 
 #[test]
-fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
+fn lost_revision_is_reported_if_others_are_known() {
     let said = |last: &str, known: &[&str]| {
         let mut facts = fleet(2);
         facts.renderings.retain(|key, _| known.contains(&key.0.as_str()));
@@ -229,7 +229,7 @@ fn what_nobody_knows_any_more_is_said_unless_nothing_is_known_at_all() {
 }
 
 #[test]
-fn an_abort_that_names_no_plan_or_another_stops_nothing() {
+fn abort_without_matching_plan_is_ignored() {
     for stage in [crate::api::Stage::CreatingEntrants, crate::api::Stage::AwaitingPromotion] {
         for (abort, stops) in [("", false), ("another", false), (plan_to("v2").id.as_str(), true)] {
             let facts = super::sets::amid(Strategy::BlueGreen, stage)
@@ -241,7 +241,7 @@ fn an_abort_that_names_no_plan_or_another_stops_nothing() {
 }
 
 #[test]
-fn the_build_id_is_the_images_tag_and_the_hashs_first_digits() {
+fn build_id_combines_image_tag_and_hash_prefix() {
     use super::super::status::{generated_build_id, short};
     assert_eq!(short("v1:0123456789"), "01234");
     assert_eq!(short("0123456789"), "01234");
@@ -255,7 +255,7 @@ fn the_build_id_is_the_images_tag_and_the_hashs_first_digits() {
 }
 
 #[test]
-fn a_fleet_that_is_not_ready_says_how_many_are_not_whatever_they_lack() {
+fn unready_fleet_reports_the_number_of_unready_nodes() {
     let ready = |facts: &FleetFacts| {
         let status = look(at_rest(facts), facts, 0);
         find(&status.conditions, "Ready").unwrap().message.clone()
@@ -271,7 +271,7 @@ fn a_fleet_that_is_not_ready_says_how_many_are_not_whatever_they_lack() {
 }
 
 #[test]
-fn a_fleet_of_no_nodes_has_nothing_to_do() {
+fn fleet_without_nodes_is_not_reconciling() {
     let busy = |facts: &FleetFacts| {
         let status = look(at_rest(facts), facts, 0);
         find(&status.conditions, "Reconciling").unwrap().status.clone()
@@ -282,7 +282,7 @@ fn a_fleet_of_no_nodes_has_nothing_to_do() {
 }
 
 #[test]
-fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
+fn partition_holds_a_rollout_only_if_it_blocks_nodes() {
     use super::super::progress::is_held_by_partition;
     let at_v2 = |c: ChildFacts| c.granted("v2").converged();
     let done = fleet(2).wanting("v2").but(0, at_v2).but(1, at_v2);
@@ -303,7 +303,7 @@ fn a_partition_holds_a_rollout_only_where_it_keeps_nodes_from_its_target() {
 }
 
 #[test]
-fn a_node_that_is_gone_does_not_serve_since_it_went_down() {
+fn deleted_node_keeps_its_unavailable_since_time() {
     let since = |facts: &FleetFacts, status: &NodeDeploymentStatus, name: &str| {
         let list = look(status.clone(), facts, 60).rollout.unwrap().unconverged;
         list.into_iter().find(|u| u.name == name).unwrap().since
@@ -321,7 +321,7 @@ fn a_node_that_is_gone_does_not_serve_since_it_went_down() {
 }
 
 #[test]
-fn why_a_rollout_starts_is_told_from_what_is_seen() {
+fn rollout_cause_is_derived_from_observed_state() {
     let cause = |facts: &FleetFacts| match decide(facts, None, &RolloutTarget::Own, false) {
         super::super::FleetDecision::Start(start) => Some((start.target, start.cause)),
         _ => None,
@@ -340,7 +340,7 @@ fn why_a_rollout_starts_is_told_from_what_is_seen() {
 }
 
 #[test]
-fn the_history_of_a_rollout_in_place_says_what_completed_before() {
+fn history_of_an_in_place_rollout_names_the_previous_revision() {
     use super::super::status::end;
     use crate::api::Ending;
     let facts = fleet(2).wanting("v2");
@@ -350,7 +350,7 @@ fn the_history_of_a_rollout_in_place_says_what_completed_before() {
 }
 
 #[test]
-fn a_node_that_is_down_for_long_stalls_no_fleet_that_completed_and_is_whole() {
+fn unavailable_node_does_not_stall_a_completed_fleet() {
     let down = fleet(2).but(1, ChildFacts::down);
     let reason = |status: NodeDeploymentStatus| {
         let status = look(look(status, &down, 0), &down, 10_000);
@@ -362,7 +362,7 @@ fn a_node_that_is_down_for_long_stalls_no_fleet_that_completed_and_is_whole() {
 }
 
 #[test]
-fn only_a_plan_that_failed_says_its_failure() {
+fn only_failed_plan_reports_its_failure() {
     let said = |outcome: &str, failure: &str| {
         let facts = fleet(2).wanting("v2").rejecting(outcome);
         let mut status = at_rest(&facts);

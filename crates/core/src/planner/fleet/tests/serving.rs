@@ -24,7 +24,7 @@ fn told(recorded: &str, known: &[&str], selected: &str, sets: &[(&str, usize, us
 }
 
 #[test]
-fn the_set_that_serves_is_the_one_that_something_tells_of() {
+fn serving_set_is_derived_from_available_evidence() {
     let both = [("first", 2, 2), ("v2", 2, 2)];
     for (what, told, expected) in [
         ("a new fleet", told("", &[], "", &[]), "first"),
@@ -56,7 +56,7 @@ fn the_set_that_serves_is_the_one_that_something_tells_of() {
 }
 
 #[test]
-fn where_nothing_tells_a_person_has_to() {
+fn ambiguous_serving_set_requires_manual_resolution() {
     for (what, told) in [
         ("two Ready sets", told("", &[], "", &[("first", 2, 1), ("v2", 2, 2)])),
         ("one that is Ready", told("", &[], "", &[("first", 2, 0), ("v2", 2, 2)])),
@@ -76,7 +76,7 @@ fn where_nothing_tells_a_person_has_to() {
 }
 
 #[test]
-fn the_successor_of_halting_nodes_is_not_guessed() {
+fn successor_of_halting_nodes_is_not_guessed() {
     let halting = |known: &[&str]| ActiveSetEvidence {
         halting: [SetName::FIRST].into(),
         ..told("first", known, "first", &[("first", 2, 2), ("v2", 2, 2), ("v3", 2, 2)])
@@ -87,7 +87,7 @@ fn the_successor_of_halting_nodes_is_not_guessed() {
 }
 
 #[test]
-fn a_set_is_kept_that_carries_traffic_or_that_nothing_proves_superfluous() {
+fn set_is_kept_if_it_serves_or_is_not_provably_superfluous() {
     let known = |hash: &str, unpromoted: bool| RetiringSet {
         set: "v2".to_owned(),
         hash: hash.to_owned(),

@@ -143,7 +143,7 @@ fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) ->
 }
 
 #[test]
-fn every_change_of_the_spec_in_every_stage_of_every_strategy_under_every_verb() {
+fn decision_matrix_of_spec_change_stage_strategy_and_request() {
     let stages = BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]);
     let mut cells = 0;
     for stage in stages {
@@ -172,7 +172,7 @@ fn failed_plan() -> Plan {
 }
 
 #[test]
-fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
+fn failed_promotion_resumes_only_on_a_matching_retry() {
     for strategy in MAKERS {
         for asked in ASKED {
             let facts = that(amid(strategy, Stage::Promoting), Becomes::Same, asked);
@@ -196,7 +196,7 @@ fn a_promotion_whose_plan_has_failed_goes_on_only_by_a_retry_that_names_it() {
 }
 
 #[test]
-fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
+fn failed_plan_outcome_depends_on_its_stage() {
     for (stage, wanted, stays, rejected, goes) in [
         (Stage::CreatingEntrants, "v2", false, true, true),
         (Stage::AwaitingPromotion, "v2", false, true, true),
@@ -219,7 +219,7 @@ fn what_a_plan_that_fails_leaves_depends_on_where_it_was() {
 }
 
 #[test]
-fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
+fn failed_promotion_reports_cause_and_retry() {
     for paused in [false, true] {
         let facts = amid(Strategy::HardFork, Stage::Promoting).with(|f| f.spec.paused = paused);
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::HardFork));
@@ -244,7 +244,7 @@ fn a_promotion_that_holds_says_why_and_how_it_goes_on() {
 }
 
 #[test]
-fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_it_is() {
+fn idle_fleet_uses_its_strategy_for_a_new_target() {
     for strategy in WAYS {
         let rest = || fleet(2).with(|f| f.spec.strategy = strategy);
         let decided = |facts: &FleetFacts| decide(facts, None, &RolloutTarget::Own, false);
@@ -267,7 +267,7 @@ fn a_fleet_at_rest_goes_the_way_of_its_strategy_and_back_in_place_only_to_where_
 }
 
 #[test]
-fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
+fn strategy_change_supersedes_before_promotion_and_waits_after() {
     for stage in BEFORE {
         for (from, into) in MAKERS.iter().flat_map(|a| WAYS.map(|b| (*a, b))).filter(|(a, b)| a != b) {
             let facts = amid(from, stage).with(|f| f.spec.strategy = into);
@@ -288,7 +288,7 @@ fn another_strategy_supersedes_before_promotion_and_waits_after_it() {
 }
 
 #[test]
-fn the_way_of_each_build_id_and_template() {
+fn build_id_and_template_select_the_strategy() {
     let with = |active: &str, wanted: &str, target: &str| {
         let facts = fleet(2).wanting(target).with(|f| {
             f.spec.strategy = Strategy::BlueGreen;
@@ -306,7 +306,7 @@ fn the_way_of_each_build_id_and_template() {
 }
 
 #[test]
-fn before_the_switch_the_active_set_is_made_again_at_what_it_runs() {
+fn active_set_is_recreated_at_its_own_revision_before_switch() {
     for strategy in MAKERS {
         for stage in BEFORE.into_iter().chain([Stage::Promoting]) {
             let facts = amid(strategy, stage);
@@ -319,7 +319,7 @@ fn before_the_switch_the_active_set_is_made_again_at_what_it_runs() {
 }
 
 #[test]
-fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
+fn only_complete_set_within_its_delay_is_reused() {
     let known = |since: i64, unpromoted: bool| RetiringSet {
         set: "first".to_owned(),
         hash: "v1".to_owned(),
@@ -364,7 +364,7 @@ fn only_a_whole_set_whose_time_has_not_come_is_gone_back_to() {
 }
 
 #[test]
-fn what_serves_is_not_promoted_over_nothing() {
+fn promotion_requires_running_entrants() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
     let rollout = facts.rollout.now.set().cloned().unwrap();
     assert!(facts.entrants_run(&rollout));
@@ -391,7 +391,7 @@ fn what_serves_is_not_promoted_over_nothing() {
 }
 
 #[test]
-fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
+fn traffic_switch_updates_status_and_schedules_old_set_removal() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting).with(|f| f.spec.retire_delay_seconds = 30);
     let start = goes("v2", Cause::TemplateChanged, Strategy::BlueGreen);
     let mut status = rolling_out(&facts, &start);
@@ -411,7 +411,7 @@ fn with_the_switch_everything_moves_together_and_the_old_set_has_its_delay() {
 }
 
 #[test]
-fn entrants_are_given_up_only_before_there_is_no_way_back() {
+fn entrants_are_abandoned_only_before_the_point_of_no_return() {
     for stage in BEFORE.into_iter().chain([Stage::Promoting, Stage::Retiring]) {
         let facts = amid(Strategy::BlueGreen, stage);
         let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
@@ -424,7 +424,7 @@ fn entrants_are_given_up_only_before_there_is_no_way_back() {
 }
 
 #[test]
-fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
+fn forced_promotion_is_spent_at_the_point_of_no_return() {
     for force_promote in [false, true] {
         let facts = amid(Strategy::BlueGreen, Stage::AwaitingPromotion)
             .with(|f| f.requests.force_promote = force_promote);
@@ -439,7 +439,7 @@ fn a_promotion_by_hand_is_spent_when_it_cannot_be_taken_back() {
 }
 
 #[test]
-fn a_set_that_nobody_knows_of_goes_after_its_delay_and_keeps_its_claims() {
+fn unknown_set_is_removed_after_its_delay_and_keeps_its_claims() {
     let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.now = Rollout::None);
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
@@ -463,7 +463,7 @@ fn retired() -> RetiringSet {
 }
 
 #[test]
-fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
+fn oldest_of_more_than_twenty_sets_skip_their_delay() {
     let facts = amid(Strategy::BlueGreen, Stage::Retiring).with(|f| f.rollout.now = Rollout::None);
     let old = facts.sets.values().next().unwrap().clone();
     let names: Vec<String> = (0..25).map(|index| format!("s{index:02}")).collect();
@@ -491,7 +491,7 @@ fn beyond_twenty_sets_the_oldest_do_not_wait_for_their_delay() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_keeps_no_set_alive() {
+fn retired_set_expires_although_the_clock_was_set_back() {
     let facts = amid(Strategy::BlueGreen, Stage::Retiring);
     let mut status = at_rest(&facts);
     status.active_set = "v2".to_owned();
@@ -505,7 +505,7 @@ fn a_clock_that_is_set_back_keeps_no_set_alive() {
 
 /// Otherwise they would be kept, and what comes before they leave would be done a second time.
 #[test]
-fn a_clock_that_is_set_back_keeps_no_nodes_that_were_asked_to_leave() {
+fn leaving_nodes_are_not_kept_when_the_clock_is_set_back() {
     let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
     facts.spec.retire_delay_seconds = 30;
     let mut status = at_rest(&facts);
@@ -522,7 +522,7 @@ fn a_clock_that_is_set_back_keeps_no_nodes_that_were_asked_to_leave() {
 }
 
 #[test]
-fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
+fn stage_past_no_return_does_not_revert_with_the_next_task() {
     let recipe = "{name: X, tasks: [{type: create-entrants}, {type: own-check}, {type: switch-traffic}]}";
     let seed = PlanSeed { uid: "u", target_hash: "v2", now: now(), attempt: 0, disambiguator: "" };
     let mut plan = Recipe::parse(recipe).unwrap().plan(seed);
@@ -545,7 +545,7 @@ fn what_is_past_undoing_stays_so_whatever_the_next_step_is() {
 }
 
 #[test]
-fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and_never_while_paused() {
+fn no_return_requires_valid_spec_running_nodes_and_no_pause() {
     let may = |facts: &FleetFacts| facts.may_pass_no_return(facts.rollout.now.set().unwrap());
     let fork = || {
         let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
@@ -615,7 +615,7 @@ fn the_point_of_no_return_is_passed_for_a_spec_that_holds_and_nodes_that_run_and
 }
 
 #[test]
-fn where_the_old_nodes_go_first_a_rollout_may_be_taken_back_as_long_as_traffic_could_not_move() {
+fn immediate_rollout_is_reversible_while_traffic_cannot_move() {
     let strategy = Strategy::BlueGreenImmediate;
     let facts = || amid(strategy, Stage::CreatingEntrants);
     for (what, facts, stage) in [
@@ -665,7 +665,7 @@ fn named(status: &NodeDeploymentStatus) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
+fn unhalted_old_nodes_are_reported_with_their_blocker() {
     let not_halted = "it has not halted at height 1000";
     assert_eq!(
         named(&looked_at(&halting(), 0)),
@@ -695,7 +695,7 @@ fn while_old_nodes_halt_those_that_have_not_are_named_with_what_keeps_them() {
 }
 
 #[test]
-fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
+fn promotion_forced_while_promoting_is_spent() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting).with(|f| f.requests.force_promote = true);
     let mut status = rolling_out(&facts, &goes("v2", Cause::TemplateChanged, Strategy::BlueGreen));
     let unforced = facts.clone().with(|f| f.requests.force_promote = false);
@@ -717,7 +717,7 @@ fn a_promotion_that_a_person_forces_while_it_is_under_way_is_spent_as_well() {
 }
 
 #[test]
-fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
+fn force_promote_of_the_serving_revision_is_spent_at_once() {
     let facts = |requested: &str| fleet(2).wanting(requested).with(|f| f.requests.force_promote = true);
     for (requested, spent) in [("v1", "v1"), ("v2", "")] {
         let facts = facts(requested);
@@ -726,7 +726,7 @@ fn what_serves_already_needs_no_promotion_and_none_is_kept_for_later() {
 }
 
 #[test]
-fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
+fn spent_force_promote_advises_clearing_it() {
     let facts =
         amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     for (spent, advice) in [("", "set spec.forcePromote to v2"), ("v2", "clear spec.forcePromote")] {
@@ -742,7 +742,7 @@ fn a_promotion_that_is_spent_is_not_asked_for_as_if_it_were_not() {
 }
 
 #[test]
-fn while_an_old_set_goes_it_is_said_to_be_what_is_waited_for_and_not_a_node_that_serves() {
+fn stall_message_names_the_retiring_set_over_serving_nodes() {
     for sick in [ChildFacts::down, ChildFacts::failed] {
         let mut facts = amid(Strategy::BlueGreen, Stage::Retiring).but(0, sick);
         facts.spec.on_stall = OnStall::Hold;

@@ -67,7 +67,7 @@ fn up_to_date(status: &NodeDeploymentStatus) -> (String, String) {
 }
 
 #[test]
-fn every_step_of_a_recipe_belongs_to_a_stage() {
+fn every_recipe_task_belongs_to_a_stage() {
     let steps = [
         ("create-entrants", Stage::CreatingEntrants),
         ("await-nodes-running", Stage::AwaitingEntrants),
@@ -94,7 +94,7 @@ fn every_step_of_a_recipe_belongs_to_a_stage() {
 }
 
 #[test]
-fn a_stage_is_told_in_a_few_words() {
+fn rollout_summary_describes_the_stage() {
     let words = |facts: &FleetFacts, strategy, stage| {
         look(status_of(facts, strategy, stage), facts, 1).rollout.unwrap().summary
     };
@@ -115,7 +115,7 @@ fn a_stage_is_told_in_a_few_words() {
 }
 
 #[test]
-fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
+fn running_and_caught_up_entrants_and_halted_nodes_are_progress() {
     let facts = hard_fork();
     let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
     // Two nodes are updated; both of them serve and have caught up, and one old node has halted.
@@ -131,7 +131,7 @@ fn new_nodes_that_run_and_caught_up_and_old_ones_that_halted_are_progress() {
 }
 
 #[test]
-fn a_new_node_that_became_ready_is_progress_before_it_is_available() {
+fn newly_ready_entrant_is_progress_before_it_is_available() {
     let facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
     let with = |ready| {
         let mut facts = facts.clone();
@@ -145,7 +145,7 @@ fn a_new_node_that_became_ready_is_progress_before_it_is_available() {
 }
 
 #[test]
-fn old_nodes_that_go_are_progress_to_the_last_pod() {
+fn removed_incumbents_are_progress_until_the_last_pod() {
     let mut facts = amid(Strategy::BlueGreen, Stage::Retiring);
     let score = |facts: &FleetFacts| stage::score(facts, &rollout_of(facts));
     assert_eq!(score(&facts), -2);
@@ -162,7 +162,7 @@ fn old_nodes_that_go_are_progress_to_the_last_pod() {
 }
 
 #[test]
-fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
+fn node_has_halted_when_its_sidecar_reports_this_rollout() {
     let rollout = SetRollout { halt_height: 1000, ..rollout_of(&hard_fork()) };
     let with = |change: &dyn Fn(&mut SidecarFacts)| {
         let mut child = halted(node(0));
@@ -181,7 +181,7 @@ fn a_node_has_halted_when_its_sidecar_did_what_this_rollout_asked() {
 }
 
 #[test]
-fn a_node_has_caught_up_that_is_ready_and_whose_sidecar_says_so() {
+fn node_is_caught_up_when_ready_and_its_sidecar_reports_it() {
     let says = |caught_up| {
         let sidecar = SidecarFacts { caught_up, ..SidecarFacts::default() };
         node(0).with(|f| f.sidecar = Some(sidecar))
@@ -196,7 +196,7 @@ fn a_node_has_caught_up_that_is_ready_and_whose_sidecar_says_so() {
 }
 
 #[test]
-fn a_height_that_grows_is_progress_and_is_told() {
+fn growing_height_is_progress_and_is_reported() {
     let facts = hard_fork();
     assert_eq!(stage::lowest_height(&facts), 900);
     assert_eq!(stage::lowest_height(&fleet(2)), 0, "nobody says");
@@ -231,7 +231,7 @@ fn a_height_that_grows_is_progress_and_is_told() {
 }
 
 #[test]
-fn a_new_old_node_has_the_lowest_height_measured_anew_and_a_node_that_goes_back_and_forth_has_not() {
+fn new_incumbent_resets_lowest_height_but_flapping_does_not() {
     let with = |children: Vec<ChildFacts>| {
         let replicas = children.len() as i32;
         hard_fork().with(|f| {
@@ -291,7 +291,7 @@ fn a_new_old_node_has_the_lowest_height_measured_anew_and_a_node_that_goes_back_
 }
 
 #[test]
-fn a_way_has_its_recipe_and_its_strategy() {
+fn strategy_maps_to_its_recipe_and_back() {
     let table = [
         (Strategy::InPlace, "InPlace", "InPlace", false),
         (Strategy::BlueGreen, "BlueGreen", "BlueGreen", true),
@@ -317,7 +317,7 @@ fn a_way_has_its_recipe_and_its_strategy() {
 }
 
 #[test]
-fn a_set_is_gone_when_neither_nodes_nor_pods_are_left() {
+fn set_is_deleted_when_no_nodes_or_pods_remain() {
     let set =
         |nodes: i32, remains| SetFacts { children: fleet(nodes).children, remains, ..SetFacts::default() };
     assert!(set(0, 0).is_gone());
@@ -327,7 +327,7 @@ fn a_set_is_gone_when_neither_nodes_nor_pods_are_left() {
 }
 
 #[test]
-fn the_nodes_that_are_to_take_over_are_those_of_the_rollouts_set_until_they_have() {
+fn entrants_are_the_rollout_set_until_it_serves() {
     let before = amid(Strategy::BlueGreen, Stage::Promoting);
     assert_eq!(before.entrants(), before.sets.get("v2"));
     assert_eq!(before.entrants().unwrap().children.len(), 2);
@@ -336,7 +336,7 @@ fn the_nodes_that_are_to_take_over_are_those_of_the_rollouts_set_until_they_have
 }
 
 #[test]
-fn the_active_set_is_not_repaired_only_where_it_goes_first() {
+fn active_set_is_repaired_unless_it_is_removed_first() {
     for stage in STAGES {
         for strategy in [Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork] {
             let goes = strategy == Strategy::BlueGreenImmediate && stage == Stage::Promoting;
@@ -347,7 +347,7 @@ fn the_active_set_is_not_repaired_only_where_it_goes_first() {
 }
 
 #[test]
-fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
+fn facts_can_be_viewed_with_another_active_set() {
     let conflict = |name: &str| Conflict { name: name.into(), ordinal: 5, message: "taken".to_owned() };
     let mut facts = amid(Strategy::BlueGreen, Stage::Promoting).held_below_ordinal(1);
     facts.conflicts.push(conflict("db-5"));
@@ -376,7 +376,7 @@ fn a_fleet_can_be_looked_at_as_if_another_set_were_the_active_one() {
 }
 
 #[test]
-fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
+fn clock_stops_for_manual_promotion_and_retire_delay() {
     let due = |facts: &FleetFacts, status: &NodeDeploymentStatus| stall_deadline(status, facts, now());
     let manual =
         amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
@@ -419,7 +419,7 @@ fn the_clock_stands_while_a_person_is_waited_for_and_while_old_nodes_live_on() {
 }
 
 #[test]
-fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_clock_runs() {
+fn manual_promotion_is_requested_only_while_entrants_are_ready() {
     let manual =
         amid(Strategy::BlueGreen, Stage::AwaitingPromotion).with(|f| f.spec.promotion = Promotion::Manual);
     let but = |change: &dyn Fn(&mut ChildFacts)| {
@@ -490,7 +490,7 @@ fn a_person_is_asked_to_promote_only_while_every_new_node_is_ready_and_else_the_
 }
 
 #[test]
-fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
+fn rollout_wait_is_reported_in_every_stage() {
     let said = |stage, change: &dyn Fn(FleetFacts) -> FleetFacts| {
         let mut facts = change(amid(Strategy::BlueGreen, stage));
         // By the Service, the old set is not needed any more.
@@ -529,7 +529,7 @@ fn what_a_rollout_that_makes_a_set_waits_for_is_said_in_every_stage() {
 }
 
 #[test]
-fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
+fn history_keeps_the_previous_revision_after_the_switch() {
     use super::super::status::end;
     use crate::api::Ending;
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
@@ -541,7 +541,7 @@ fn the_history_says_what_ran_before_even_once_the_new_set_serves() {
 }
 
 #[test]
-fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_go() {
+fn reused_set_is_removed_from_the_retiring_list() {
     let facts = amid(Strategy::BlueGreen, Stage::CreatingEntrants);
     let mut status = at_rest(&facts);
     let goes = |set: &str| RetiringSet {
@@ -560,7 +560,7 @@ fn a_set_that_lives_on_and_is_wanted_again_is_taken_off_the_list_of_those_that_g
 }
 
 #[test]
-fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again() {
+fn retiring_set_is_listed_once_until_deleted_or_reused() {
     let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
     facts.sets.insert("old".into(), SetFacts { children: fleet(1).children, ..SetFacts::default() });
     facts.sets.insert("claims".into(), SetFacts::default());
@@ -607,7 +607,7 @@ fn a_set_that_goes_is_listed_once_and_forgotten_when_it_is_gone_or_enters_again(
 }
 
 #[test]
-fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
+fn incumbents_halt_only_during_promotion_at_a_height() {
     for stage in STAGES {
         for halt_height in [0, 1000] {
             let rollout = SetRollout { halt_height, ..rollout_of(&amid(Strategy::HardFork, stage)) };
@@ -618,7 +618,7 @@ fn old_nodes_are_to_halt_only_in_a_promotion_at_a_height() {
 }
 
 #[test]
-fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
+fn node_with_any_halt_request_is_recognized() {
     let with = |halt_height, halted_for: &str| {
         let halted_for = TaskId::recorded(halted_for);
         let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
@@ -631,7 +631,7 @@ fn a_node_that_was_ever_asked_to_halt_is_known_as_one() {
 }
 
 #[test]
-fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
+fn restart_requested_during_a_rollout_follows_promotion() {
     let restart_request = Some("2030-01-01T00:00:00Z".into());
     let facts =
         amid(Strategy::BlueGreen, Stage::AwaitingEntrants).with(|f| f.requests.restart = restart_request);
@@ -647,7 +647,7 @@ fn a_restart_that_is_asked_for_meanwhile_is_not_forgotten() {
 }
 
 #[test]
-fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing() {
+fn pending_entrants_are_not_unconverged_during_retirement() {
     let mut facts = amid(Strategy::BlueGreenImmediate, Stage::Promoting);
     facts.sets.clear();
     let named = |task: &str, stage| {
@@ -664,7 +664,7 @@ fn new_nodes_that_are_only_made_once_the_old_ones_are_gone_are_late_for_nothing(
 
 /// Somebody else's object, or a finalizer, may keep it away for hours.
 #[test]
-fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is_taken_back_for_it() {
+fn clock_stops_while_only_the_service_is_missing() {
     let fork = |running: bool| {
         let mut facts = amid(Strategy::HardFork, Stage::CreatingEntrants).with(|f| f.spec.halt_height = 1000);
         for child in &mut facts.children {
@@ -695,7 +695,7 @@ fn the_clock_stands_while_nothing_but_the_service_is_waited_for_and_no_target_is
 }
 
 #[test]
-fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
+fn only_hard_fork_records_a_halt_height_at_no_return() {
     for (strategy, height) in
         [(Strategy::HardFork, 1000), (Strategy::BlueGreen, 0), (Strategy::BlueGreenImmediate, 0)]
     {
@@ -708,7 +708,7 @@ fn with_no_way_back_a_hard_fork_has_its_height_and_nothing_else_has_one() {
 }
 
 #[test]
-fn what_enters_or_serves_is_not_listed_as_going() {
+fn entrant_and_active_sets_are_not_listed_as_retiring() {
     let mut facts = amid(Strategy::BlueGreen, Stage::AwaitingEntrants);
     facts.sets.insert(SetName::FIRST, SetFacts { remains: 1, ..SetFacts::default() });
     let mut status = status_of(&facts, Strategy::BlueGreen, Stage::AwaitingEntrants);

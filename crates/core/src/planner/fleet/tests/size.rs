@@ -14,7 +14,7 @@ fn bytes(status: &NodeDeploymentStatus) -> usize {
 }
 
 #[test]
-fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() {
+fn status_of_ten_thousand_failing_nodes_is_below_256_kib() {
     let mut facts = fleet(10_000).wanting("v2").at_most(10_000);
     // No more than these are listed; the others would only make the test slow.
     for child in &mut facts.children[..100] {
@@ -33,7 +33,7 @@ fn the_status_of_ten_thousand_nodes_with_endless_problems_stays_under_256_kib() 
 }
 
 #[test]
-fn endless_sentences_about_the_spec_and_about_names_stay_under_256_kib() {
+fn long_spec_and_conflict_messages_stay_below_256_kib() {
     let mut facts = fleet(10_000).wanting("v2");
     facts.findings.blocker = Some(Blocker::Spec(endless()));
     facts.conflicts = (0..10_000)

@@ -28,7 +28,7 @@ fn rollout(status: &NodeDeploymentStatus) -> &Rollout {
 type Case = (&'static str, FleetFacts, fn(&FleetFacts) -> NodeDeploymentStatus, &'static str);
 
 #[test]
-fn the_phase_is_the_first_that_holds() {
+fn phase_is_the_first_matching_one() {
     let failed = |facts: FleetFacts| facts.but(0, ChildFacts::failed);
     let all_failed = |facts: FleetFacts| failed(facts).but(1, ChildFacts::failed);
     let idle = at_rest;
@@ -60,7 +60,7 @@ fn the_phase_is_the_first_that_holds() {
 }
 
 #[test]
-fn a_status_counts_what_exists_serves_and_was_observed_at_what_is_wanted() {
+fn status_counts_existing_ready_and_updated_nodes() {
     let facts = five()
         .but(0, done)
         .but(1, |c| c.with(|f| f.pod.available = false))
@@ -78,7 +78,7 @@ fn a_status_counts_what_exists_serves_and_was_observed_at_what_is_wanted() {
 }
 
 #[test]
-fn unconverged_nodes_are_named_the_worst_first_with_the_kubelets_reason() {
+fn unconverged_nodes_are_sorted_worst_first_with_reasons() {
     let mut facts = fleet(8)
         .wanting("v2")
         .but(0, done)
@@ -110,7 +110,7 @@ fn unconverged_nodes_are_named_the_worst_first_with_the_kubelets_reason() {
 }
 
 #[test]
-fn at_most_twenty_unconverged_nodes_are_named_and_all_are_counted() {
+fn twenty_unconverged_nodes_are_listed_and_all_are_counted() {
     let mut facts = fleet(100).wanting("v2");
     for child in &mut facts.children[..60] {
         *child = child.clone().failed();
@@ -123,7 +123,7 @@ fn at_most_twenty_unconverged_nodes_are_named_and_all_are_counted() {
 }
 
 #[test]
-fn an_unconverged_node_keeps_its_time_whatever_its_reason_becomes() {
+fn unconverged_node_keeps_its_time_when_its_reason_changes() {
     let facts = five().but(0, ChildFacts::terminating).without(4);
     let first = look(rolling_out(&facts, &to_v2()), &facts, 0);
     let second = look(first.clone(), &facts, 60);
@@ -144,7 +144,7 @@ fn an_unconverged_node_keeps_its_time_whatever_its_reason_becomes() {
 }
 
 #[test]
-fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
+fn rollout_message_reports_the_problem_to_fix_first() {
     let message = |facts: &FleetFacts| {
         let mut status = rolling_out(facts, &to_v2());
         let mut plan = plan_to("v2");
@@ -163,7 +163,7 @@ fn what_has_to_be_put_right_is_what_a_rollout_waits_for() {
 }
 
 #[test]
-fn a_repair_that_is_asked_for_leaves_nothing_rejected_but_a_target_that_is_still_to_be_tried() {
+fn requested_repair_clears_only_its_own_rejection() {
     for (hash, expected) in [("v1", None), ("v2", Some(plan_to("v1").id.into()))] {
         let mut facts = fleet(2);
         facts.record.rejected = Some(crate::api::Rejected { hash: hash.to_owned(), ..Default::default() });
@@ -180,7 +180,7 @@ fn not_yet_available(child: ChildFacts) -> ChildFacts {
 }
 
 #[test]
-fn a_node_that_became_ready_is_progress_before_it_is_available() {
+fn newly_ready_node_is_progress_before_it_is_available() {
     let facts = fleet(2).wanting("v2").but(1, |c| c.granted("v2").seen().down());
     let begun = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
     let updated = facts.clone().but(1, |c| c.running("v2"));
@@ -195,7 +195,7 @@ fn a_node_that_became_ready_is_progress_before_it_is_available() {
 }
 
 #[test]
-fn a_rollout_of_an_earlier_operator_makes_no_progress_by_the_upgrade() {
+fn operator_upgrade_is_not_rollout_progress() {
     let facts = fleet(2).wanting("v2").but(1, |c| not_yet_available(c.granted("v2").converged()));
     let begun = rolling_out(&facts, &start(to("v2"), "v2", Cause::TemplateChanged));
     let mut before = look(begun, &facts, 0);
@@ -205,7 +205,7 @@ fn a_rollout_of_an_earlier_operator_makes_no_progress_by_the_upgrade() {
 }
 
 #[test]
-fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
+fn updated_or_ready_node_is_progress_but_flapping_is_not() {
     let began = look(rolling_out(&five(), &to_v2()), &five(), 0);
     let progress = |status: &NodeDeploymentStatus| rollout(status).last_progress_at;
     let updated = five().but(4, |c| done(c).down());
@@ -223,7 +223,7 @@ fn one_more_node_updated_or_ready_is_progress_and_a_flapping_one_is_not() {
 }
 
 #[test]
-fn a_rollout_stalls_in_time_although_the_clock_was_set_back() {
+fn rollout_stalls_on_time_after_the_clock_is_set_back() {
     let ahead = look(rolling_out(&five(), &to_v2()), &five(), 0);
     let back = look(ahead, &five(), -3600);
     assert!(!is_stalled(&back, &five(), later(-3600 + 599)));
@@ -232,7 +232,7 @@ fn a_rollout_stalls_in_time_although_the_clock_was_set_back() {
 
 /// Otherwise a rollout would be rolled back because the operator, or the API server, was away.
 #[test]
-fn time_in_which_nobody_looked_stalls_no_rollout() {
+fn operator_downtime_does_not_stall_a_rollout() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     assert!(is_stalled(&status, &five(), later(660)), "it is found a little late");
     assert!(!is_stalled(&status, &five(), later(900)));
@@ -245,14 +245,14 @@ fn time_in_which_nobody_looked_stalls_no_rollout() {
 
 /// The clock is judged before what happened meanwhile is recorded.
 #[test]
-fn progress_that_is_not_recorded_yet_keeps_a_rollout_from_being_stalled() {
+fn unrecorded_progress_prevents_a_stall() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     assert!(is_stalled(&status, &five(), later(601)));
     assert!(!is_stalled(&status, &five().but(4, |c| done(c).down()), later(601)));
 }
 
 #[test]
-fn a_rollout_stalls_when_its_clock_runs_out_and_the_clock_stands_while_paused_or_held() {
+fn rollout_stalls_at_its_deadline_unless_paused_or_held() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     assert!(!is_stalled(&status, &five(), later(599)));
     assert!(is_stalled(&status, &five(), later(600)));
@@ -267,7 +267,7 @@ fn a_rollout_stalls_when_its_clock_runs_out_and_the_clock_stands_while_paused_or
 }
 
 #[test]
-fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
+fn pause_does_not_consume_the_progress_deadline() {
     let status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     let status = look(status, &five().paused(), 100);
     let status = look(status, &five(), 5_000);
@@ -281,7 +281,7 @@ fn a_pause_does_not_eat_the_time_that_a_rollout_has() {
 
 /// A node of the active set that leaves takes room in the wave, and the old set is waited for once traffic has moved.
 #[test]
-fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_set_or_in_one_of_the_rollout() {
+fn clock_stops_while_a_leaving_node_runs_its_hook() {
     let with_hook = |child: ChildFacts, failed: bool| {
         child.with(|f| f.at_hook = Some(AtHook { failed, ..AtHook::default() }))
     };
@@ -322,7 +322,7 @@ fn the_clock_stands_while_a_node_that_leaves_is_at_its_hook_in_the_fleets_own_se
 
 /// Such a fleet is scaled in as any other.
 #[test]
-fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its_hook() {
+fn initial_fill_clock_stops_while_a_leaving_node_runs_its_hook() {
     let facts = || fleet(2).never_completed();
     let leaves = facts().with_surplus(node(2));
     let at_hook = facts().with_surplus(node(2).with(|f| f.at_hook = Some(AtHook::default())));
@@ -338,7 +338,7 @@ fn the_clock_of_a_fleet_that_is_filled_stands_while_a_node_that_leaves_is_at_its
 }
 
 #[test]
-fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say() {
+fn manual_promotion_wait_does_not_consume_the_deadline() {
     let ready = || {
         let facts = super::sets::amid(Strategy::BlueGreen, Stage::AwaitingPromotion);
         facts.with(|f| f.spec.promotion = crate::api::Promotion::Manual)
@@ -363,7 +363,7 @@ fn a_wait_for_a_person_does_not_eat_it_either_whatever_else_the_conditions_say()
 }
 
 #[test]
-fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_it_has_not() {
+fn clock_continues_for_same_target_and_restarts_for_another() {
     let mut status = look(rolling_out(&five(), &to_v2()), &five(), 0);
     super::super::status::begin(
         &mut status,
@@ -398,7 +398,7 @@ fn the_clock_goes_on_where_a_new_plan_has_the_same_target_and_starts_anew_where_
 }
 
 #[test]
-fn history_holds_the_last_ten_plans_oldest_first() {
+fn history_keeps_the_last_ten_plans_oldest_first() {
     let mut status = at_rest(&five());
     for n in 0..13 {
         let plan = Plan { id: format!("plan-{n}").into(), ..plan_to("v2") };
@@ -414,7 +414,7 @@ fn history_holds_the_last_ten_plans_oldest_first() {
 }
 
 #[test]
-fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_completes_nothing_new() {
+fn completed_rollout_records_its_target_but_repair_does_not() {
     let mut status = rolling_out(&five(), &to_v2());
     complete(&mut status, &to("v2"));
     let completed = (status.last_completed_rollout_hash.as_str(), status.current_revision.as_str());
@@ -429,7 +429,7 @@ fn what_completes_is_the_target_of_the_rollout_and_drift_that_was_put_right_comp
 }
 
 #[test]
-fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is_started_again() {
+fn rejected_target_is_cleared_by_a_new_target_or_retry() {
     let mut status = at_rest(&five());
     let plan = Plan { id: "plan-1".into(), ..plan_to("v2") };
     reject(&mut status, &five(), &plan, Ending::Aborted);
@@ -456,7 +456,7 @@ fn a_target_that_ended_badly_is_rejected_until_something_else_is_wanted_or_it_is
 }
 
 #[test]
-fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
+fn new_fleet_completes_when_all_nodes_are_observed_available() {
     let first = |facts: &FleetFacts| look(at_rest(facts), facts, 0).last_completed_rollout_hash;
     let all = fleet(2).never_completed();
     let table = [
@@ -482,7 +482,7 @@ fn a_new_fleet_completes_by_what_was_observed_on_all_its_nodes() {
 }
 
 #[test]
-fn a_fleet_that_is_filled_again_and_does_not_come_up_says_so_in_time() {
+fn refilled_fleet_that_stays_unavailable_stalls_on_time() {
     let empty = fleet(0).wanting("v2").with(|f| f.children = vec![]);
     let status = look(at_rest(&empty), &empty, 0);
     let broken = fleet(1).wanting("v2").but(0, |c| done(c).failed());
@@ -497,7 +497,7 @@ fn a_fleet_that_is_filled_again_and_does_not_come_up_says_so_in_time() {
 }
 
 #[test]
-fn a_fleet_scaled_to_nothing_completes_what_is_wanted_when_it_was_filled_again() {
+fn fleet_refilled_from_zero_completes_the_requested_revision() {
     let empty = fleet(0).wanting("v2").with(|f| f.children = vec![]);
     let status = look(at_rest(&empty), &empty, 0);
     assert_eq!((status.last_completed_rollout_hash.as_str(), status.scaled_to_zero), ("v1", true));
@@ -512,7 +512,7 @@ fn a_fleet_scaled_to_nothing_completes_what_is_wanted_when_it_was_filled_again()
 }
 
 #[test]
-fn a_look_at_an_unchanged_fleet_changes_nothing() {
+fn reconcile_of_an_unchanged_fleet_does_not_change_status() {
     let facts = five().but(0, |c| c.granted("v2").seen().failed()).but(1, done).without(4);
     let once = look(rolling_out(&facts, &to_v2()), &facts, 0);
     assert_eq!(look(once.clone(), &facts, 60), once);
@@ -521,7 +521,7 @@ fn a_look_at_an_unchanged_fleet_changes_nothing() {
 }
 
 #[test]
-fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_else() {
+fn requester_is_recorded_only_with_its_rollout() {
     let asked = |verb: &str, by: &str| {
         serde_json::json!({"verb": verb, "by": by, "why": "because", "at": "2030-01-01T00:00:00Z"})
             .to_string()
@@ -547,7 +547,7 @@ fn who_asked_for_what_is_kept_with_the_rollout_it_was_asked_of_and_with_nothing_
 }
 
 #[test]
-fn where_the_old_nodes_are_gone_and_the_new_ones_cannot_run_the_fleet_has_failed() {
+fn fleet_fails_when_entrants_fail_after_incumbents_are_deleted() {
     let mut facts = super::sets::amid(Strategy::BlueGreenImmediate, Stage::Promoting);
     let start = super::start(to("v2"), "v2", Cause::TemplateChanged);
     let entrants = &mut facts.sets.get_mut("v2").unwrap().children;
@@ -569,7 +569,7 @@ fn where_the_old_nodes_are_gone_and_the_new_ones_cannot_run_the_fleet_has_failed
 }
 
 #[test]
-fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
+fn ready_node_with_unreachable_sidecar_is_unconverged() {
     let facts = five().but(4, |c| done(c).unreachable());
     let status = look(rolling_out(&facts, &to_v2()), &facts, 0);
     let named = rollout(&status).unconverged.iter().find(|u| u.name == "db-4").unwrap();
@@ -577,7 +577,7 @@ fn a_ready_node_whose_sidecar_cannot_be_reached_is_named_with_that() {
 }
 
 #[test]
-fn an_aborted_plan_rejects_what_it_went_to_and_not_what_is_wanted_by_then() {
+fn aborted_plan_rejects_its_own_target_only() {
     use super::super::status::reject;
     let rejected = |facts: &FleetFacts| {
         let mut status = rolling_out(facts, &to_v2());

@@ -259,7 +259,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn each_condition_says_what_holds() {
+fn each_condition_reports_the_current_state() {
     for (what, facts, status, seconds, expected) in cases() {
         let status = look(status, &facts, seconds);
         for (type_, truth, reason) in expected {
@@ -270,7 +270,7 @@ fn each_condition_says_what_holds() {
 }
 
 #[test]
-fn all_five_conditions_are_always_there_and_say_for_which_generation() {
+fn all_conditions_are_set_with_the_observed_generation() {
     for (what, facts, status, seconds, _) in cases() {
         let status = look(status, &facts, seconds);
         let types: BTreeSet<&str> = status.conditions.iter().map(|c| c.type_.as_str()).collect();
@@ -284,7 +284,7 @@ fn all_five_conditions_are_always_there_and_say_for_which_generation() {
 }
 
 #[test]
-fn a_fleet_is_never_stalled_and_reconciling_at_once() {
+fn fleet_is_never_both_stalled_and_reconciling() {
     for (what, facts, status, seconds, _) in cases() {
         let status = look(status, &facts, seconds);
         let truth = |type_| find(&status.conditions, type_).unwrap().status == "True";
@@ -293,7 +293,7 @@ fn a_fleet_is_never_stalled_and_reconciling_at_once() {
 }
 
 #[test]
-fn every_reason_of_a_rollout_in_place_is_reached() {
+fn every_in_place_rollout_reason_is_reachable() {
     let reached: BTreeSet<(String, String)> = cases()
         .into_iter()
         .flat_map(|(_, facts, status, seconds, _)| look(status, &facts, seconds).conditions)
@@ -345,7 +345,7 @@ fn every_reason_of_a_rollout_in_place_is_reached() {
 }
 
 #[test]
-fn a_condition_keeps_its_time_until_its_truth_changes() {
+fn condition_keeps_transition_time_until_status_changes() {
     let facts = fleet(2);
     let status = look(at_rest(&facts), &facts, 0);
     let status = look(status, &facts.clone().but(0, ChildFacts::down), 30);

@@ -11,7 +11,7 @@ fn granted_names(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Stri
 }
 
 #[test]
-fn trace_1_a_status_behind_the_grant_completes_nothing() {
+fn trace_1_outdated_status_does_not_complete_the_rollout() {
     // Node 0 was granted v2, then v1 again; its status still shows v1 and available.
     let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").running("v1"));
     assert!(!facts.is_converged(&to("v1")));
@@ -21,7 +21,7 @@ fn trace_1_a_status_behind_the_grant_completes_nothing() {
 }
 
 #[test]
-fn trace_2_a_node_whose_pod_was_not_observed_at_the_target_is_not_updated_and_holds_the_wave() {
+fn trace_2_node_not_observed_at_target_holds_the_wave() {
     // The template is v2; the pod's label still equals the old update revision: observed is v1.
     let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").rolling());
     assert!(!facts.is_updated(facts.child(0), &to("v2")));
@@ -29,7 +29,7 @@ fn trace_2_a_node_whose_pod_was_not_observed_at_the_target_is_not_updated_and_ho
 }
 
 #[test]
-fn trace_3_a_node_that_lost_its_pod_under_a_spent_grant_is_not_free_while_another_is_in_flight() {
+fn trace_3_node_without_pod_waits_while_another_is_in_flight() {
     let facts = fleet(2)
         .wanting("v1")
         .but(0, |c| c.granted("v3").converged().without_pod())
@@ -39,7 +39,7 @@ fn trace_3_a_node_that_lost_its_pod_under_a_spent_grant_is_not_free_while_anothe
 }
 
 #[test]
-fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave() {
+fn trace_4_broken_node_gets_the_fix_despite_a_full_wave() {
     let facts =
         fleet(2).but(0, |c| c.granted("v2").seen().without_pod().failed()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
@@ -48,14 +48,14 @@ fn trace_4_a_broken_node_gets_the_fix_although_another_that_died_fills_the_wave(
 }
 
 #[test]
-fn trace_5_a_node_that_still_serves_the_wanted_revision_is_granted_it_again_whatever_fills_the_wave() {
+fn trace_5_node_at_the_target_is_granted_despite_a_full_wave() {
     let facts = fleet(2).but(0, |c| c.granted("v2").rolling()).but(1, ChildFacts::without_pod);
     assert_eq!(granted_names(&facts, &to("v1")), ["db-0"]);
     assert_eq!(may_grant(&facts, 0, &to("v1")), Some(Clause::RunsTarget));
 }
 
 #[test]
-fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
+fn trace_6_in_flight_node_being_scaled_in_takes_room() {
     let facts = fleet(1).wanting("v2").with_surplus(node(1).granted("v2").rolling());
     assert_eq!(granted_names(&facts, &to("v2")), [""; 0]);
     let gone = fleet(1).wanting("v2");
@@ -63,7 +63,7 @@ fn trace_6_a_node_in_flight_that_is_being_scaled_away_still_takes_its_room() {
 }
 
 #[test]
-fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_the_wave() {
+fn trace_7_manually_edited_node_needs_a_grant_and_wave_room() {
     let edited = |c: ChildFacts| c.with(|f| f.pod.hash = Some("edited".into()));
     let facts = fleet(2).wanting("v2").but(0, edited).but(1, |c| c.granted("v2").rolling());
     assert!(facts.child(0).state().is_drifted());
@@ -75,14 +75,14 @@ fn trace_7_a_node_that_came_back_at_a_hand_edit_needs_a_new_grant_and_waits_for_
 }
 
 #[test]
-fn trace_8_a_node_whose_plan_is_not_over_is_in_flight_though_nothing_seems_to_differ() {
+fn trace_8_node_with_an_active_plan_is_in_flight() {
     let facts = fleet(2).but(0, |c| c.granted("v2").granted("v1").rolling());
     assert!(facts.child(0).state().is_in_flight());
     assert!(!facts.is_converged(&to("v1")));
 }
 
 #[test]
-fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted_the_new_template() {
+fn trace_9_converged_node_of_older_operator_gets_new_template() {
     let mut facts = fleet(2);
     let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
     facts.renderings.insert(("v1".into(), None), other);
@@ -95,7 +95,7 @@ fn trace_9_a_converged_node_of_an_older_operator_is_not_in_flight_and_is_granted
 }
 
 #[test]
-fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() {
+fn trace_10_lost_node_is_recreated_at_the_working_revision() {
     let facts = fleet(2).wanting("v2").but(0, |c| c.granted("v2").seen().failed()).without(1);
     assert_eq!(creation_revision(&facts, 1, Some(&to("v2"))), Some(&"v1".into()));
 }
@@ -103,7 +103,7 @@ fn trace_10_a_child_lost_while_another_is_broken_is_made_again_at_what_worked() 
 /// A bug that `tests/sim/model` found: the pod moved on while its status still described the previous one, so the abort
 /// restored a hash that no longer ran; that was observed and restored in turn, forever.
 #[test]
-fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {
+fn abort_withdraws_a_restart_not_yet_carried_out() {
     let restart: RestartTime = "2030-01-31T12:00:00Z".into();
     let told = |c: ChildFacts| c.with(|f| f.restarts.asked = Some(restart.clone()));
     let facts = fleet(2).rejecting("Aborted").but(0, told).but(1, |c| told(c.granted("v1-again").seen()));
@@ -112,7 +112,7 @@ fn an_abort_takes_back_a_restart_that_a_node_has_not_carried_out() {
 }
 
 #[test]
-fn an_abort_grants_what_a_node_runs_until_it_has_converged() {
+fn abort_grants_the_running_revision_until_converged() {
     let given = |by: GrantedBy<'_>, running: &'static str, is_spent: bool| {
         let moves = move |c: ChildFacts| {
             let granted = c.granted("v1").granted("v2").running(running);

@@ -47,7 +47,7 @@ fn held(child: ChildFacts) -> ChildFacts {
 type Change = fn(ChildFacts) -> ChildFacts;
 
 #[test]
-fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() {
+fn held_unstarted_node_takes_no_room_but_blocks_convergence() {
     let held = |c: ChildFacts| held(c.granted("v2").seen());
     let facts = two().but(1, held);
     assert_eq!((may(&facts), facts.disrupted()), (Some(Clause::Serving), 0));
@@ -70,7 +70,7 @@ fn a_held_node_that_never_began_takes_no_room_of_the_others_and_is_waited_for() 
 }
 
 #[test]
-fn a_held_node_itself_moves_as_before() {
+fn held_node_is_granted_as_usual() {
     let spent = |c: ChildFacts| held(c).with(|f| f.grant.spent_id = f.grant.id.clone());
     let down = two().but(0, spent).but(1, ChildFacts::down);
     assert_eq!(may(&down), Some(Clause::Down));
@@ -80,7 +80,7 @@ fn a_held_node_itself_moves_as_before() {
 }
 
 #[test]
-fn a_grant_is_given_under_the_first_clause_that_holds_and_to_nobody_else() {
+fn grant_uses_the_first_matching_clause() {
     let busy = || two().but(1, flying);
     let down = || two().but(1, ChildFacts::down);
     let table: Vec<(&str, FleetFacts, Option<Clause>)> = vec![
@@ -157,7 +157,7 @@ fn created(child: ChildFacts) -> ChildFacts {
 }
 
 #[test]
-fn nodes_whose_main_containers_run_are_repaired_one_wave_at_a_time() {
+fn nodes_with_running_main_containers_are_repaired_in_waves() {
     let never = || (0..5).fold(half_running().never_completed(), |facts, i| facts.but(i, created));
     let slow = |c: ChildFacts| c.down().with_running_pod();
     let restart: RestartTime = "2030-01-31T12:00:00Z".into();
@@ -193,7 +193,7 @@ fn nodes_whose_main_containers_run_are_repaired_one_wave_at_a_time() {
 }
 
 #[test]
-fn where_the_fix_does_not_help_one_node_holds_the_wave_and_gets_the_next_fix_first() {
+fn node_with_a_failed_fix_holds_the_wave_and_gets_the_next() {
     let tried = |c: ChildFacts| c.granted("v2").rolling().running("v2").half_running();
     let facts = half_running().wanting("v2").but(1, tried);
     assert_eq!(granted_at_once(&facts, "v2"), []);
@@ -206,7 +206,7 @@ fn where_the_fix_does_not_help_one_node_holds_the_wave_and_gets_the_next_fix_fir
 }
 
 #[test]
-fn nodes_that_moved_freely_and_run_by_now_do_not_all_go_again() {
+fn freely_moved_running_nodes_do_not_all_move_again() {
     let tried = |c: ChildFacts| c.granted("v2").rolling().running("v2").half_running();
     let facts = (0..5).fold(fleet(5).wanting("v3"), |facts, i| facts.but(i, tried));
     assert_eq!(granted_at_once(&facts, "v3"), [("db-4".to_owned(), Clause::Down)]);
@@ -215,7 +215,7 @@ fn nodes_that_moved_freely_and_run_by_now_do_not_all_go_again() {
 }
 
 #[test]
-fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
+fn created_nodes_that_cannot_start_do_not_block_each_other() {
     let stuck = |c: ChildFacts| created(c).with(|f| f.pod.hash = None).down();
     let facts = fleet(5).but(3, stuck).but(4, stuck);
     assert_eq!(granted_at_once(&facts.clone().wanting("v2"), "v2"), [("db-4".to_owned(), Clause::Down)]);
@@ -224,7 +224,7 @@ fn nodes_that_were_created_and_cannot_start_do_not_block_each_other() {
 }
 
 #[test]
-fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
+fn new_node_may_start_after_the_target_failed_on_another() {
     let starting = |c: ChildFacts| c.down().with(|f| f.pod.ever_ready = false);
     let facts = fleet(3).wanting("v2").but(2, |c| c.granted("v2").seen().failed()).but(1, starting);
     assert_eq!(granted_at_once(&facts, "v2"), []);
@@ -233,7 +233,7 @@ fn a_new_node_is_left_to_start_where_the_target_failed_on_another() {
 }
 
 #[test]
-fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
+fn node_running_an_ungranted_revision_needs_a_grant() {
     let edited = |c: ChildFacts| c.half_running().with(|f| f.pod.hash = Some("edited".into()));
     let facts = (0..5).fold(fleet(5), |facts, i| facts.but(i, edited));
     assert!(facts.child(0).state().is_drifted() && facts.child(0).is_disrupted());
@@ -242,7 +242,7 @@ fn a_node_that_runs_what_it_was_not_granted_needs_a_grant_ready_or_not() {
 }
 
 #[test]
-fn a_node_that_leaves_while_its_main_container_runs_takes_room() {
+fn leaving_node_with_running_main_container_takes_room() {
     let leaves = |c: ChildFacts| c.half_running().with(|f| f.leave.asked = true);
     let facts = half_running().wanting("v2");
     assert_eq!(granted_at_once(&facts.clone().with_surplus(leaves(node(5))), "v2"), []);
@@ -251,7 +251,7 @@ fn a_node_that_leaves_while_its_main_container_runs_takes_room() {
 }
 
 #[test]
-fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take() {
+fn unreachable_node_counts_as_down_but_needs_wave_room() {
     let unreachable = |c: ChildFacts| c.down().unreachable();
     let table = [
         ("alone", two().but(0, unreachable), Some(Clause::Serving)),
@@ -276,7 +276,7 @@ fn a_node_whose_sidecar_cannot_be_reached_counts_as_down_but_is_not_free_to_take
 
 /// They are repaired one after another.
 #[test]
-fn nodes_that_are_not_ready_and_whose_sidecars_cannot_be_reached_do_not_keep_each_other() {
+fn unready_unreachable_nodes_do_not_block_each_other() {
     let unreachable = |c: ChildFacts| c.down().unreachable();
     let facts = fleet(3).wanting("v2").but(0, unreachable).but(1, unreachable).but(2, unreachable);
     let names = |facts: &FleetFacts| -> Vec<NodeName> {
@@ -288,7 +288,7 @@ fn nodes_that_are_not_ready_and_whose_sidecars_cannot_be_reached_do_not_keep_eac
 }
 
 #[test]
-fn a_node_being_scaled_away_takes_room_in_the_wave() {
+fn node_being_scaled_in_takes_wave_room() {
     let one = fleet(1).wanting("v2");
     assert_eq!(may(&one.clone().with_surplus(flying(node(1)))), None);
     assert_eq!(may(&one.clone().with_surplus(node(1))), Some(Clause::Serving));
@@ -302,7 +302,7 @@ fn a_node_being_scaled_away_takes_room_in_the_wave() {
 }
 
 #[test]
-fn the_pod_of_a_node_that_has_just_left_takes_room_in_the_wave_until_it_is_gone() {
+fn terminating_pod_of_a_removed_node_takes_wave_room() {
     let left = |facts: FleetFacts| facts.with(|f| f.shutting_down = vec!["db-2-0".to_owned()]);
     assert_eq!(may(&two()), Some(Clause::Serving));
     assert_eq!(may(&left(two())), None);
@@ -310,7 +310,7 @@ fn the_pod_of_a_node_that_has_just_left_takes_room_in_the_wave_until_it_is_gone(
 }
 
 #[test]
-fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
+fn grants_do_not_exceed_max_unavailable() {
     let table = [
         ("one of five", fleet(5), vec!["db-4"]),
         ("two of five", fleet(5).at_most(2), vec!["db-4", "db-3"]),
@@ -330,7 +330,7 @@ fn no_more_nodes_are_granted_at_once_than_the_wave_allows() {
 }
 
 #[test]
-fn a_percentage_of_the_wave_is_rounded_down_and_at_least_one() {
+fn max_unavailable_percentage_rounds_down_to_at_least_one() {
     for (max, replicas, expected) in [
         (serde_json::json!(null), 10, 1),
         (serde_json::json!(2), 10, 2),
@@ -351,7 +351,7 @@ fn a_percentage_of_the_wave_is_rounded_down_and_at_least_one() {
 }
 
 #[test]
-fn nodes_that_run_the_target_come_first_then_those_that_are_down_then_those_that_serve() {
+fn grant_order_is_target_then_unavailable_then_serving() {
     let facts = fleet(5)
         .at_most(3)
         .wanting("v2")
@@ -365,7 +365,7 @@ fn nodes_that_run_the_target_come_first_then_those_that_are_down_then_those_that
 }
 
 #[test]
-fn a_stuck_node_does_not_keep_the_others_from_moving_where_the_wave_has_room() {
+fn stuck_node_does_not_block_others_if_the_wave_has_room() {
     let stuck = |c: ChildFacts| c.granted("v2").seen().failed();
     let grants = |max| next_grants(&fleet(3).at_most(max).wanting("v2").but(0, stuck), &to("v2"));
     assert_eq!(grants(1), vec![]);
@@ -373,7 +373,7 @@ fn a_stuck_node_does_not_keep_the_others_from_moving_where_the_wave_has_room() {
 }
 
 #[test]
-fn nodes_that_leave_or_hold_the_target_already_or_stand_below_the_partition_are_not_granted() {
+fn leaving_updated_or_partitioned_nodes_are_not_granted() {
     let facts = fleet(4)
         .at_most(4)
         .wanting("v2")
@@ -386,7 +386,7 @@ fn nodes_that_leave_or_hold_the_target_already_or_stand_below_the_partition_are_
 }
 
 #[test]
-fn a_node_below_the_partition_that_moved_ahead_is_granted_the_current_revision() {
+fn node_ahead_below_partition_gets_the_current_revision() {
     let facts = fleet(2).wanting("v2").held_below_ordinal(1).but(0, |c| c.granted("v2").converged());
     let grants = next_grants(&facts, &to("v2"));
     assert_eq!((grants.len(), grants[0].name.as_str(), grants[0].revision.as_str()), (1, "db-1", "v2"));
@@ -396,7 +396,7 @@ fn a_node_below_the_partition_that_moved_ahead_is_granted_the_current_revision()
 }
 
 #[test]
-fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
+fn drifted_nodes_roll_at_their_own_revision() {
     let facts = fleet(2)
         .at_most(2)
         .wanting("v2")
@@ -410,7 +410,7 @@ fn drifted_nodes_are_rolled_at_the_revision_that_each_holds() {
 }
 
 #[test]
-fn nothing_is_granted_that_this_version_cannot_render() {
+fn unrenderable_revision_is_not_granted() {
     let mut facts = fleet(1).wanting("v2");
     facts.renderings.retain(|(revision, _), _| *revision != "v2");
     assert_eq!(next_grants(&facts, &to("v2")), vec![]);

@@ -40,7 +40,7 @@ fn backs_off(seconds: u32) -> Value {
 }
 
 #[test]
-fn the_most_specific_cause_in_a_pods_status_is_told() {
+fn most_specific_cause_in_pod_status_is_reported() {
     let of = |containers: Value| json!({"phase": "Running", "containerStatuses": containers});
     let ready = |status: &str, message: &str| json!({"type": "Ready", "status": status, "reason": "ContainersNotReady", "message": message});
     let gate = |status: &str| json!({"type": "lb/healthy", "status": status, "reason": "Checking", "message": "0 of 2"});
@@ -136,7 +136,7 @@ fn the_most_specific_cause_in_a_pods_status_is_told() {
 }
 
 #[test]
-fn the_names_of_scheduling_gates_are_told() {
+fn scheduling_gate_names_are_reported() {
     let pod = ObservedPod::read(&json!({
         "metadata": {"name": "db-0-0"}, "spec": {"schedulingGates": [{"name": "kueue/admission"}]},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "blocked"}]},
@@ -146,7 +146,7 @@ fn the_names_of_scheduling_gates_are_told() {
 }
 
 #[test]
-fn why_a_pod_is_being_deleted_is_told() {
+fn reason_for_pod_deletion_is_reported() {
     let mut object = json!({"metadata": {"name": "db-0-0", "deletionTimestamp": "2030-01-01T00:00:00Z"}});
     for (status, expected) in [
         (json!({}), "pod db-0-0 is terminating"),
@@ -180,7 +180,7 @@ fn told(shown: &[(&str, Value, Option<&str>)]) -> Vec<String> {
 }
 
 #[test]
-fn a_container_that_is_out_of_memory_again_and_again_is_told_once() {
+fn repeated_oom_kills_are_reported_as_one_problem() {
     let of = |state: &Value, last: &Value, restarts: i64| {
         (
             "pod-1",
@@ -216,7 +216,7 @@ fn a_container_that_is_out_of_memory_again_and_again_is_told_once() {
 }
 
 #[test]
-fn a_crash_of_long_ago_is_not_why_a_container_is_not_ready_now() {
+fn old_crash_is_not_the_cause_of_a_container_not_being_ready() {
     let started = json!({"running": {"startedAt": (now() - TimeDelta::minutes(11)).to_rfc3339()}});
     let status = json!({"phase": "Running", "containerStatuses": [container(false, &started, &oom(), 1)]});
     let told = told(&[("pod-1", status, None)]);
@@ -224,7 +224,7 @@ fn a_crash_of_long_ago_is_not_why_a_container_is_not_ready_now() {
 }
 
 #[test]
-fn pods_that_end_one_after_the_other_for_one_reason_have_one_problem() {
+fn successive_pods_with_the_same_failure_share_one_problem() {
     let rejected = |used: u32| {
         let message =
             format!("Pod was rejected: Node didn't have enough resource: cpu, requested: 2000, used: {used}");
@@ -251,7 +251,7 @@ fn pods_that_end_one_after_the_other_for_one_reason_have_one_problem() {
 }
 
 #[test]
-fn a_growing_cluster_does_not_change_why_a_pod_is_unschedulable() {
+fn cluster_size_does_not_change_the_unschedulable_problem() {
     let of = |message: &str| {
         let condition =
             json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
@@ -266,7 +266,7 @@ fn a_growing_cluster_does_not_change_why_a_pod_is_unschedulable() {
 }
 
 #[test]
-fn a_warning_about_a_pod_counts_until_a_container_has_started() {
+fn pod_warning_applies_until_a_container_starts() {
     let creating = json!({"name": "db", "state": {"waiting": {"reason": "ContainerCreating"}}});
     let creates = json!({"phase": "Pending", "containerStatuses": [creating]});
     let mut has_sandbox = creates.clone();

@@ -14,7 +14,7 @@ fn new_target(recipe: &'static str) -> NodeDecision {
 }
 
 #[test]
-fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
+fn node_without_plan_starts_the_recipe_matching_the_difference() {
     let same_image = |facts: NodeFacts| NodeFacts {
         wanted: Ok(RenderedTarget { hash: "v2".into(), image: image("v1") }),
         ..facts
@@ -61,7 +61,7 @@ fn a_node_without_a_plan_starts_the_recipe_for_what_differs() {
 }
 
 #[test]
-fn an_active_plan_goes_on_until_its_target_or_its_grant_changes() {
+fn active_plan_continues_until_its_target_or_grant_changes() {
     let roll = |target| plan(recipes::NODE_UPDATE, target);
     let mark = plan(recipes::MARK_READY, "v1");
     let marking = || node().with_pod(pod("v1").kept_out_by_its_sidecar());
@@ -144,7 +144,7 @@ fn an_active_plan_goes_on_until_its_target_or_its_grant_changes() {
 }
 
 #[test]
-fn a_failed_plan_is_tried_again_after_its_backoff_or_for_a_new_target() {
+fn failed_plan_is_retried_after_backoff_or_for_a_new_target() {
     let failed = |target: &str| Plan {
         retry_at: Some(later(60)),
         attempt: 2,
@@ -186,7 +186,7 @@ fn a_failed_plan_is_tried_again_after_its_backoff_or_for_a_new_target() {
 }
 
 #[test]
-fn a_pod_whose_marking_was_skipped_is_not_marked_again() {
+fn pod_with_skipped_marking_is_not_marked_again() {
     let marking = node().with_pod(pod("v1").kept_out_by_its_sidecar());
     let over = skipped(plan(recipes::NODE_UPDATE, "v1"));
     assert_eq!(decide(&marking, Some(&over), now()), Keep);
@@ -210,7 +210,7 @@ fn removal_for(wish: &str) -> Plan {
 }
 
 #[test]
-fn a_node_that_is_asked_to_leave_does_that_before_all_else() {
+fn removal_takes_precedence_over_all_other_plans() {
     let leave = || Supersede { reason: "Removal", next: Some(recipes::REMOVE_NODE) };
     let kept = |next| Supersede { reason: "Kept", next };
     let roll = || Some(plan(recipes::NODE_UPDATE, "v1"));
@@ -261,7 +261,7 @@ fn a_node_that_is_asked_to_leave_does_that_before_all_else() {
 }
 
 #[test]
-fn a_plan_to_leave_that_failed_is_tried_again_when_its_time_has_come() {
+fn failed_removal_plan_is_retried_after_its_backoff() {
     let retry_at = Some(now() + TimeDelta::seconds(10));
     let failed = Plan { state: PlanState::Failed, retry_at, attempt: 1, ..removal_for("remove-3") };
     assert_eq!(decide(&asked(node()), Some(&failed), now()), Keep);
@@ -277,7 +277,7 @@ fn a_plan_to_leave_that_failed_is_tried_again_when_its_time_has_come() {
 }
 
 #[test]
-fn a_node_may_be_deleted_once_the_plan_of_that_wish_is_done() {
+fn node_awaits_deletion_once_its_removal_plan_is_done() {
     let mut leaving = removal_for("remove-3");
     assert_eq!(awaited_removal(&leaving), Some("remove-3"));
     let mut hook = leaving.tasks[0].clone();

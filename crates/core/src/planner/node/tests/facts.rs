@@ -6,7 +6,7 @@ type Ran = (&'static str, NodeFacts, Running);
 type Holds = (&'static str, NodeFacts, bool);
 
 #[test]
-fn what_a_node_runs_is_what_was_observed_of_its_pod() {
+fn running_target_is_derived_from_the_observed_pod() {
     let v2 = || node().granted("v2").with_template("v2");
     let new_pod = || pod("v2").of_another_uid();
     let none = Running::default();
@@ -76,7 +76,7 @@ fn what_a_node_runs_is_what_was_observed_of_its_pod() {
 }
 
 #[test]
-fn a_plan_is_wanted_where_template_or_pod_differ_from_a_grant_in_force() {
+fn roll_is_needed_when_template_or_pod_differs_from_grant() {
     let old_pod_not_running = || pod("v1").not_running();
     let table: Vec<Holds> = vec![
         ("nothing differs", node(), false),
@@ -139,7 +139,7 @@ fn a_plan_is_wanted_where_template_or_pod_differ_from_a_grant_in_force() {
 }
 
 #[test]
-fn a_spent_grant_keeps_a_pod_that_runs_and_is_not_at_it() {
+fn spent_grant_keeps_running_pod_that_differs_from_it() {
     let edited_and_back = || {
         node()
             .with_edited_template()
@@ -185,7 +185,7 @@ fn a_spent_grant_keeps_a_pod_that_runs_and_is_not_at_it() {
 }
 
 #[test]
-fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
+fn abort_grant_keeps_every_pod_that_runs_or_can_still_run() {
     let taken_back =
         || NodeFacts { grant_id: Some("abort-3".into()), ..node().granted("v1").with_template("v2") };
     let new = || pod("v2").of_another_uid();
@@ -227,7 +227,7 @@ fn an_aborts_grant_keeps_every_pod_that_runs_or_may_yet_run() {
 }
 
 #[test]
-fn a_node_has_converged_when_a_ready_pod_is_observed_at_the_grant() {
+fn node_is_converged_when_ready_pod_is_observed_at_the_grant() {
     let table: Vec<Holds> = vec![
         ("template and pod at the grant", node(), true),
         ("this version renders another template", node().rendering("v3"), true),
@@ -246,7 +246,7 @@ fn a_node_has_converged_when_a_ready_pod_is_observed_at_the_grant() {
 }
 
 #[test]
-fn a_pods_revision_counts_once_its_controller_has_seen_the_template() {
+fn pod_revision_counts_once_controller_observed_the_template() {
     let naming_failure = LiveStatefulSet { update_revision: String::new(), ..set("v1") };
     let table = [
         ("it is", node(), true),
@@ -265,7 +265,7 @@ fn a_pods_revision_counts_once_its_controller_has_seen_the_template() {
 }
 
 #[test]
-fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
+fn node_fails_when_its_pod_cannot_run_the_granted_target() {
     let stuck = |version: &str| pod(version).of_another_uid().that_cannot_run();
     let refused = |facts: NodeFacts| NodeFacts { refused: Some("quota".to_owned()), ..facts };
     let table = [
@@ -308,7 +308,7 @@ fn a_node_has_failed_when_its_pod_cannot_run_what_was_granted() {
 }
 
 #[test]
-fn a_running_pod_that_its_sidecar_keeps_out_of_service_needs_marking() {
+fn running_pod_that_its_sidecar_keeps_unready_needs_marking() {
     let table = [
         ("kept out", node().with_pod(pod("v1").kept_out_by_its_sidecar()), true),
         (
@@ -335,7 +335,7 @@ fn a_running_pod_that_its_sidecar_keeps_out_of_service_needs_marking() {
 }
 
 #[test]
-fn a_suspended_node_is_not_marked_ready() {
+fn suspended_node_is_not_marked_ready() {
     let mut facts = node();
     facts.pod = Some(PodFacts { ready: false, sidecar_unready: true, ..pod("v1") });
     assert!(facts.needs_mark());
@@ -345,7 +345,7 @@ fn a_suspended_node_is_not_marked_ready() {
 }
 
 #[test]
-fn an_edited_template_that_cannot_be_restored_waits_without_a_plan() {
+fn unrestorable_edited_template_waits_without_a_plan() {
     let mut facts = node();
     facts.set = StatefulSetFact::Live(LiveStatefulSet { template: Template::Unknown, ..set("x") });
     assert!(facts.wants_roll(), "this version restores it");

@@ -25,7 +25,7 @@ fn annotated(version: &str) -> PodFacts {
 }
 
 #[test]
-fn a_pod_is_what_it_was_made_for_whatever_revision_comes_next() {
+fn pod_target_is_independent_of_later_revisions() {
     let unknown = || Running::default();
     let table: Vec<(&str, NodeFacts, Option<&str>)> = vec![
         ("it is at the revision of the template", node().that_ran(unknown()), Some("v1")),
@@ -93,7 +93,7 @@ fn without_revisions(version: &str) -> LiveStatefulSet {
 }
 
 #[test]
-fn a_revision_that_moves_by_itself_takes_no_ready_pod_down() {
+fn unprompted_revision_change_does_not_replace_ready_pod() {
     let by_annotation = node().with_set(knowing(moved("v1"), &["db-0-v1"])).with_pod(annotated("v1"));
     for (what, facts) in [("by its UID", node().with_set(moved("v1"))), ("by its words", by_annotation)] {
         for facts in [
@@ -113,7 +113,7 @@ fn a_revision_that_moves_by_itself_takes_no_ready_pod_down() {
 }
 
 #[test]
-fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
+fn image_is_the_requested_one_and_not_the_admitted_one() {
     let pinned = |pod: PodFacts| PodFacts { main_image: "mirror/db@sha256:1".to_owned(), ..pod };
     let pinned_set =
         |version| LiveStatefulSet { main_image: "mirror/db@sha256:1".to_owned(), ..set(version) };
@@ -156,7 +156,7 @@ fn an_image_is_what_was_asked_for_and_never_what_admission_made_of_it() {
 }
 
 #[test]
-fn which_recipe_rolls_a_node_is_told_by_what_was_asked_for() {
+fn recipe_for_a_roll_depends_on_the_requested_image() {
     let rewritten = || {
         let set = LiveStatefulSet {
             main_image: "mirror/db".to_owned(),
@@ -194,7 +194,7 @@ fn written(facts: &NodeFacts, previous: &StatefulNodeStatus) -> StatefulNodeStat
 }
 
 #[test]
-fn what_is_learned_of_a_set_is_written_with_the_next_write() {
+fn learned_revisions_are_written_with_the_next_status_write() {
     let facts = || node().with_set(LiveStatefulSet { made_for: Some(made_for("v1")), ..set("v1") });
     // The status as an earlier version of Windlass wrote it.
     let mut at_rest = written(&facts(), &StatefulNodeStatus::default());
@@ -218,7 +218,7 @@ fn what_is_learned_of_a_set_is_written_with_the_next_write() {
 }
 
 #[test]
-fn only_revisions_of_templates_that_windlass_wrote_are_learned() {
+fn only_revisions_of_templates_written_by_windlass_are_learned() {
     let ours = |set: LiveStatefulSet| LiveStatefulSet { made_for: Some(made_for("v1")), ..set };
     let learned = |facts: NodeFacts| {
         written(&facts.that_ran(Running::default()), &StatefulNodeStatus::default())
@@ -238,7 +238,7 @@ fn only_revisions_of_templates_that_windlass_wrote_are_learned() {
 }
 
 #[test]
-fn an_edit_leaves_the_record_of_what_was_written_as_it_was() {
+fn edited_set_keeps_the_record_of_the_written_template() {
     let before = StatefulSetRef {
         name: "db-0".to_owned(),
         uid: "set-uid".to_owned(),

@@ -28,7 +28,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 }
 
 #[test]
-fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
+fn problem_has_its_own_message_and_lasting_flag() {
     let (lasting, passing) = (true, false);
     let unscheduled = |reason: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/3 nodes"}]});
     let table = [
@@ -78,7 +78,7 @@ fn a_problem_is_told_in_its_own_words_and_says_whether_it_can_pass() {
 }
 
 #[test]
-fn a_pod_runs_when_its_main_container_does_or_nothing_says_otherwise() {
+fn pod_runs_when_its_main_container_does_or_has_no_state() {
     let of = |container: Value| json!({"phase": "Running", "containerStatuses": [container]});
     let ready = json!([{"type": "Ready", "status": "True"}]);
     for (status, runs) in [
@@ -104,7 +104,7 @@ fn a_pod_runs_when_its_main_container_does_or_nothing_says_otherwise() {
 }
 
 #[test]
-fn a_pods_image_is_the_one_in_its_spec_and_never_the_runtimes_text() {
+fn pod_image_is_read_from_its_spec_and_not_from_its_status() {
     let facts = read(
         &json!({"containerStatuses": [{"name": "db", "image": "docker.io/library/db:v1", "imageID": "x", "state": {"running": {}}}]}),
     );
@@ -143,7 +143,7 @@ fn ended(code: i64) -> Value {
 }
 
 #[test]
-fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
+fn alternating_kubelet_reasons_are_reported_as_one_problem() {
     let loops = || waiting("CrashLoopBackOff", "back-off 10s");
     let cycle =
         [loops(), runs(1), ended(1), waiting("CrashLoopBackOff", "back-off 20s"), runs(2), ended(0), loops()];
@@ -182,7 +182,7 @@ fn what_a_kubelet_alternates_between_is_told_as_one_thing() {
 }
 
 #[test]
-fn a_container_that_outlives_the_memory_of_a_crash_is_slow_and_no_loop() {
+fn container_running_past_the_crash_window_is_not_a_crash_loop() {
     let started = |minutes: i64| {
         let mut runs = runs(2);
         runs["state"]["running"]["startedAt"] = json!((now() - TimeDelta::minutes(minutes)).to_rfc3339());
@@ -196,7 +196,7 @@ fn a_container_that_outlives_the_memory_of_a_crash_is_slow_and_no_loop() {
 }
 
 #[test]
-fn another_thing_that_is_wrong_is_told() {
+fn different_problem_replaces_the_reported_one() {
     let loops = || waiting("CrashLoopBackOff", "back-off");
     let cases = [
         (vec![loops(), waiting("ImagePullBackOff", "x")], "ImagePullBackOff: x", true),
@@ -234,7 +234,7 @@ fn another_thing_that_is_wrong_is_told() {
 }
 
 #[test]
-fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
+fn first_of_two_crashing_containers_stays_the_reported_one() {
     let mut log = waiting("CrashLoopBackOff", "back-off of log");
     log["name"] = json!("log");
     let mut log_runs = runs(3);
@@ -253,7 +253,7 @@ fn of_two_containers_that_crash_one_stays_the_one_that_is_told_of() {
 }
 
 #[test]
-fn an_init_container_that_ended_well_is_no_loop_and_a_sidecar_is() {
+fn completed_init_container_ends_a_crash_loop() {
     let init = |state: Value, ready: bool| {
         json!({"initContainerStatuses": [{"name": "init", "restartCount": 2, "ready": ready, "state": state}],
             "containerStatuses": [waiting("PodInitializing", "")]})
@@ -275,7 +275,7 @@ fn an_init_container_that_ended_well_is_no_loop_and_a_sidecar_is() {
 }
 
 #[test]
-fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
+fn crash_loop_belongs_to_one_pod_and_ends_when_it_is_ready() {
     let looping = Problem {
         reason: "CrashLoopBackOff".to_owned(),
         message: "back-off".to_owned(),
@@ -301,7 +301,7 @@ fn a_crash_loop_is_that_of_one_pod_and_ends_when_the_pod_is_ready() {
 }
 
 #[test]
-fn a_problem_has_the_time_since_when_its_node_does_not_serve() {
+fn problem_time_is_when_the_node_stopped_serving() {
     let before = Problem { reason: "NotReady".to_owned(), since: later(-60), ..Problem::default() };
     let since = |before: &Problem, status: &Value| {
         pod_facts(&observed(status), "db", None, Some(before), None, now()).problem.unwrap().since
@@ -323,7 +323,7 @@ fn a_problem_has_the_time_since_when_its_node_does_not_serve() {
 }
 
 #[test]
-fn only_a_running_sidecar_that_is_not_ready_keeps_a_pod_out() {
+fn only_running_unready_sidecar_keeps_a_pod_unready() {
     let unready = |has_sidecar: bool, status: &Value| {
         let mut pod = observed(status);
         pod.has_sidecar = has_sidecar;

@@ -11,7 +11,7 @@ use crate::engine::sentence::{MAX_FAILURE_BYTES, MAX_MESSAGE_BYTES, cut};
 use crate::observed::{Observed, ObservedPod};
 
 #[test]
-fn the_status_of_a_node_with_endless_problems_stays_under_16_kib() {
+fn status_of_node_with_very_long_problems_stays_under_16_kib() {
     let endless = "é".repeat(50_000);
     let object = json!({
         "metadata": {"name": "db-0-0", "uid": "pod-1", "labels": {"controller-revision-hash": "db-0-v2"},

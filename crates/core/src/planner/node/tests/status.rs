@@ -119,7 +119,7 @@ pub(super) fn failed(target: &str) -> Plan {
 }
 
 #[test]
-fn the_phase_is_the_first_that_holds() {
+fn phase_is_the_first_that_applies() {
     let suspended = |facts: NodeFacts| NodeFacts { suspended: true, ..facts };
     let table: Vec<(&str, Look, &str)> = vec![
         ("deleted", look(NodeFacts { terminating: true, ..suspended(broken()) }), "Terminating"),
@@ -289,7 +289,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn each_condition_says_what_holds() {
+fn conditions_reflect_the_state_of_the_node() {
     for (what, look, expected) in cases() {
         let status = look.status();
         for (type_, truth, reason) in expected {
@@ -305,7 +305,7 @@ fn each_condition_says_what_holds() {
 }
 
 #[test]
-fn every_reason_of_a_node_is_reached() {
+fn every_condition_reason_of_a_node_is_covered() {
     let reached: BTreeSet<(String, String)> = cases()
         .into_iter()
         .flat_map(|(_, look, _)| look.status().conditions)
@@ -332,7 +332,7 @@ fn every_reason_of_a_node_is_reached() {
 }
 
 #[test]
-fn a_grant_is_spent_in_the_write_that_says_converged_and_not_before() {
+fn grant_is_spent_in_the_write_that_reports_convergence() {
     let done = || node().granted("v2").with_template("v2").with_pod(pod("v2").of_another_uid());
     let spent = |facts: NodeFacts| {
         let mut look = look(facts);
@@ -352,7 +352,7 @@ fn a_grant_is_spent_in_the_write_that_says_converged_and_not_before() {
 }
 
 #[test]
-fn an_edit_by_hand_goes_on_being_seen_as_one() {
+fn manual_edit_is_still_detected_after_a_status_write() {
     let written = look(node()).again();
     let before = StatefulSetRef {
         name: "db-0".to_owned(),
@@ -374,13 +374,13 @@ fn an_edit_by_hand_goes_on_being_seen_as_one() {
 }
 
 #[test]
-fn availability_is_counted_from_when_the_kubelet_saw_the_pod_ready() {
+fn availability_counts_from_kubelet_ready_transition() {
     let status = look(node()).after(500).status();
     assert_eq!(find(&status.conditions, "Ready").unwrap().last_transition_time, now());
 }
 
 #[test]
-fn a_look_at_an_unchanged_node_changes_nothing() {
+fn status_of_an_unchanged_node_does_not_change() {
     for (what, look, _) in cases() {
         let settled = look.again();
         let once = settled.previous.clone();
@@ -390,7 +390,7 @@ fn a_look_at_an_unchanged_node_changes_nothing() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
+fn unreadable_plan_is_kept_as_stored() {
     let facts = node();
     let raw = RawPlan(serde_json::json!({"id": "x", "newField": true}).into());
     let previous = StatefulNodeStatus::default();
@@ -412,7 +412,7 @@ fn a_plan_that_cannot_be_read_stays_as_it_was_stored() {
 }
 
 #[test]
-fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
+fn new_pod_is_ready_once_its_hash_is_known() {
     // After a resume, or for a recreated StatefulSet, the pod may be Ready before the StatefulSet's status is observed.
     // A node that reports Ready without a known hash would count as drifted.
     let unseen = || node().with_unseen_template("v1").with_pod(pod("v1").of_another_uid());
@@ -435,7 +435,7 @@ fn a_new_pod_is_ready_once_it_is_known_what_it_runs() {
 }
 
 #[test]
-fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
+fn running_container_is_reported_only_for_an_unready_node() {
     let other = || pod("v1").of_another_uid();
     let table: Vec<(&str, NodeFacts, bool)> = vec![
         ("it serves", node(), false),
@@ -462,7 +462,7 @@ fn a_container_that_runs_is_stated_only_of_a_node_that_is_not_ready() {
 }
 
 #[test]
-fn a_node_reconciles_while_it_can_do_something() {
+fn reconciling_is_true_while_the_node_can_make_progress() {
     let is = |look: &Look| find(&look.status().conditions, "Reconciling").unwrap().status.clone();
     for (what, look, expected) in [
         ("it serves", look(node()), "False"),
@@ -480,7 +480,7 @@ fn a_node_reconciles_while_it_can_do_something() {
 }
 
 #[test]
-fn that_a_hand_edited_the_set_is_kept_only_when_its_repair_begins() {
+fn manual_edit_time_is_recorded_only_when_its_repair_begins() {
     let edited = || node().with_edited_template();
     let begun = look(edited()).carrying_out(rolling("v1")).status();
     assert_eq!(begun.edit_found_at, Some(now()));
@@ -503,7 +503,7 @@ fn that_a_hand_edited_the_set_is_kept_only_when_its_repair_begins() {
 }
 
 #[test]
-fn a_generation_is_seen_without_its_claims_until_they_follow() {
+fn claims_are_pending_until_they_match_the_observed_generation() {
     let of = |observed: i64, was_pending: bool, claims: Option<bool>, has_claims: bool| {
         let (facts, sidecar) = (node(), SidecarAnswer::NotConfigured);
         let previous = StatefulNodeStatus {
@@ -537,7 +537,7 @@ fn a_generation_is_seen_without_its_claims_until_they_follow() {
 }
 
 #[test]
-fn a_node_says_until_when_its_pod_is_given_time() {
+fn problem_reports_until_when_the_pod_is_allowed_to_wait() {
     let given = |until: i64| Some(Wait { from: now(), until: later(until) });
     let said = |look: &Look| look.status().problem.unwrap().allowed_until;
     let ends = || node().with_pod(PodFacts { wait: given(1800), ..pod("v1").terminating() });

@@ -6,7 +6,7 @@ use super::*;
 use crate::api::conditions::find;
 
 #[test]
-fn a_problem_names_why_the_node_does_not_serve_and_since_when() {
+fn problem_reports_why_the_node_does_not_serve_and_since_when() {
     let table = [
         ("it serves", look(node()), None),
         ("suspended", look(NodeFacts { suspended: true, ..node().without_pod() }), None),
@@ -38,7 +38,7 @@ fn a_problem_names_why_the_node_does_not_serve_and_since_when() {
 }
 
 #[test]
-fn a_node_without_a_pod_says_what_its_pod_waits_for() {
+fn node_without_pod_reports_its_pending_prerequisite() {
     let message = |facts: NodeFacts| look(facts).status().problem.map(|p| p.message).unwrap_or_default();
     let waits = |facts| NodeFacts { awaits: Some("waiting for a claim".to_owned()), ..facts };
     assert_eq!(message(node().without_pod()), "it has no pod");
@@ -46,7 +46,7 @@ fn a_node_without_a_pod_says_what_its_pod_waits_for() {
 }
 
 #[test]
-fn that_a_pod_was_evicted_is_told_until_the_next_one_is_there() {
+fn eviction_is_reported_until_the_next_pod_exists() {
     let evicted = Problem { message: "Evicted".to_owned(), pod_uid: "pod-1".to_owned(), ..was("NotReady") };
     let after = |before: Problem| {
         let mut look = look(node().without_pod());
@@ -63,7 +63,7 @@ fn was(reason: &str) -> Problem {
 }
 
 #[test]
-fn a_lost_sidecar_is_the_problem_only_while_it_is_needed() {
+fn unreachable_sidecar_is_a_problem_only_while_needed() {
     let unreachable = || SidecarAnswer::Unreachable("connection refused".to_owned());
     let mark_next = |target: &str| {
         let mut plan = rolling(target);
@@ -120,7 +120,7 @@ fn a_lost_sidecar_is_the_problem_only_while_it_is_needed() {
 }
 
 #[test]
-fn an_outage_has_one_beginning_over_all_its_reasons_and_pods() {
+fn outage_start_is_constant_across_reasons_and_pods() {
     let since = |look: &Look| look.status().problem.unwrap().since;
     // The reason may have changed since, and the pod too.
     let gone = look(node().without_pod()).after(10);
@@ -136,7 +136,7 @@ fn an_outage_has_one_beginning_over_all_its_reasons_and_pods() {
 }
 
 #[test]
-fn of_a_node_that_was_ready_the_kubelet_says_when_it_went_down() {
+fn outage_start_of_ready_node_is_taken_from_the_kubelet() {
     let was_ready = look(node()).again();
     let went_down = |uid: &str, at: i64| {
         let pod = PodFacts { uid: uid.to_owned(), unready_since: Some(later(at)), ..pod("v1").not_ready() };
@@ -151,7 +151,7 @@ fn of_a_node_that_was_ready_the_kubelet_says_when_it_went_down() {
 }
 
 #[test]
-fn a_lost_problem_keeps_its_time_by_the_condition_ready() {
+fn lost_problem_recovers_its_time_from_the_ready_condition() {
     let mut lost = look(down()).after(10).again();
     lost.previous.problem = None;
     assert_eq!(lost.clone().after(700).status().problem.unwrap().since, later(10));
