@@ -306,7 +306,7 @@ impl Operator {
         let health = self.health.clone();
         let client = GuardedClient::new(&self.client).counted(self.health.port_metrics()).client();
         let candidate = Candidate::new(&client, election, env!("CARGO_PKG_VERSION"), self.clock.clone());
-        let candidate = candidate.on_standby_change(move |standing| health.stands_by(standing));
+        let candidate = candidate.on_standby_change(move |standing| health.record_standby(standing));
         tokio::select! {
             biased;
             () = candidate.lead() => {}

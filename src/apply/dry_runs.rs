@@ -14,9 +14,9 @@ use crate::revision;
 use windlass_kube_port::{Cluster, ClusterError, Kind};
 
 /// After how long a refused content is checked again: a quota, a policy or a definition may have changed.
-pub const ASK_REFUSED_AGAIN: Duration = Duration::from_secs(50);
+pub const REJECTED_RECHECK_INTERVAL: Duration = Duration::from_secs(50);
 /// After how long it is asked again whether a content is that of an earlier revision.
-const ASK_SAME: Duration = Duration::from_mins(10);
+const SAME_CONTENT_RECHECK_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Asks the API server, in a dry run, whether it would accept a StatefulSet. A content that was accepted is not checked
 /// again.
@@ -27,7 +27,7 @@ pub async fn ask(
     manifest: Value,
 ) -> Result<Admission, ReconcileError> {
     if let Some((asked, verdict)) = probes.verdicts.get(&content)
-        && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_REFUSED_AGAIN)
+        && (verdict.is_ok() || monotonic().duration_since(asked) < REJECTED_RECHECK_INTERVAL)
     {
         return Ok(verdict.into());
     }
@@ -52,15 +52,18 @@ pub async fn ask(
 }
 
 /// True if the API server was asked about a content lately.
-pub(super) fn was_asked(probes: &ProbeCache, content: &str) -> bool {
-    probes.verdicts.get(content).is_some_and(|(asked, _)| monotonic().duration_since(asked) < ASK_SAME)
+pub(super) fn was_checked_lately(probes: &ProbeCache, content: &str) -> bool {
+    probes
+        .verdicts
+        .get(content)
+        .is_some_and(|(asked, _)| monotonic().duration_since(asked) < SAME_CONTENT_RECHECK_INTERVAL)
 }
 
 /// True if the API server refused a content so recently that it is not asked again.
 pub(super) fn is_refused(probes: &ProbeCache, content: &str) -> bool {
     let known = probes.verdicts.get(content);
     known.is_some_and(|(asked, verdict)| {
-        verdict.is_err() && monotonic().duration_since(asked) < ASK_REFUSED_AGAIN
+        verdict.is_err() && monotonic().duration_since(asked) < REJECTED_RECHECK_INTERVAL
     })
 }
 
@@ -71,7 +74,7 @@ pub(super) fn is_taken(probes: &ProbeCache, content: &str) {
 
 /// The StatefulSet of a node of this spec, for a dry run, and the key of the verdict about it. An error is a sentence
 /// about the spec.
-pub(super) fn asked_stateful_set(
+pub(super) fn dry_run_stateful_set(
     fleet: &FleetScope,
     spec: &StatefulNodeSpec,
 ) -> Result<(Value, String), String> {
@@ -90,14 +93,14 @@ pub(super) fn asked_stateful_set(
     let mut manifest = render::stateful_set(&identity, spec, &template, &hash);
     // The identity has the fleet's UID: no node exists that could own this StatefulSet.
     manifest["metadata"]["ownerReferences"] = json!([]);
-    let content = asked_of(&identity, spec, &hash);
+    let content = dry_run_key_of(&identity, spec, &hash);
     Ok((manifest, content))
 }
 
 /// The key of a verdict: everything that a refusal may depend on, including the fleet or node, so that nobody is shown
 /// a refusal that another one caused.
 #[must_use]
-pub fn asked_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
+pub fn dry_run_key_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
     let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
     let claims = json!(spec.volume_claim_templates);
     format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))

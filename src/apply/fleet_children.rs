@@ -110,7 +110,7 @@ pub async fn forget_unlabelled(
     let service = service.filter(|service| fleet.owns(&service.meta) && !service.meta.is_managed());
     let mut unlabelled: Vec<(Kind, Meta)> =
         service.iter().map(|service| (Kind::Service, service.meta.clone())).collect();
-    if !facts.sets.is_empty() || facts.active_set_goes() {
+    if !facts.sets.is_empty() || facts.active_set_is_removed() {
         let outlives = |set: &&Arc<ObservedStatefulSet>| {
             !set.meta.is_managed() && fleet.view.nodes.get(&set.meta.key()).is_none()
         };
@@ -140,7 +140,7 @@ pub async fn create_missing(
     facts: &FleetFacts,
     rollout_target: Option<&RolloutTarget>,
 ) -> Result<(), ReconcileError> {
-    if facts.active_set_goes() {
+    if facts.active_set_is_removed() {
         return Ok(());
     }
     let revision_for =
@@ -213,7 +213,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     }
     let change = |(target, ops): (Target, Vec<PatchOp>)| async move {
         let (port, id) = ((fleet.cluster.as_ref(), &fleet.caches.probes), target.uid.clone());
-        unless_gone(reverted::write(port, &id, target, ops, ops_of).await)
+        ignore_not_found(reverted::write(port, &id, target, ops, ops_of).await)
     };
     for_each_concurrent(changes, OnFailure::StopUnlessConflict, change)
         .await
@@ -222,7 +222,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
 }
 
 /// A write to a child that no longer exists is no error.
-fn unless_gone(written: Result<Value, ClusterError>) -> Result<(), ClusterError> {
+fn ignore_not_found(written: Result<Value, ClusterError>) -> Result<(), ClusterError> {
     match written {
         Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -250,7 +250,7 @@ pub async fn retain_of_going(fleet: &FleetScope) -> Result<(), ReconcileError> {
     }
     changes.retain(|(_, ops)| !ops.is_empty());
     let change =
-        |(target, ops)| async move { unless_gone(fleet.cluster.patch(target, Part::Main, ops).await) };
+        |(target, ops)| async move { ignore_not_found(fleet.cluster.patch(target, Part::Main, ops).await) };
     for_each_concurrent(changes, OnFailure::StopUnlessConflict, change)
         .await
         .map(drop)

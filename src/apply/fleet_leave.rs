@@ -66,7 +66,7 @@ impl FleetScope {
         })
         .await?;
         for_each_concurrent(leave.ask, OnFailure::StopUnlessConflict, |name| async move {
-            self.ask_to_leave(&name).await
+            self.request_removal(&name).await
         })
         .await?;
         Ok(kept)
@@ -80,7 +80,7 @@ impl FleetScope {
         for_each_concurrent(names, OnFailure::StopUnlessConflict, clear).await.map(drop)
     }
 
-    async fn ask_to_leave(&self, name: &NodeName) -> Result<(), ClusterError> {
+    async fn request_removal(&self, name: &NodeName) -> Result<(), ClusterError> {
         self.patch_node(name, |meta| PatchOp::set("/spec/removalID", json!(RemovalId::at(meta.generation))))
             .await
     }

@@ -7,7 +7,7 @@ use crate::api::names::ANNOTATION_RESTARTED_AT;
 use crate::api::{ClaimRetention, NodeName, Reason, RolloutHash, SetName};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
-use crate::observe::node_scope::{claim_names, deletes_claims, goes_with};
+use crate::observe::node_scope::{claim_names, deletes_claims, is_deleted_with};
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
@@ -45,7 +45,7 @@ impl FleetScope {
                 continue;
             }
             let name = NodeName::of(&self.fleet.meta.name, &facts.set, ordinal);
-            let child = ChildFacts::to_be_made(name, ordinal, revision, rendering.hash, restart);
+            let child = ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart);
             facts.children.push(child.clone());
             new.push(child);
         }
@@ -190,7 +190,7 @@ impl FleetScope {
             let live = self.cluster.get(Kind::PersistentVolumeClaim, namespace, &name).await?;
             let Some(live) = live.map(|claim| ObservedClaim::read(&claim)) else { continue };
             // A write whose outcome is unknown may still make the node an owner of the claim.
-            if goes_with(&live.meta, &node.meta)
+            if is_deleted_with(&live.meta, &node.meta)
                 || self.view.has_pending_outcome(Kind::PersistentVolumeClaim, &live.meta)
             {
                 return Ok(owns(&name));

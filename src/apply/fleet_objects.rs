@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::dry_runs::{ask, asked_stateful_set};
+use super::dry_runs::{ask, dry_run_stateful_set};
 use super::fleet_children::{ownership_mark, ownership_ops};
 use super::patches::{metadata_change, metadata_ops, service_ops};
 use super::reverted::{self, service_of};
@@ -175,7 +175,7 @@ fn number_again(fleet: &FleetScope, hash: &RolloutHash) -> i64 {
 }
 
 async fn would_be_taken(fleet: &FleetScope) -> Result<Admission, ReconcileError> {
-    match asked_stateful_set(fleet, &fleet.spec.template.spec) {
+    match dry_run_stateful_set(fleet, &fleet.spec.template.spec) {
         Ok((manifest, content)) => ask(&fleet.caches.probes, fleet.cluster.as_ref(), content, manifest).await,
         Err(sentence) => Ok(Admission::Refused(sentence)),
     }

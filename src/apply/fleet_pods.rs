@@ -17,7 +17,7 @@ use crate::cache::live_pods::LivePods;
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::observe::fleet_children::runs_main_container;
-use crate::observe::fleet_facts::remnant_in_words;
+use crate::observe::fleet_facts::describe_remnant;
 use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
 use windlass_kube_port::observed::{Meta, ObservedPod};
 use windlass_kube_port::{ClusterError, Key, Kind, LivePod, Selector};
@@ -129,7 +129,7 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let of_set = Selector::Labels(format!("{LABEL_DEPLOYMENT}={},{LABEL_SET}={set}", meta.name));
         let pods = self.cluster.selected(Kind::Pod, &meta.namespace, of_set).await?;
-        Ok(pods.iter().map(|pod| remnant_in_words(Kind::Pod, &Meta::read(pod))).collect())
+        Ok(pods.iter().map(|pod| describe_remnant(Kind::Pod, &Meta::read(pod))).collect())
     }
 
     /// True if the pod of a node that counts as down is Ready, and the node's status may not say so yet.

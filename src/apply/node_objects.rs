@@ -32,12 +32,12 @@ use windlass_kube_port::{ClusterError, Key, Kind, Part, PatchOp, Selector, Targe
 /// How long a node may have no pod before the cause is looked up: a replaced pod is back by then.
 const NO_POD: Duration = Duration::from_secs(2);
 /// How soon the cause is looked up again.
-const ASK_WHY: Duration = Duration::from_secs(15);
+const CAUSE_LOOKUP_INTERVAL: Duration = Duration::from_secs(15);
 /// How long a name that was free counts as free. A refused create is retried several times, and if many nodes are
 /// created at once, a StatefulSet is created some time after its plan.
 const ASK_FOR_NAME: Duration = Duration::from_secs(30);
 /// How soon a PVC that no watch shows is read again.
-const ASK_FOR_CLAIM: Duration = Duration::from_secs(25);
+const CLAIM_REREAD_INTERVAL: Duration = Duration::from_secs(25);
 /// How long a node without a pod may have no PVCs.
 const TIME_FOR_CLAIMS: TimeDelta = TimeDelta::seconds(30);
 /// How far the clocks of this process and of the StatefulSet controller may differ.
@@ -151,7 +151,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     let missing_for = scope.sightings.elapsed_since(uid, Sighting::NoPod, before);
     let known = answers.get(uid);
     let left = match &known {
-        Some(known) => ASK_WHY.saturating_sub(now.duration_since(known.asked)),
+        Some(known) => CAUSE_LOOKUP_INTERVAL.saturating_sub(now.duration_since(known.asked)),
         None if was_refused => Duration::ZERO,
         // Not at once: if a quota is recounted late, the new pod of a replacement is refused for a moment.
         None => NO_POD.saturating_sub(missing_for),
@@ -173,7 +173,7 @@ pub async fn why_no_pod(scope: &NodeScope, node: &ObservedNode) -> Option<Durati
     let told = scope.view.refusals.last(&set.meta.uid).filter(|told| told.at >= from);
     answer.why = told.map(|told| in_short(&told.note).to_owned()).filter(|why| !is_of_claims_that_go(why));
     answers.put(uid, answer);
-    Some(if left.is_zero() { ASK_WHY } else { left })
+    Some(if left.is_zero() { CAUSE_LOOKUP_INTERVAL } else { left })
 }
 
 /// Returns a sentence if the name of the node's pod belongs to something else.
@@ -589,7 +589,7 @@ async fn take_back(
     let question = (node.meta.uid.clone(), key.name.clone());
     let asked = scope.caches.probes.unseen_claims.get(&question);
     let is_fresh = |(generation, at): &(i64, Instant)| {
-        *generation == node.meta.generation && monotonic().duration_since(*at) < ASK_FOR_CLAIM
+        *generation == node.meta.generation && monotonic().duration_since(*at) < CLAIM_REREAD_INTERVAL
     };
     if asked.as_ref().is_some_and(is_fresh) {
         return Ok(());
@@ -627,6 +627,6 @@ pub async fn verdict(
     };
     let identity = scope.identity(node);
     let manifest = render::stateful_set(&identity, spec, &rendered.template, &rendered.hash);
-    let content = super::dry_runs::asked_of(&identity, spec, &rendered.hash);
+    let content = super::dry_runs::dry_run_key_of(&identity, spec, &rendered.hash);
     super::dry_runs::ask(&scope.caches.probes, scope.cluster.as_ref(), content, manifest).await
 }

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::ReconcileError;
-use super::dry_runs::{asked_stateful_set, is_refused, is_taken, was_asked};
+use super::dry_runs::{dry_run_stateful_set, is_refused, is_taken, was_checked_lately};
 use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};
@@ -38,7 +38,7 @@ pub(super) async fn of_spec(
     // Admission may change, so the API server is asked again from time to time. Until then nothing is rendered.
     let answer = format!("{} {written}", meta.uid);
     if let Some(same) =
-        known.filter(|_| is_kept(&fleet.specified()) && was_asked(&fleet.caches.probes, &answer))
+        known.filter(|_| is_kept(&fleet.specified()) && was_checked_lately(&fleet.caches.probes, &answer))
     {
         return Ok((data, Some(same.clone())));
     }
@@ -47,7 +47,7 @@ pub(super) async fn of_spec(
     if meant.is_empty() || meant.contains(&written) {
         return Ok((data, None));
     }
-    let Ok((manifest, content)) = asked_stateful_set(fleet, &fleet.spec.template.spec) else {
+    let Ok((manifest, content)) = dry_run_stateful_set(fleet, &fleet.spec.template.spec) else {
         return Ok((data, None));
     };
     if is_refused(&fleet.caches.probes, &content) {
@@ -66,7 +66,7 @@ pub(super) async fn of_spec(
             continue;
         }
         let other_spec = other.apply_to(&fleet.spec.template.spec);
-        let Ok((manifest, _)) = asked_stateful_set(fleet, &other_spec) else { continue };
+        let Ok((manifest, _)) = dry_run_stateful_set(fleet, &other_spec) else { continue };
         let Some(known) = stored(fleet, manifest).await? else { continue };
         if known == asked {
             let same = SameContent { written_hash: written.into(), recorded_hash: hash.into() };

@@ -67,8 +67,9 @@ impl<V: Clone> ByContent<V> {
         beside: &str,
         find: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, E> {
-        let is_of_content =
-            |entry: &&(Arc<StatefulNodeSpec>, String, V)| entry.1 == beside && is_alike(&entry.0, spec);
+        let is_of_content = |entry: &&(Arc<StatefulNodeSpec>, String, V)| {
+            entry.1 == beside && has_same_content(&entry.0, spec)
+        };
         if let Some((_, _, found)) = self.known().iter().find(is_of_content) {
             return Ok(found.clone());
         }
@@ -85,7 +86,7 @@ impl<V: Clone> ByContent<V> {
 }
 
 /// True if two specs certainly have the same content. Equal templates are shared in memory.
-fn is_alike(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
+fn has_same_content(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
     let StatefulNodeSpec {
         image,
         main_container,

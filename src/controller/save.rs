@@ -54,7 +54,7 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
     }
     let value = json!(after);
     if value.to_string().len() > MAX_STATUS_BYTES {
-        return Err(say_too_large(cx, kind, meta, &json!(before)).await);
+        return Err(report_too_large(cx, kind, meta, &json!(before)).await);
     }
     write(cx, kind, meta, PatchOp::set("/status", value)).await?;
     // Recorded after the write, so that a reconcile that ends in a conflict counts nothing twice.
@@ -64,7 +64,7 @@ pub async fn save<S: Serialize + PartialEq + Recorded>(
 
 /// Reports in the conditions of the stored status that the new status is too large to be written. Running pods are not
 /// changed, because no plan starts that is not persisted. Returns the error of the reconcile.
-async fn say_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) -> ReconcileError {
+async fn report_too_large(cx: &Context, kind: Kind, meta: &Meta, stored: &Value) -> ReconcileError {
     let sentence = format!(
         "status: not written, because it would have more than {MAX_STATUS_BYTES} bytes: remove what others have \
          added to it, or make the params of custom tasks smaller"

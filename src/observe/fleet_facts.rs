@@ -40,7 +40,7 @@ struct Remnant {
 /// person
 /// deletes it.
 #[must_use]
-pub fn remnant_in_words(kind: Kind, meta: &Meta) -> String {
+pub fn describe_remnant(kind: Kind, meta: &Meta) -> String {
     let state = match (meta.terminating, meta.controller().is_some()) {
         (true, _) => " (terminating)",
         (false, true) => "",
@@ -302,7 +302,7 @@ impl FleetScope {
             let set = m.label(LABEL_SET).filter(|_| ours).and_then(SetName::recorded)?;
             Some(Remnant {
                 set,
-                what: remnant_in_words(kind, m),
+                what: describe_remnant(kind, m),
                 goes: m.terminating || m.controller().is_some(),
             })
         };

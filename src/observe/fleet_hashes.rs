@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::FleetScope;
 use crate::api::ids::field;
 use crate::api::{BuildId, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType};
-use crate::planner::fleet::sets::decide::stands_after_switch;
+use crate::planner::fleet::sets::decide::remains_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
 use crate::revision::{self, RevisionData, pod_template_hash, revision_name};
@@ -27,7 +27,7 @@ impl FleetScope {
     pub fn promoting(&self) -> Option<SetRollout> {
         let rollout = self.set_rollout().filter(|r| r.stage == Stage::Promoting)?;
         let plan = self.own_plan_with_hooks().filter(|_| !self.spec.paused);
-        let stands = plan.is_some_and(|plan| stands_after_switch(&plan, &rollout));
+        let stands = plan.is_some_and(|plan| remains_after_switch(&plan, &rollout));
         (!stands).then_some(rollout)
     }
 

@@ -42,7 +42,7 @@ impl FleetScope {
     #[doc(hidden)]
     pub fn unchangeable_claims(&self) -> Option<String> {
         let facts = self.facts();
-        if facts.strategy_for(&facts.requested).makes_set() || facts.findings.undecided.is_some() {
+        if facts.strategy_for(&facts.requested).creates_set() || facts.findings.undecided.is_some() {
             return None;
         }
         // Those of the revision: the spec may have the same ones, written otherwise.

@@ -116,7 +116,7 @@ impl FleetScope {
         let halt_height = halt_height(&sets.remove(incumbent)?)?;
         sets.retain(|set, _| !status.retiring.iter().any(|retiring| *set == *retiring.set));
         let (entrant, nodes) = sets.pop_first().filter(|_| sets.is_empty())?;
-        let build_id = self.made_under(status, &entrant, &nodes);
+        let build_id = self.created_under(status, &entrant, &nodes);
         let target = nodes.iter().find_map(|node| self.spec_hash(node, build_id.as_ref()))?;
         Some(Rollout {
             strategy: Strategy::HardFork.api_name().to_owned(),
@@ -220,7 +220,7 @@ impl FleetScope {
         let all = nodes.len();
         nodes.retain(|node| self.has_served(node));
         let long_enough = nodes.iter().all(|node| self.was_available(node));
-        let build_id = self.made_under(status, set, &nodes);
+        let build_id = self.created_under(status, set, &nodes);
         let mut counts: BTreeMap<RolloutHash, usize> = BTreeMap::new();
         for held in nodes.iter().filter_map(|node| self.spec_hash(node, build_id.as_ref())) {
             *counts.entry(held).or_default() += 1;
@@ -253,7 +253,7 @@ impl FleetScope {
             return None;
         }
         let nodes = self.nodes_below(held, set);
-        let build_id = self.made_under(status, set, &nodes);
+        let build_id = self.created_under(status, set, &nodes);
         let served = nodes.iter().all(|node| self.has_served(node));
         let mut hashes = nodes.iter().map(|node| self.spec_hash(node, build_id.as_ref()));
         let hash = hashes.next()??;
@@ -280,7 +280,7 @@ impl FleetScope {
 
     /// The build ID under which a set was created: one that the set's name confirms, or a kept revision with a hash
     /// that its nodes hold.
-    fn made_under(
+    fn created_under(
         &self,
         status: &NodeDeploymentStatus,
         set: &SetName,

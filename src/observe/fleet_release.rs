@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::FleetScope;
-use super::node_scope::{claim_names, deletes_claims, goes_with};
+use super::node_scope::{claim_names, deletes_claims, is_deleted_with};
 use crate::api::names::ANNOTATION_OWNER_UID;
 use crate::api::{ClaimRetention, DeletionPolicy};
 use crate::cache::computed::Settled;
@@ -123,7 +123,8 @@ impl FleetScope {
         let claims =
             names.filter_map(|name| self.view.claims.get(&windlass_kube_port::Key::new(namespace, name)));
         let is_owned = |claim: &Meta| claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
-        let is_done = |claim: &Meta| if retains { !goes_with(claim, &node.meta) } else { is_owned(claim) };
+        let is_done =
+            |claim: &Meta| if retains { !is_deleted_with(claim, &node.meta) } else { is_owned(claim) };
         let mut seen = true;
         for claim in claims.filter(|claim| !claim.meta.terminating) {
             if !is_done(&claim.meta) {

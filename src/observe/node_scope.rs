@@ -411,7 +411,7 @@ pub fn claim_names(node: &ObservedNode) -> Vec<String> {
 /// the StatefulSet or pod of the node, which the StatefulSet controller makes its owners unless the claim retention of
 /// the StatefulSet is Retain.
 #[must_use]
-pub fn goes_with(claim: &Meta, node: &Meta) -> bool {
+pub fn is_deleted_with(claim: &Meta, node: &Meta) -> bool {
     let by_name = |owner: &Owner| {
         (owner.kind == Kind::StatefulSet.name() && owner.name == node.name)
             || (owner.kind == Kind::Pod.name() && owner.name == pod_name(&node.name))

@@ -123,7 +123,7 @@ impl Health {
     }
 
     /// Records that the replica stands by, and has just read the Lease or learned that it is forbidden.
-    pub(super) fn stands_by(&self, standing: StandbyState<'_>) {
+    pub(super) fn record_standby(&self, standing: StandbyState<'_>) {
         let why = match standing {
             StandbyState::Well => None,
             StandbyState::Refused(why) => Some(why.to_owned()),
@@ -373,7 +373,7 @@ mod tests {
     async fn a_replica_that_stands_by_is_ready_as_long_as_it_reads_the_lease_and_never_ill() {
         let health = Health::default();
         assert!(!health.is_ready());
-        health.stands_by(StandbyState::Well);
+        health.record_standby(StandbyState::Well);
         assert!(health.is_ready());
         tokio::time::advance(Duration::from_secs(200)).await;
         assert_eq!(
@@ -381,9 +381,9 @@ mod tests {
             Some("the replica is on standby and has not been able to read the Lease for 200 s")
         );
         assert_eq!(health.ill(), None);
-        health.stands_by(StandbyState::Well);
+        health.record_standby(StandbyState::Well);
         assert!(health.is_ready());
-        health.stands_by(StandbyState::Refused("leases is forbidden: apply deploy/rbac"));
+        health.record_standby(StandbyState::Refused("leases is forbidden: apply deploy/rbac"));
         assert_eq!(
             health.not_ready().as_deref(),
             Some(

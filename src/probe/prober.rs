@@ -20,7 +20,7 @@ use crate::engine::backoff;
 use crate::engine::panics::caught;
 
 /// The requeue while a question is being asked, in case its answer is lost.
-const WHILE_ASKED: Duration = Duration::from_secs(30);
+const LOST_ANSWER_REQUEUE: Duration = Duration::from_secs(30);
 /// After this many failures in a row the backoff, then between 16 and 32 s, stops growing.
 const DOUBLINGS: u32 = 6;
 
@@ -141,14 +141,14 @@ where
             self.replace(state, key, question, now + first);
         }
         let Some(probe) = state.probes.get_mut(key) else {
-            return AnswerState { last: None, is_fresh: false, again: WHILE_ASKED };
+            return AnswerState { last: None, is_fresh: false, again: LOST_ANSWER_REQUEUE };
         };
         let last = probe.answer.clone();
         if now < probe.due {
             return AnswerState { is_fresh: last.is_some(), last, again: probe.due - now };
         }
         self.enqueue(state, key);
-        AnswerState { last, is_fresh: false, again: WHILE_ASKED }
+        AnswerState { last, is_fresh: false, again: LOST_ANSWER_REQUEUE }
     }
 
     /// The last answer to a question, if it is the current one of its key. Queues nothing.

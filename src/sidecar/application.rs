@@ -22,7 +22,7 @@ impl Application {
         Ok(Self { http: client(TIMEOUT)?, caught_up_url, height_url })
     }
 
-    pub(super) fn tells_height(&self) -> bool {
+    pub(super) fn reports_height(&self) -> bool {
         self.height_url.is_some()
     }
 
@@ -30,7 +30,7 @@ impl Application {
     pub(super) async fn caught_up(&self) -> Option<bool> {
         let url = self.caught_up_url.as_ref()?;
         Some(match self.get(url).await {
-            Ok(body) => says_caught_up(&body),
+            Ok(body) => reports_caught_up(&body),
             Err(sentence) => {
                 tracing::debug!("not caught up: {sentence}");
                 false
@@ -58,7 +58,7 @@ impl Application {
 }
 
 /// A 2xx means yes, unless its body is JSON that says otherwise.
-fn says_caught_up(body: &[u8]) -> bool {
+fn reports_caught_up(body: &[u8]) -> bool {
     match serde_json::from_slice(body) {
         Ok(Value::Bool(said)) => said,
         Ok(Value::Object(fields)) => fields.get("caughtUp").is_none_or(|said| *said == Value::Bool(true)),
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn a_success_means_caught_up_unless_its_body_denies_it() {
         for yes in ["", "OK", "true", " true\n", r#"{"caughtUp": true}"#, r#"{"peers": 3}"#, "<html>"] {
-            assert!(says_caught_up(yes.as_bytes()), "{yes}");
+            assert!(reports_caught_up(yes.as_bytes()), "{yes}");
         }
         for no in ["false", r#"{"caughtUp": false}"#, r#"{"caughtUp": null}"#, r#"{"caughtUp": "true"}"#] {
-            assert!(!says_caught_up(no.as_bytes()), "{no}");
+            assert!(!reports_caught_up(no.as_bytes()), "{no}");
         }
     }
 

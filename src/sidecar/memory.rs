@@ -59,8 +59,8 @@ impl Memory {
         self.tasks.iter().any(|task| task.state == TaskState::Running)
     }
 
-    /// Accepts a task, or says why not. `tells_height`: true if the application's height can be queried.
-    pub(super) fn submit(&mut self, request: TaskRequest, tells_height: bool) -> Submitted {
+    /// Accepts a task, or says why not. `reports_height`: true if the application's height can be queried.
+    pub(super) fn submit(&mut self, request: TaskRequest, reports_height: bool) -> Submitted {
         if let Some(known) = self.tasks.iter().find(|task| task.request.id == request.id) {
             return if known.request == request {
                 Submitted::Again(known.answer())
@@ -79,7 +79,7 @@ impl Memory {
                 self.ready = true;
                 (TaskState::Complete, "the node is marked ready".to_owned())
             }
-            SidecarTaskType::HaltAtHeight if tells_height => {
+            SidecarTaskType::HaltAtHeight if reports_height => {
                 (TaskState::Running, "waiting for the application's height".to_owned())
             }
             SidecarTaskType::HaltAtHeight => (

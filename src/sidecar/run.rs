@@ -15,19 +15,19 @@ pub async fn run(args: SidecarArgs) -> Result<(), String> {
         // A sidecar that could accept no task should fail at its start.
         file.read().await?;
     }
-    let told_to_stop = told_to_stop()?;
+    let stop_signal = stop_signal()?;
     let listener = listen(args.bind).and_then(TcpListener::from_std).map_err(|error| {
         format!("cannot listen on {} ({error}): choose another address with --bind", args.bind)
     })?;
     tracing::info!(address = %args.bind, "the sidecar is listening");
-    serve(listener, server, told_to_stop)
+    serve(listener, server, stop_signal)
         .await
         .map_err(|error| format!("the sidecar stopped serving: {error}"))
 }
 
 /// Resolves at the first signal. The handlers are installed before this returns: as process 1 of a container, signals
 /// without a handler are ignored.
-fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+fn stop_signal() -> Result<impl Future<Output = ()> + Send + 'static, String> {
     let on = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
     let (mut terminate, mut interrupt) = (on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     Ok(async move {

@@ -177,7 +177,7 @@ async fn submit(
         .and_then(TaskRequest::try_from)
         .map_err(|sentence| Refusal(StatusCode::BAD_REQUEST, sentence))?;
     let id = request.id.clone();
-    match server.memory().submit(request, server.inner.application.tells_height()) {
+    match server.memory().submit(request, server.inner.application.reports_height()) {
         Submitted::New(answer) => Ok((StatusCode::ACCEPTED, Json(answer))),
         Submitted::Again(answer) => Ok((StatusCode::OK, Json(answer))),
         Submitted::OtherContent(kind) => Err(Refusal(

@@ -24,7 +24,7 @@ impl Task for AwaitNodesAtHeight {
             return Ok(outcome);
         }
         // A node that was lost and recreated has to be asked again.
-        entrants::ask_to_halt(fleet, &rollout, cx).await?;
+        entrants::request_halt(fleet, &rollout, cx).await?;
         let facts = fleet.facts();
         if !facts.missing().is_empty() {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));

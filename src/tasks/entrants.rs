@@ -229,7 +229,7 @@ fn is_asked(sidecar: &SidecarFacts, rollout: &SetRollout) -> bool {
 }
 
 /// Asks the nodes of the old set to halt, each in a separate patch.
-pub(super) async fn ask_to_halt(
+pub(super) async fn request_halt(
     fleet: &FleetScope,
     rollout: &SetRollout,
     cx: &TaskContext<'_>,

@@ -21,7 +21,7 @@ impl Task for ReplacePod {
         }
         let scope = cx.env.get::<NodeScope>()?;
         let mut replacement = scope.replacement()?;
-        if matches!(replacement, Replacement::Due(_)) && scope.asks_for_revision().await? {
+        if matches!(replacement, Replacement::Due(_)) && scope.needs_revision_lookup().await? {
             replacement = scope.replacement()?;
         }
         let pod = match replacement {

@@ -34,7 +34,7 @@ impl NodeScope {
 
     /// If the pod's revision is unknown, reads the StatefulSet from the API server: its watch may lag. Returns true if
     /// the revision was unknown.
-    pub(super) async fn asks_for_revision(&self) -> Result<bool, TaskError> {
+    pub(super) async fn needs_revision_lookup(&self) -> Result<bool, TaskError> {
         let node = self.require()?;
         let facts = self.facts(&node);
         if !facts.staying_pod().is_some_and(|pod| facts.is_of_an_unknown_revision(pod)) {

@@ -31,7 +31,7 @@ impl Task for RetireIncumbents {
         let Some(set) = rollout.incumbent.as_ref().or_else(active) else { return Ok(Outcome::Done) };
         let left = || fleet.left_of(set);
         if left().is_empty() {
-            return are_gone(fleet, &rollout, set).await;
+            return old_set_is_deleted(fleet, &rollout, set).await;
         }
         if facts.spec.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
@@ -56,7 +56,7 @@ impl Task for RetireIncumbents {
             let kept = fleet.remove_set(set, "another set takes over").await?;
             let left = left();
             if left.is_empty() {
-                return are_gone(fleet, &rollout, set).await;
+                return old_set_is_deleted(fleet, &rollout, set).await;
             }
             // Nothing else reports what keeps the incumbents: the rollout's status is about nodes that do not exist
             // yet.
@@ -81,7 +81,11 @@ impl Task for RetireIncumbents {
 
 /// Done, once no pod of the old set runs. If the new nodes are created only then, none of the old ones may write any
 /// more. This order guarantees it, so the API server itself is asked.
-async fn are_gone(fleet: &FleetScope, rollout: &SetRollout, set: &SetName) -> Result<Outcome, TaskError> {
+async fn old_set_is_deleted(
+    fleet: &FleetScope,
+    rollout: &SetRollout,
+    set: &SetName,
+) -> Result<Outcome, TaskError> {
     if rollout.strategy != Strategy::BlueGreenImmediate || rollout.stage != Stage::Promoting {
         return Ok(Outcome::Done);
     }

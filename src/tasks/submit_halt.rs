@@ -70,7 +70,7 @@ impl Task for SubmitHalt {
         if running != Outcome::Done && !entrants::is_begun(fleet, &rollout) {
             return Ok(running);
         }
-        entrants::ask_to_halt(fleet, &rollout, cx).await?;
+        entrants::request_halt(fleet, &rollout, cx).await?;
         match entrants::unasked(fleet, &rollout).first() {
             Some(name) => Ok(Outcome::waiting(format!("waiting for the halt request to {name}"))),
             None => Ok(Outcome::Done),

@@ -28,7 +28,7 @@ pub struct Watched {
 /// Queries the sidecar, if the node's spec asks for that.
 #[must_use]
 pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
-    let spec = node.spec.as_deref().ok().filter(|s| s.asks_sidecar());
+    let spec = node.spec.as_deref().ok().filter(|s| s.watches_sidecar());
     let facts = scope.facts(node);
     let pod = scope.pod().filter(|_| facts.staying_pod().is_some());
     let (Some(spec), Some(pod)) = (spec, pod.filter(|_| !facts.terminating)) else {

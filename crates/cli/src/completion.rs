@@ -14,7 +14,7 @@ use super::connection::{Cluster, ClusterFlags};
 use super::kind::Kind;
 
 /// The environment variable with which a shell requests completions.
-const ASKED_BY: &str = "COMPLETE";
+const COMPLETION_VARIABLE: &str = "COMPLETE";
 /// How long a key press waits for the API server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -43,7 +43,7 @@ pub struct ManArgs {
 
 /// Answers a shell's request for completions, then exits; returns if there is none.
 pub fn answer(command: fn() -> clap::Command) {
-    clap_complete::CompleteEnv::with_factory(command).var(ASKED_BY).complete();
+    clap_complete::CompleteEnv::with_factory(command).var(COMPLETION_VARIABLE).complete();
 }
 
 /// The script that registers completions with a shell, for the name under which this program was called.
@@ -55,7 +55,7 @@ pub fn script(arguments: &CompletionArgs, name: &str) -> Result<(), String> {
     };
     let mut text = Vec::new();
     shell
-        .write_registration(ASKED_BY, name, name, name, &mut text)
+        .write_registration(COMPLETION_VARIABLE, name, name, name, &mut text)
         .map_err(|error| format!("cannot write the script: {error}"))?;
     super::print(&String::from_utf8_lossy(&text))
 }

@@ -150,7 +150,7 @@ pub struct Located {
 
 /// The words of a verb, which requires names.
 #[derive(Args, Clone, Debug)]
-struct NamedWords {
+struct NamedArgs {
     /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME
     #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
@@ -171,7 +171,7 @@ pub struct Named {
 
 /// The words of a command that only reads.
 #[derive(Args, Clone, Debug)]
-struct SelectedWords {
+struct SelectedArgs {
     /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME; nd or ssr for all of
     /// that type
     #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
@@ -190,8 +190,8 @@ pub struct Selected {
 }
 
 impl Named {
-    fn checked(words: NamedWords) -> Result<Self, String> {
-        let NamedWords { words, all, flags } = words;
+    fn checked(words: NamedArgs) -> Result<Self, String> {
+        let NamedArgs { words, all, flags } = words;
         let selector = ObjectSelector::read(&words)?;
         match (&selector, all) {
             (ObjectSelector::These(_), true) => Err("--all needs a type without a name: nd --all".to_owned()),
@@ -261,8 +261,8 @@ impl ObjectSelector {
 }
 
 impl Selected {
-    fn checked(words: SelectedWords) -> Result<Self, String> {
-        let SelectedWords { words, flags } = words;
+    fn checked(words: SelectedArgs) -> Result<Self, String> {
+        let SelectedArgs { words, flags } = words;
         let selector = ObjectSelector::read(&words)?;
         if matches!(selector, ObjectSelector::These(_)) && flags.all_namespaces {
             return Err("--all-namespaces needs a type without names".to_owned());
@@ -302,8 +302,8 @@ macro_rules! read_by_clap {
         }
     };
 }
-read_by_clap!(Named, NamedWords);
-read_by_clap!(Selected, SelectedWords);
+read_by_clap!(Named, NamedArgs);
+read_by_clap!(Selected, SelectedArgs);
 
 #[cfg(test)]
 mod tests {

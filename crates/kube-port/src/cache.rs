@@ -206,7 +206,7 @@ impl<T: Observed> Cache<T> {
             return false;
         }
         let key = object.meta().key();
-        let is_news = inner.objects.get(&key).is_none_or(|known| !object.says_the_same(known));
+        let is_news = inner.objects.get(&key).is_none_or(|known| !object.content_equals(known));
         inner.put(key, object);
         is_news
     }

@@ -31,7 +31,7 @@ const MAX_PAGES: usize = 1_000;
 /// this.
 const AGAIN: Duration = Duration::from_secs(30);
 /// The number of creations at which those that are longer ago are forgotten.
-const MAX_MADE: usize = 10_000;
+const MAX_RECENT_CREATES: usize = 10_000;
 
 /// The port to a real API server. Responses to writes are stored in the view at once.
 pub struct KubeCluster {
@@ -101,7 +101,7 @@ impl KubeCluster {
 
     fn record_creation(&self, kind: Kind, key: Key) {
         let mut made = self.made();
-        if made.len() >= MAX_MADE {
+        if made.len() >= MAX_RECENT_CREATES {
             made.retain(|_, at| at.elapsed() < AGAIN);
         }
         made.insert((kind, key), monotonic());

@@ -129,14 +129,14 @@ impl<F: Fn(Meta)> Watch<F> {
     async fn run(mut self) {
         loop {
             let Err(trouble) = self.round().await else { continue };
-            let went_well = self.attempts.failures() == 0;
+            let reset_backoff = self.attempts.failures() == 0;
             let wait = self.attempts.failed();
             let is_gone = trouble.code() == 410;
             // Repeated failures may be caused by the resourceVersion itself.
             if is_gone || self.attempts.failures() >= LOST {
                 self.version = None;
             }
-            if is_gone && went_well {
+            if is_gone && reset_backoff {
                 // Every watch without events for some minutes ends like this.
                 continue;
             }
@@ -210,17 +210,17 @@ impl<F: Fn(Meta)> Watch<F> {
             };
             self.version = version.filter(is_version);
             brought = true;
-            self.goes_well();
+            self.record_success();
         }
         if !brought && began.elapsed() < SHORT {
             return Err(Trouble::Short);
         }
-        self.goes_well();
+        self.record_success();
         Ok(())
     }
 
-    fn goes_well(&mut self) {
-        self.attempts.went_well();
+    fn record_success(&mut self) {
+        self.attempts.reset_backoff();
         self.is_told = false;
     }
 

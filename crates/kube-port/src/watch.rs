@@ -131,7 +131,7 @@ fn paced<T: Send + 'static>(
             match events.next().await? {
                 Ok(event) => {
                     if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
-                        attempts.went_well();
+                        attempts.reset_backoff();
                     }
                     return Some((event, (events, attempts)));
                 }
@@ -141,7 +141,7 @@ fn paced<T: Send + 'static>(
                     if is_refused && !attempts.was_refused {
                         // The API server answers again: that it is not ready yet, or has compacted the resourceVersion,
                         // says nothing about later attempts.
-                        attempts.went_well();
+                        attempts.reset_backoff();
                     }
                     attempts.was_refused = is_refused;
                     let longest = if is_refused { REFUSED_WAIT_MAX } else { WAIT_MAX };
@@ -235,7 +235,7 @@ impl Attempts {
     }
 
     /// Resets the backoff after a successful attempt.
-    pub fn went_well(&mut self) {
+    pub fn reset_backoff(&mut self) {
         self.count = 0;
     }
 

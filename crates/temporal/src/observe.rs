@@ -20,7 +20,7 @@ use crate::planner::{Facts, Target, TemporalState, Version, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
 /// The most unlisted versions that one reconcile asks Temporal for by name.
-const ASKED_FOR: usize = 5;
+const MAX_UNLISTED_LOOKUPS: usize = 5;
 /// How far the clocks of two API servers may differ: a Deployment is older than its object only by more.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 /// The most task queues of a version that are asked for their pollers.
@@ -183,7 +183,7 @@ fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers
     let from_rendering = || {
         let revision = Children::target_revision(facts);
         let runs_target =
-            *build == facts.target.build && target(facts, &revision).rendered().is_what_runs(live);
+            *build == facts.target.build && target(facts, &revision).rendered().matches_live(live);
         runs_target.then(|| facts.target.template_hash.clone())
     };
     Workers {
@@ -203,14 +203,14 @@ fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers
 }
 
 /// Asks Temporal by name for versions that it listed before and no longer lists.
-pub async fn ask_for_missing(facts: &mut Facts, temporal: &dyn Temporal) {
+pub async fn look_up_unlisted(facts: &mut Facts, temporal: &dyn Temporal) {
     let TemporalState::Known(_) = facts.temporal else { return };
     let missing = |version: &&Version| version.listed.is_none() && version.was_listed();
     let missing: Vec<BuildId> = facts
         .versions
         .values()
         .filter(missing)
-        .take(ASKED_FOR)
+        .take(MAX_UNLISTED_LOOKUPS)
         .map(|version| version.build.clone())
         .collect();
     for build in missing {
@@ -226,7 +226,7 @@ pub async fn ask_for_missing(facts: &mut Facts, temporal: &dyn Temporal) {
 }
 
 /// Counts the pollers of a version. Unknown if Temporal does not answer.
-pub async fn ask_for_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
+pub async fn count_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     if facts.versions.get(build).is_none_or(|version| version.listed.is_none()) {
         return;
     }

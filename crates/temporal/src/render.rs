@@ -191,7 +191,7 @@ impl Rendered {
 
     /// True if a live Deployment's template matches, whatever its annotations say.
     #[must_use]
-    pub fn is_what_runs(&self, live: &Value) -> bool {
+    pub fn matches_live(&self, live: &Value) -> bool {
         covers(&form(&live["spec"]["template"]), &form(&self.template))
     }
 }

@@ -86,7 +86,7 @@ impl<'a> Decided<'a> {
                 fleet.advanced(stored, &WAITING)?
             }
             Action::CarryOut(stored) => {
-                fleet.apply_beside(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
+                fleet.apply_outside_plan(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
                 let change = fleet.carry_out(stored).await?;
                 fleet.delete_replaced_jobs().await?;
                 change
@@ -102,7 +102,7 @@ impl<'a> Decided<'a> {
 impl Fleet<'_> {
     /// Does the work that is independent of the plan. The steps are also independent of one another: if one fails it is
     /// retried, while the rollout continues and the status reports the observed state.
-    async fn apply_beside(&mut self, plan: Option<&Plan>) {
+    async fn apply_outside_plan(&mut self, plan: Option<&Plan>) {
         if let Some(of) = &self.of_pods {
             let pods = of.pods.clone();
             return self.apply_pods(&pods).await;
@@ -158,7 +158,7 @@ impl Fleet<'_> {
     async fn retry_end_later(&mut self) -> StatusChange {
         // The plan as stored: a person's requests are obeyed once it is known whether the plan ends.
         let plan = self.stored_plan().ok().flatten();
-        self.apply_beside(plan.as_ref().filter(|plan| plan.is_active())).await;
+        self.apply_outside_plan(plan.as_ref().filter(|plan| plan.is_active())).await;
         // It does not move on either: a rollout that is being canceled must not pass the point of no return.
         let status = (*self.scope.fleet.status).clone();
         let urgency = if self.has_news() { Urgency::Now } else { Urgency::Progress("") };

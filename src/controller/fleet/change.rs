@@ -78,13 +78,13 @@ impl Fleet<'_> {
             let context = HookContext {
                 cause: Some(start.cause),
                 own: start.rollout_target == RolloutTarget::Own,
-                makes_set: start.strategy.makes_set(),
+                creates_set: start.strategy.creates_set(),
                 is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
                 is_past_return: false,
             };
             let plan = self.plan_for(start, before.as_ref(), context)?;
             begin(&mut status, facts, start, &plan, self.revision_of(&start.target).as_ref(), self.now);
-            if let Some(entrant) = entrant.filter(|_| start.strategy.makes_set()) {
+            if let Some(entrant) = entrant.filter(|_| start.strategy.creates_set()) {
                 set_status::begin(&mut status, facts, start.strategy, &entrant);
             }
             if !matches!(ending, Some((Ending::Superseded | Ending::RolledBack, _))) {
@@ -157,7 +157,7 @@ impl Fleet<'_> {
         let before = failed.map(|plan| &plan.id);
         let context = HookContext {
             cause: Some(start.cause),
-            makes_set: true,
+            creates_set: true,
             is_past_return: true,
             ..HookContext::default()
         };
@@ -185,7 +185,7 @@ impl Fleet<'_> {
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(start.strategy.recipe());
         let recipe = recipe.map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        Ok(self.wanted_hooks(context).in_recipe(recipe).plan(PlanSeed {
+        Ok(self.desired_hooks(context).in_recipe(recipe).plan(PlanSeed {
             uid: &self.scope.fleet.meta.uid,
             target_hash: start.target.as_str(),
             now: self.now,
@@ -214,7 +214,7 @@ impl Fleet<'_> {
         // Read before `begin` replaces the rollout below.
         let cause = status.rollout.as_ref().and_then(|r| r.cause.parse().ok()).or(Some(start.cause));
         let context = HookContext::of(status).map_or(
-            HookContext { cause, makes_set: start.strategy.makes_set(), ..HookContext::default() },
+            HookContext { cause, creates_set: start.strategy.creates_set(), ..HookContext::default() },
             |context| HookContext { cause, ..context },
         );
         let next = self.plan_for(&start, Some(&old.id), context)?;

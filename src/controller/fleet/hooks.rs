@@ -4,7 +4,7 @@ use super::act::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{HookRetry, RawPlan, Reason, Rollout};
-use crate::apply::dry_runs::ASK_REFUSED_AGAIN;
+use crate::apply::dry_runs::REJECTED_RECHECK_INTERVAL;
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::controller::ReconcileError;
@@ -21,7 +21,7 @@ use windlass_kube_port::{Kind, Part, Target};
 
 impl Fleet<'_> {
     /// The hooks that belong into a plan of this context.
-    pub(super) fn wanted_hooks(&self, context: HookContext) -> HookPlacement<'_> {
+    pub(super) fn desired_hooks(&self, context: HookContext) -> HookPlacement<'_> {
         let hooks = &self.scope.spec.update_strategy.hooks;
         if hooks.is_empty() {
             return HookPlacement::default();
@@ -38,7 +38,7 @@ impl Fleet<'_> {
         }
         let Some(context) = HookContext::of(&self.scope.fleet.status) else { return false };
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return false };
-        let wanted = self.wanted_hooks(context);
+        let wanted = self.desired_hooks(context);
         wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
     }
 
@@ -87,7 +87,7 @@ impl Fleet<'_> {
         let context = HookContext::default();
         let facts = self.scope.facts();
         if let Ok(recipe) = self.cx.registry.recipe(facts.spec.strategy.recipe())
-            && let Some(sentence) = self.wanted_hooks(context).too_long_for(recipe)
+            && let Some(sentence) = self.desired_hooks(context).too_long_for(recipe)
         {
             return Some(Blocker::Spec(sentence));
         }
@@ -97,7 +97,7 @@ impl Fleet<'_> {
         let content = format!("hooks of {} at {}", meta.uid, meta.generation);
         let verdicts = &self.scope.caches.probes.verdicts;
         if let Some((asked, verdict)) = verdicts.get(&content)
-            && (verdict.is_ok() || monotonic().duration_since(asked) < ASK_REFUSED_AGAIN)
+            && (verdict.is_ok() || monotonic().duration_since(asked) < REJECTED_RECHECK_INTERVAL)
         {
             return verdict.err().map(Blocker::Spec);
         }
@@ -238,7 +238,7 @@ impl Fleet<'_> {
             let note = format!(
                 "{} is waiting for approval: windlass approve {}, or annotate windlass.dev/approve={id}",
                 place.name(),
-                self.scope.asked_as()
+                self.scope.dry_run_key()
             );
             self.record(&Event::normal(Reason::ApprovalRequested, place.at.tried(), note));
         }

@@ -16,9 +16,9 @@ pub const KINDS_OF_A_SET: [Kind; 5] =
     [Kind::StatefulNode, Kind::StatefulSet, Kind::Service, Kind::Pod, Kind::PersistentVolumeClaim];
 
 /// How soon names are listed again if none was free, or if lists keep failing.
-const ASK_FOR_NAMES: Duration = Duration::from_secs(25);
+const NAMES_RELIST_INTERVAL: Duration = Duration::from_secs(25);
 /// How soon names are listed again if the list failed for less than [`A_MOMENT`].
-const ASK_ONCE_MORE: Duration = Duration::from_secs(4);
+const NAMES_RETRY_INTERVAL: Duration = Duration::from_secs(4);
 /// How long lists may fail before the failure no longer counts as transient.
 const A_MOMENT: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ impl Fleet<'_> {
         let (before, asked) = (known.get(&question), monotonic());
         let age = |naming_failure: &NamingFailure| asked.duration_since(naming_failure.asked);
         let wait = |naming_failure: &NamingFailure| {
-            if naming_failure.is_transient { ASK_ONCE_MORE } else { ASK_FOR_NAMES }
+            if naming_failure.is_transient { NAMES_RETRY_INTERVAL } else { NAMES_RELIST_INTERVAL }
         };
         if let Some(naming_failure) =
             before.as_ref().filter(|naming_failure| age(naming_failure) < wait(naming_failure))

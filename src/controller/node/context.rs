@@ -72,7 +72,7 @@ impl<'a> Node<'a> {
     }
 
     /// Like [`Self::failed`], after the status is written.
-    pub(super) fn failed_beside(self, error: ReconcileError) -> Box<Failed<'a>> {
+    pub(super) fn failed_after_save(self, error: ReconcileError) -> Box<Failed<'a>> {
         Box::new(Failed { node: self, error, is_reported: true })
     }
 

@@ -28,7 +28,7 @@ enum BeforeNode {
 
 impl Node<'_> {
     /// The hooks that belong into a plan of this recipe: the existing plan, or a new one if `plan` is `None`.
-    pub(super) fn wanted_hooks(&self, recipe: &str, plan: Option<&Plan>) -> HookPlacement<'_> {
+    pub(super) fn desired_hooks(&self, recipe: &str, plan: Option<&Plan>) -> HookPlacement<'_> {
         let hooks = self.of_fleet.hooks();
         if hooks.is_empty() {
             return HookPlacement::default();
@@ -89,7 +89,7 @@ impl Node<'_> {
         if plan.tasks.iter().any(|task| self.may_be_withdrawn(task)) {
             return again;
         }
-        let wanted = self.wanted_hooks(&plan.recipe, Some(plan));
+        let wanted = self.desired_hooks(&plan.recipe, Some(plan));
         wanted.bring_to(plan, &recipe.tasks) || again
     }
 

@@ -117,7 +117,7 @@ impl Node<'_> {
         before: Option<&Plan>,
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
-        let mut hooks = self.wanted_hooks(&recipe.name, None);
+        let mut hooks = self.desired_hooks(&recipe.name, None);
         let owes = before.is_some_and(after_node_hook_pending);
         if owes && is_rolling(&recipe.name) && !hooks.points.contains(&HookPoint::AfterNode) {
             hooks.points.push(HookPoint::AfterNode);

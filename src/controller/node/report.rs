@@ -40,7 +40,7 @@ impl<'a> Acted<'a> {
             node.cx.events.record(Kind::NodeDeployment, &fleet.meta, &event);
         }
         match error {
-            Some(error) => Err(node.failed_beside(error.beside(saved.or(next).asked()))),
+            Some(error) => Err(node.failed_after_save(error.beside(saved.or(next).asked()))),
             None => Ok(saved.or(next)),
         }
     }

@@ -401,18 +401,21 @@ async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
         let next = stage.look_at_fleet().await.unwrap();
         (condition(&stage.fleet(), "UpToDate"), seconds(next))
     };
-    let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": "Magic"}}})).await;
-    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("Magic is not known"), "{said_of:?}");
+    let (refusal_of, next) = said(json!({"spec": {"updateStrategy": {"type": "Magic"}}})).await;
+    assert!(refusal_of.1 == "InvalidSpec" && refusal_of.2.contains("Magic is not known"), "{refusal_of:?}");
     assert_eq!(next, Some(30), "somebody may mend it");
-    let (said_of, _) = said(json!({"spec": {"updateStrategy": {"type": "HardFork"}}})).await;
-    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("haltHeight"), "{said_of:?}");
+    let (refusal_of, _) = said(json!({"spec": {"updateStrategy": {"type": "HardFork"}}})).await;
+    assert!(refusal_of.1 == "InvalidSpec" && refusal_of.2.contains("haltHeight"), "{refusal_of:?}");
     let fork = json!({"spec": {"updateStrategy": {"hardFork": {"haltHeight": 1000}}}});
-    let (said_of, _) = said(fork).await;
-    assert!(said_of.1 == "InvalidSpec" && said_of.2.contains("needs a sidecar that reports"), "{said_of:?}");
+    let (refusal_of, _) = said(fork).await;
+    assert!(
+        refusal_of.1 == "InvalidSpec" && refusal_of.2.contains("needs a sidecar that reports"),
+        "{refusal_of:?}"
+    );
     let sidecar = json!({"spec": {"template": {"spec": {"sidecar": {"url": "http://monitor/{name}"}}}}});
     assert_eq!(said(sidecar).await.0.1, "Applied", "it applies at once, and nothing is rolled out");
-    let (said_of, next) = said(json!({"spec": {"updateStrategy": {"type": ""}}})).await;
-    assert!(said_of.1 == "Applied" && said_of.2.contains("is treated as InPlace"), "{said_of:?}");
+    let (refusal_of, next) = said(json!({"spec": {"updateStrategy": {"type": ""}}})).await;
+    assert!(refusal_of.1 == "Applied" && refusal_of.2.contains("is treated as InPlace"), "{refusal_of:?}");
     assert_eq!(next, None);
 }
 

@@ -13,7 +13,7 @@ use crate::probe::hooks::{HeaderText, HookProbe, HookQuestion, HttpProbe, Verdic
 const INTERVAL_SECONDS: i64 = 5;
 const REQUEST_TIMEOUT_SECONDS: i64 = 5;
 /// The requeue delay while no request can be sent.
-const NOBODY_YET: Duration = Duration::from_secs(5);
+const NO_PROBER_REQUEUE: Duration = Duration::from_secs(5);
 
 hook_task! {
     /// Sends a request at each interval until its answer is a success.
@@ -25,10 +25,10 @@ fn call(turn: &Turn<'_>) -> Answer {
     let question = match question(turn, http) {
         Ok(question) => question,
         Err(why) if turn.is_overdue() => return turn.is_late(&why),
-        Err(why) => return Ok(turn.waits(why, NOBODY_YET)),
+        Err(why) => return Ok(turn.waits(why, NO_PROBER_REQUEUE)),
     };
     let asked = format!("{} {}", method(http), shown(&question));
-    let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
+    let (prober, owner) = (&turn.scope.prober, turn.scope.hook_owner());
     if let Some(why) = &turn.scope.hold {
         return match prober.last(&owner, &question) {
             // A request that was sent before may still be answered.
@@ -37,7 +37,7 @@ fn call(turn: &Turn<'_>) -> Answer {
             _ if turn.is_overdue() => {
                 turn.is_late(&turn.last_message_or(format!("{asked} was not answered")))
             }
-            _ => Ok(turn.waits(why.clone(), NOBODY_YET)),
+            _ => Ok(turn.waits(why.clone(), NO_PROBER_REQUEUE)),
         };
     }
     let heard = prober.ask(&owner, question, Duration::ZERO);

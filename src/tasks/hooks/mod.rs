@@ -108,7 +108,7 @@ impl HookScope {
 
     /// The object on whose behalf peers are queried.
     #[must_use]
-    pub fn asks_for(&self) -> HookOwner {
+    pub fn hook_owner(&self) -> HookOwner {
         let key = |name: &str| Key::new(&self.owner.namespace, name);
         match (self.owner.kind, &self.values.pod) {
             (Kind::StatefulNode, _) => HookOwner::Node(key(&self.owner.name)),

@@ -60,7 +60,7 @@ fn check(turn: &Turn<'_>) -> Answer {
         Err(why) => return Ok(turn.waits(why, NOT_NOW)),
     };
     let mut counts: Counts = Counts::deserialize(&turn.cx.record.progress).unwrap_or_default();
-    let (prober, owner) = (&turn.scope.prober, turn.scope.asks_for());
+    let (prober, owner) = (&turn.scope.prober, turn.scope.hook_owner());
     let interval = question.interval;
     let new = prober.last(&owner, &question).filter(|answer| counts.at != Some(answer.at));
     if let Some(answer) = new {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::ReplacePod;
 use super::*;
-use crate::api::MadeFor;
+use crate::api::BuiltFor;
 
 const OLD_POD_GOES: &str = "waiting for the old pod to terminate";
 
@@ -107,7 +107,7 @@ async fn what_the_server_answers_to_a_delete_is_told_apart() {
 
 #[tokio::test]
 async fn a_pod_that_was_just_made_stays_although_the_revision_moves() {
-    let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
+    let words = BuiltFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
     let mut came = to_v2().with_new_pod("v2").set("/status/updateRevision", json!("db-0-moved"));
     for object in [&mut came.set, &mut came.pod] {
         object.as_mut().unwrap()["metadata"]["resourceVersion"] = json!("31");
@@ -142,7 +142,7 @@ async fn a_pod_stays_whose_revision_was_seen_after_two_others() {
 
 /// A node whose pod says that it was made for v2, and has a revision that no status has reported.
 fn of_an_unknown_revision() -> Node {
-    let words = MadeFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
+    let words = BuiltFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
     to_v2()
         .with_new_pod("v2")
         .pod("/metadata/annotations", json!(BTreeMap::from(words.to_annotations())))

@@ -7,7 +7,7 @@ use std::hash::BuildHasherDefault;
 use chrono::{DateTime, Utc};
 use windlass::api::conditions::{self, SIDECAR_READY, Truth};
 use windlass::api::{
-    GrantId, GrantedBy, MadeFor, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef,
+    BuiltFor, GrantId, GrantedBy, PodTemplateHash, Problem, StatefulNodeStatus, StatefulSetRef,
 };
 use windlass::engine::{Plan, PlanState, TaskRecord, TaskState};
 use windlass_core::planner::node::decide::{self, recipes};
@@ -71,9 +71,9 @@ fn text(hash: u8) -> String {
 }
 
 /// What a template's pods are made for. A manually edited template keeps its record.
-fn made_for(world: &World, template: u8) -> Option<MadeFor> {
+fn made_for(world: &World, template: u8) -> Option<BuiltFor> {
     let says = if template == EDITED { hash_of(0, 0) } else { template };
-    (world.drifts() && says != 0).then(|| MadeFor {
+    (world.drifts() && says != 0).then(|| BuiltFor {
         hash: text(says).into(),
         image: IMAGES[says as usize].to_owned(),
         main_container: "db".to_owned(),

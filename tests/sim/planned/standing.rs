@@ -140,7 +140,7 @@ fn forecast_names_the_blocker_while_it_lasts() {
         held["spec"]["updateStrategy"] = partition(3);
         let forecast = world.then(held).await;
         let says = "db-2: created at the current revision, and updated once the rollout continues";
-        assert_eq!(forecast.made_as_they_were().as_deref(), Some(says), "{forecast:#?}");
+        assert_eq!(forecast.recreated_sentence().as_deref(), Some(says), "{forecast:#?}");
     });
     paused(async {
         let world = World::standing(&partition(0), "db:2-nope").await;
@@ -244,7 +244,7 @@ fn forecast_of_an_unobserved_change_waits_for_the_operator() {
         world.operator.abort();
         world.wish(json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
         let forecast = world.then(json!({})).await;
-        assert!(forecast.asks_nothing() && forecast.exit_code() == 2, "{forecast:#?}");
+        assert!(forecast.is_empty_change() && forecast.exit_code() == 2, "{forecast:#?}");
         let operator = "the operator, which has not observed generation 2 (observed: 1)";
         assert!(forecast.waits[0].starts_with(operator), "{forecast:#?}");
         assert_eq!(of(&forecast, &["Update"]), [["db-1"], ["db-0"]]);

@@ -68,7 +68,7 @@ impl VerbActions {
 
     /// The effect of a change, in the words of `windlass plan`.
     async fn forecast(&self, action: &Action, carried: &Carried) -> Vec<String> {
-        let patch = merge_patch(&wishes(&carried.before), &wishes(&carried.after));
+        let patch = merge_patch(&desired_state(&carried.before), &desired_state(&carried.after));
         let change = forecast::Change::Merge(patch);
         let (client, now) = (&self.client, self.clock.now());
         let asked = match action.kind {
@@ -176,7 +176,7 @@ fn meaning(button: Button, change: &Change, object: &Value) -> Value {
 }
 
 /// The desired state of an object: its spec and its annotations.
-fn wishes(object: &Value) -> Value {
+fn desired_state(object: &Value) -> Value {
     json!({"metadata": {"annotations": object["metadata"]["annotations"]}, "spec": object["spec"]})
 }
 

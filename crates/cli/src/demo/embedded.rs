@@ -25,7 +25,7 @@ use windlass_sim::{Cluster, ClusterClock, Options};
 const NAMESPACE: &str = "default";
 /// An upper bound of the demo's duration, in seconds of the cluster's time: the cluster starts this far in the past,
 /// so that its clock is not ahead of the real one at the end, however fast it runs.
-const STORY_SECONDS: f64 = 90.0;
+const DEMO_SECONDS: f64 = 90.0;
 
 /// How long a pod takes to become ready, and to terminate: long enough to be seen.
 const POD_START: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ struct Served {
 impl Embedded {
     /// Starts a cluster with this seed. Call it within a runtime whose time is paused and paced.
     pub fn set(seed: u64, speed: f64) -> Result<Self, String> {
-        let behind = (STORY_SECONDS * (1.0 - 1.0 / speed)).max(0.0);
+        let behind = (DEMO_SECONDS * (1.0 - 1.0 / speed)).max(0.0);
         let epoch = SystemClock.now() - TimeDelta::milliseconds((behind * 1000.0) as i64);
         let clock = ClusterClock::starting_at(epoch);
         let cluster = Cluster::start(Options { clock: clock.clone(), ..Options::seeded(seed) });

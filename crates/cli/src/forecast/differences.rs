@@ -57,11 +57,11 @@ pub(super) fn of_target(before: Option<&NodeDeploymentSpec>, after: &NodeDeploym
 /// The fields that apply at once.
 pub(super) fn at_once(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
     let Some(before) = before else { return Vec::new() };
-    fields(drift::between(&beside_target(before), &beside_target(after)))
+    fields(drift::between(&fields_outside_target(before), &fields_outside_target(after)))
 }
 
 /// A spec without the fields that make a target.
-fn beside_target(spec: &NodeDeploymentSpec) -> Value {
+fn fields_outside_target(spec: &NodeDeploymentSpec) -> Value {
     let mut spec = spec.clone();
     spec.unsafe_custom_build_id.clear();
     // An empty revision removes the rest of the template.

@@ -23,7 +23,7 @@ pub use rollouts::forecast_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{Sight, Wanted};
-use crate::report::who_has_not_seen;
+use crate::report::observer_behind;
 use change::{After, after};
 use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
@@ -74,7 +74,7 @@ pub async fn forecast(
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
     let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
-    let unseen = old.as_deref().and_then(who_has_not_seen);
+    let unseen = old.as_deref().and_then(observer_behind);
     let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
     let was = old.as_ref().map(|old| (old.requested(), old.facts()));
     let new = Arc::new(ObservedFleet::read(&newer(object)));
@@ -213,7 +213,7 @@ impl Examined<'_> {
             && forecast.is_no_other_target(hash_before);
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
-            forecast.says_same_content();
+            forecast.report_same_content();
         }
         if let Some(blocker) = &self.scope.blocker {
             forecast.refuse_template(blocker.to_string());
@@ -285,7 +285,7 @@ impl Examined<'_> {
                 let superseded = matches!(decision, FleetDecision::Supersede(_) | FleetDecision::RollBack(_));
                 forecast.begins(start, active.filter(|_| superseded));
                 let obeyed = obeying(facts, start);
-                if start.strategy.makes_set() {
+                if start.strategy.creates_set() {
                     let set = self.name(facts, start).await?;
                     match set {
                         Admission::Admitted(set) => {
@@ -311,7 +311,7 @@ impl Examined<'_> {
                 forecast.goes_on(active, facts);
                 // A set that is removed first is not filled any more.
                 let mut in_place = Vec::new();
-                if !facts.active_set_goes() {
+                if !facts.active_set_is_removed() {
                     in_place = forecast::in_place(&fleet, facts, goes_on);
                     forecast.waves = outcome::waves(in_place.clone());
                 }

@@ -173,7 +173,7 @@ impl Forecast {
 
     /// The nodes that are created with the old template, because others are down, and updated in a later wave.
     #[must_use]
-    pub fn made_as_they_were(&self) -> Option<String> {
+    pub fn recreated_sentence(&self) -> Option<String> {
         let nodes = || self.waves.iter().flat_map(|wave| &wave.nodes);
         let moved: BTreeSet<&str> =
             nodes().filter(|node| node.action == Action::Update).map(|node| node.name.as_str()).collect();
@@ -199,7 +199,7 @@ impl Forecast {
 
     /// True if no field of an existing fleet changes.
     #[must_use]
-    pub fn asks_nothing(&self) -> bool {
+    pub fn is_empty_change(&self) -> bool {
         !self.is_new && self.target.is_empty() && self.at_once.is_empty()
     }
 
@@ -356,7 +356,7 @@ impl Forecast {
         is_same
     }
 
-    pub(super) fn says_same_content(&mut self) {
+    pub(super) fn report_same_content(&mut self) {
         let also = std::mem::take(&mut self.happens);
         let also = if also.is_empty() { also } else { format!("; {also}") };
         self.happens = format!("no change: the API server stores the same pod template{also}");

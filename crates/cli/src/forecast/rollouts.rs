@@ -12,7 +12,7 @@ use super::cluster::DryRunCluster;
 use super::{Change, Examined, Field, Forecast, Outcome, before, fields, newer};
 use crate::extension::pending_changes;
 use crate::reader::Sight;
-use crate::report::{short_revision, who_has_not_seen};
+use crate::report::{observer_behind, short_revision};
 use windlass::internal::{RolloutScope, rollout_scope};
 use windlass_core::api::{StatefulSetRolloutSpec, StatefulSetStatus};
 use windlass_core::planner::fleet::pods::{Mode, PodSet};
@@ -52,7 +52,7 @@ pub async fn forecast_rollout(
         Some(old) => scope(old, &sight.view, &cluster, now).await?,
         None => None,
     };
-    let unseen = was.as_ref().and_then(|was| who_has_not_seen(&was.scope.fleet));
+    let unseen = was.as_ref().and_then(|was| observer_behind(&was.scope.fleet));
     let new = ObservedRollout::read(&object);
     sight.view.rollouts.observe(new.clone());
     forecast.begin_rollout(old.as_ref(), &new);

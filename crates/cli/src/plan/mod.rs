@@ -43,11 +43,11 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let written = written(&arguments)?;
     let flags = &arguments.selected.flags;
     let cluster = flags.cluster().await?;
-    let wishes = match written {
+    let changes = match written {
         Some(written) => {
             let is_elsewhere =
                 |wish: &&RequestedChange| wish.namespace.is_some() && wish.namespace != flags.namespace;
-            if let (Some(asked), Some(wish)) = (&flags.namespace, written.wishes.iter().find(is_elsewhere)) {
+            if let (Some(asked), Some(wish)) = (&flags.namespace, written.changes.iter().find(is_elsewhere)) {
                 let own = wish.namespace.as_deref().unwrap_or_default();
                 return Err(format!(
                     "the manifest of {} {} has namespace {own}, not {asked}: use -n {own}, or omit -n",
@@ -62,13 +62,13 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
                     written.others.join(", ")
                 );
             }
-            written.wishes
+            written.changes
         }
         None => changes_from_flags(&arguments, &cluster).await?,
     };
     let typed = arguments.selected.flags.connection.typed();
     let mut codes = Vec::new();
-    for (index, RequestedChange { kind, namespace, name, change }) in wishes.iter().enumerate() {
+    for (index, RequestedChange { kind, namespace, name, change }) in changes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
         let forecast = if *kind == Kind::Fleet {
             forecast(&cluster.client, namespace, name, change, super::now()).await?
@@ -115,7 +115,7 @@ struct RequestedChange {
 
 /// The contents of the files.
 struct Written {
-    wishes: Vec<RequestedChange>,
+    changes: Vec<RequestedChange>,
     /// Other objects that the files contain, such as `ConfigMap db`.
     others: Vec<String>,
 }
@@ -172,7 +172,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
             "use either a file or a name: the file already names the object".to_owned(),
         ));
     }
-    let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+    let mut found = Written { changes: Vec::new(), others: Vec::new() };
     for file in &arguments.files {
         let read = texts(file).map_err(|error| format!("cannot read {}: {error}", called(file)))?;
         for (named, text) in read {
@@ -184,7 +184,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
             }
         }
     }
-    if found.wishes.is_empty() {
+    if found.changes.is_empty() {
         let files: Vec<String> = arguments.files.iter().map(|file| called(file)).collect();
         let others = if found.others.is_empty() {
             String::new()
@@ -212,7 +212,7 @@ impl Written {
         }
         if let Some(kind) = known {
             let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
-            self.wishes.push(RequestedChange { kind, namespace, name, change: Change::Apply(document) });
+            self.changes.push(RequestedChange { kind, namespace, name, change: Change::Apply(document) });
         } else if !document.is_null() {
             let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
             self.others.push(format!("{kind} {name}").trim_end().to_owned());
@@ -269,7 +269,7 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
         Outcome::Changes if !forecast.target.is_empty() => {
             (Style::new().yellow(), "back to the completed target")
         }
-        Outcome::Changes if forecast.asks_nothing() => {
+        Outcome::Changes if forecast.is_empty_change() => {
             (Style::new().yellow(), "no change, but updates are pending")
         }
         Outcome::Changes => (Style::new().yellow(), "no new target"),
@@ -324,7 +324,7 @@ fn order(forecast: &Forecast) -> Vec<String> {
     if texts.is_empty() {
         return texts;
     }
-    texts.extend(forecast.made_as_they_were());
+    texts.extend(forecast.recreated_sentence());
     // With only removals left, each wave already lists its nodes.
     if forecast.waves.iter().flat_map(|wave| &wave.nodes).all(|node| node.action == Action::Remove) {
         return texts;
@@ -366,13 +366,14 @@ mod tests {
             json!({"apiVersion": "apps.example/v1", "kind": "NodeDeployment", "metadata": {"name": "other"}});
         let mut elsewhere = fleet("there");
         elsewhere["metadata"]["namespace"] = json!("prod");
-        let mut found = Written { wishes: Vec::new(), others: Vec::new() };
+        let mut found = Written { changes: Vec::new(), others: Vec::new() };
         let list = json!({"kind": "List", "items": [fleet("b"), node, elsewhere]});
         for document in [fleet("a"), list, other, Value::Null] {
             found.take(document).unwrap();
         }
-        let wishes: Vec<_> = found.wishes.iter().map(|w| (w.name.as_str(), w.namespace.as_deref())).collect();
-        assert_eq!(wishes, [("a", None), ("b", None), ("there", Some("prod"))]);
+        let changes: Vec<_> =
+            found.changes.iter().map(|w| (w.name.as_str(), w.namespace.as_deref())).collect();
+        assert_eq!(changes, [("a", None), ("b", None), ("there", Some("prod"))]);
         assert_eq!(found.others, ["StatefulNode own", "NodeDeployment other"]);
         assert!(
             found.take(json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "NodeDeployment"})).is_err()

@@ -177,7 +177,8 @@ impl Chain {
 /// The node that blocks a fleet most, if one does.
 #[must_use]
 pub fn culprit(report: &FleetReport) -> Option<&str> {
-    let worst = report.nodes.iter().filter(|node| node.health.is_ill()).min_by_key(|node| node.health);
+    let worst =
+        report.nodes.iter().filter(|node| node.health.is_unhealthy_state()).min_by_key(|node| node.health);
     worst.map(|node| node.name.as_str())
 }
 

@@ -272,7 +272,7 @@ impl FleetReport {
         let unseen = nodes.iter().find(|node| node.unseen).filter(|_| stored == Verdict::UpToDate);
         let verdict = if unseen.is_some() { Verdict::Progressing } else { stored };
         let (waiting_for, waiting_since) = match (verdict, unseen) {
-            (_, Some(node)) => (format!("{}: {}; {ASK_VERSION}", node.name, node.message), None),
+            (_, Some(node)) => (format!("{}: {}; {VERSION_ADVICE}", node.name, node.message), None),
             (Verdict::ScaledToZero, _) => (NOTHING_RUNS.to_owned(), None),
             _ => waiting_for(seen, verdict),
         };
@@ -305,7 +305,7 @@ impl FleetReport {
         let has_failed = self.phase == FleetPhase::Failed.as_ref()
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
             || self.nodes.iter().any(|node| node.health == Health::Failed);
-        let serves = |node: &NodeReport| !node.health.is_ill();
+        let serves = |node: &NodeReport| !node.health.is_unhealthy_state();
         has_failed || (self.replicas > 0 && !self.nodes.is_empty() && !self.nodes.iter().any(serves))
     }
 
@@ -331,7 +331,7 @@ impl FleetReport {
 /// The number of serving nodes by what they run, largest group first.
 pub(super) fn serving<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Vec<(Health, String, usize)> {
     let mut groups: Vec<(Health, String, usize)> = Vec::new();
-    let serves = |node: &&NodeReport| !node.health.is_ill() && node.health != Health::Settling;
+    let serves = |node: &&NodeReport| !node.health.is_unhealthy_state() && node.health != Health::Settling;
     for node in nodes.into_iter().filter(serves) {
         let runs = node.runs();
         match groups.iter_mut().find(|(health, known, _)| *health == node.health && *known == runs) {
@@ -344,7 +344,7 @@ pub(super) fn serving<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Ve
 }
 
 /// The advice if no operator seems to run.
-const ASK_VERSION: &str = "windlass version shows whether one runs";
+const VERSION_ADVICE: &str = "windlass version shows whether one runs";
 /// The message of a fleet with 0 replicas whose target has not completed.
 const NOTHING_RUNS: &str = "has 0 replicas: the target starts with the next scale-up";
 
@@ -440,11 +440,11 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
 /// A message if the operator has not observed the current spec: the whole status is about an older one.
 #[must_use]
 pub fn not_seen(fleet: &ObservedFleet) -> Option<String> {
-    who_has_not_seen(fleet).map(|who| format!("waiting for {who}"))
+    observer_behind(fleet).map(|who| format!("waiting for {who}"))
 }
 
 /// The same, without `waiting for`.
-pub fn who_has_not_seen(fleet: &ObservedFleet) -> Option<String> {
+pub fn observer_behind(fleet: &ObservedFleet) -> Option<String> {
     let (meta, status) = (&fleet.meta, &fleet.status);
     if status.observed_generation >= meta.generation {
         return None;
@@ -453,7 +453,7 @@ pub fn who_has_not_seen(fleet: &ObservedFleet) -> Option<String> {
         0 => "has not reconciled it yet".to_owned(),
         seen => format!("has not observed generation {} (observed: {seen})", meta.generation),
     };
-    Some(format!("the operator, which {known}; {ASK_VERSION}"))
+    Some(format!("the operator, which {known}; {VERSION_ADVICE}"))
 }
 
 /// What a fleet waits for, and since when, if a node blocks it.

@@ -21,7 +21,7 @@ mod typed;
 mod words;
 
 pub use estimate::{about, node_seconds};
-pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, who_has_not_seen, worst_first};
+pub use fleet::{FleetReport, PlanReport, RolloutReport, TaskReport, Verdict, observer_behind, worst_first};
 pub use glyphs::task_glyph;
 pub use node::{Health, NodeReport};
 pub use seen::{Seen, SeenPod};

@@ -33,7 +33,7 @@ pub enum Health {
 impl Health {
     /// True if it is always listed by name.
     #[must_use]
-    pub fn is_ill(self) -> bool {
+    pub fn is_unhealthy_state(self) -> bool {
         self < Self::Settling
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         Health::Down
     };
     let unseen = down.is_some() && health == Health::Down;
-    let problem = status.problem.as_ref().filter(|_| health.is_ill());
+    let problem = status.problem.as_ref().filter(|_| health.is_unhealthy_state());
     let message = match (health, problem) {
         (Health::Settling, _) => {
             let left = free_at.map_or_else(String::new, |at| age(at - now + TimeDelta::milliseconds(999)));
@@ -238,7 +238,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
 /// The message of a node whose pod is not Ready although its status says that it is.
 const POD_IS_DOWN: &str = "its pod is not Ready; the operator has not observed that";
 /// The message of `replace-pod` while the old pod terminates.
-const POD_GOES: &str = "waiting for the old pod to terminate";
+const OLD_POD_TERMINATES: &str = "waiting for the old pod to terminate";
 /// The default grace period of pods, in seconds.
 const GRACE_SECONDS: i64 = 30;
 
@@ -246,7 +246,7 @@ const GRACE_SECONDS: i64 = 30;
 fn moving(seen: &Seen, node: &ObservedNode, task: Option<&TaskRecord>, now: DateTime<Utc>) -> String {
     let pod = seen.pod(&node.meta.name);
     let goes = pod.is_some_and(|pod| pod.meta.terminating);
-    if goes || task.is_some_and(|task| task.message == POD_GOES) {
+    if goes || task.is_some_and(|task| task.message == OLD_POD_TERMINATES) {
         let spec = node.spec.as_deref().ok();
         let grace = spec.and_then(|s| s.pod_template["spec"]["terminationGracePeriodSeconds"].as_i64());
         let began = task.filter(|task| TaskType::ReplacePod.is(task)).and_then(|task| task.started_at);

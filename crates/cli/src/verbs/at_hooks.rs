@@ -46,7 +46,7 @@ pub fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
             .ok_or_else(|| format!("task {task} does not wait for an approval; see status.hooks"))?,
         None => match waiting.next() {
             Some(hook) => hook,
-            None => return nobody_waits(object),
+            None => return no_hook_waits(object),
         },
     };
     let id = text(hook, "taskID");
@@ -69,7 +69,7 @@ pub fn approve(object: &Value, task: Option<&str>) -> Result<Change, String> {
 }
 
 /// Approving again after the hook has continued is no error.
-fn nobody_waits(object: &Value) -> Result<Change, String> {
+fn no_hook_waits(object: &Value) -> Result<Change, String> {
     let plan = text(&object["status"]["plan"], "id");
     let of_plan = |id: &&str| id.rsplit_once('-').is_some_and(|(of, _)| of == plan);
     match annotation(object, ANNOTATION_APPROVE).filter(of_plan) {

@@ -38,7 +38,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
         Write::Annotation(..) | Write::Annotations(..) => Vec::new(),
     };
     let (path, owner) = fields.iter().find_map(|(path, _)| Some((path, owner(object, path)?)))?;
-    let wishes: Vec<String> = fields
+    let changes: Vec<String> = fields
         .iter()
         .map(|(path, value)| match &change.in_source {
             Some(message) if value.is_object() => message.clone(),
@@ -49,7 +49,7 @@ pub fn refusal(object: &Value, change: &Change, write: &Write) -> Option<String>
     Some(format!(
         "{} is managed by {owner}, which would revert the change. Set {} in {source}",
         dotted(path),
-        wishes.join(" and ")
+        changes.join(" and ")
     ))
 }
 

@@ -211,7 +211,7 @@ pub async fn carry_out_on(
     let carried = carry(&cluster.client, located, needs, how, super::now, decide).await;
     let Carried { change, after, .. } = carried.map_err(|refusal| match refusal {
         Refusal::Unread(sentence) => sentence,
-        Refusal::Senseless(sentence) => said_of(arguments, located, sentence),
+        Refusal::Senseless(sentence) => refusal_of(arguments, located, sentence),
         Refusal::Owned(sentence, _) => {
             format!("{target}{place}: {sentence}; use --force to write it anyway")
         }
@@ -225,7 +225,7 @@ pub async fn carry_out_on(
 }
 
 /// A refusal, with the object's name if several are selected.
-fn said_of(arguments: &VerbArgs, located: &Located, sentence: String) -> String {
+fn refusal_of(arguments: &VerbArgs, located: &Located, sentence: String) -> String {
     if arguments.named.is_one() {
         sentence
     } else {

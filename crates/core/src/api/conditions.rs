@@ -62,7 +62,7 @@ pub fn set(
     let reason = reason.as_ref();
     // The set of reasons is closed: the documentation and other tools know no others.
     #[cfg(test)]
-    assert!(super::reasons::may_say(type_, truth, reason), "{type_}={truth} may not say {reason}");
+    assert!(super::reasons::is_known_reason(type_, truth, reason), "{type_}={truth} may not say {reason}");
     let status = truth.as_ref();
     let next = |since| Condition {
         type_: type_.to_owned(),

@@ -81,7 +81,7 @@ macro_rules! pooled {
 
 pub(crate) use pooled;
 
-pooled!(Value, Vec<Value>, Vec<(String, String)>, super::MadeFor, super::PackedTexts);
+pooled!(Value, Vec<Value>, Vec<(String, String)>, super::BuiltFor, super::PackedTexts);
 
 impl<T: Pooled> Shared<T> {
     /// True if both are the same value in memory.

@@ -9,7 +9,7 @@ use super::names::{ANNOTATION_IMAGE, ANNOTATION_MAIN_CONTAINER, ANNOTATION_TEMPL
 /// written.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(any(test, feature = "test-fixtures"), derive(Default))]
-pub struct MadeFor {
+pub struct BuiltFor {
     /// The pod template hash.
     pub hash: PodTemplateHash,
     /// The main container's image, as specified; empty if none was.
@@ -18,7 +18,7 @@ pub struct MadeFor {
     pub main_container: String,
 }
 
-impl MadeFor {
+impl BuiltFor {
     /// The annotations that record these values.
     #[must_use]
     pub fn to_annotations(&self) -> [(&'static str, &str); 3] {
@@ -50,10 +50,11 @@ mod tests {
 
     #[test]
     fn made_for_is_read_from_complete_annotations_only() {
-        let made = MadeFor { hash: "v1:a".into(), image: "db:1".to_owned(), main_container: "db".to_owned() };
+        let made =
+            BuiltFor { hash: "v1:a".into(), image: "db:1".to_owned(), main_container: "db".to_owned() };
         let written: BTreeMap<&str, &str> = made.to_annotations().into();
         let read =
-            |left_out: &str| MadeFor::read(|key| written.get(key).copied().filter(|_| key != left_out));
+            |left_out: &str| BuiltFor::read(|key| written.get(key).copied().filter(|_| key != left_out));
         assert_eq!(read(""), Some(made.clone()));
         for (key, _) in made.to_annotations() {
             assert_eq!(read(key), None, "{key} is gone");

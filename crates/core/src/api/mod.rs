@@ -42,7 +42,7 @@ pub use ids::{
 };
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use kept_once::{JsonText, Shared};
-pub use made_for::MadeFor;
+pub use made_for::BuiltFor;
 pub use node_deployment::{
     BlueGreenStrategy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec, NodeTemplate,
     NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,

@@ -261,7 +261,7 @@ pub const UNCONVERGED: &[Reason] = &[
 
 /// True if a condition of a fleet, a StatefulSetRollout or a node may have this status and reason.
 #[must_use]
-pub fn may_say(type_: &str, truth: Truth, reason: &str) -> bool {
+pub fn is_known_reason(type_: &str, truth: Truth, reason: &str) -> bool {
     let allows = |reasons: &Reasons| {
         (reasons.0, reasons.1) == (type_, truth) && reasons.2.iter().any(|known| reason == known.as_ref())
     };

@@ -134,13 +134,13 @@ impl StatefulNodeSpec {
 
     /// True if Windlass polls the sidecar, because a rollout waits for its answers.
     #[must_use]
-    pub fn asks_sidecar(&self) -> bool {
+    pub fn watches_sidecar(&self) -> bool {
         self.sidecar.is_some() && (self.watch_sidecar || self.halt_height > 0)
     }
 
     /// True if there is a sidecar, in the pod or at a URL.
     #[must_use]
-    pub fn has_sidecar_to_ask(&self) -> bool {
+    pub fn has_sidecar_address(&self) -> bool {
         self.sidecar.as_ref().is_some_and(|sidecar| sidecar.is_injected() || !sidecar.url.is_empty())
     }
 }

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    JsonText, MadeFor, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
+    BuiltFor, JsonText, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
     StatefulNodeStatus, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
     names::{
         ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_MANAGED_BY,
@@ -79,7 +79,7 @@ pub trait Observed: Send + Sync + Sized + 'static {
     /// True if everything that is read of it, except the resourceVersion, is the same as in an earlier state, so that
     /// no decision changes.
     #[must_use]
-    fn says_the_same(&mut self, _earlier: &Self) -> bool {
+    fn content_equals(&mut self, _earlier: &Self) -> bool {
         false
     }
     /// The index keys of the object: what it belongs to. At most a handful.
@@ -164,7 +164,7 @@ pub struct ObservedStatefulSet {
     /// Container names and images of `spec.template`, in order.
     pub images: Shared<Vec<(String, String)>>,
     /// What its pods are created for, by the annotations of `spec.template`.
-    pub made_for: Option<Shared<MadeFor>>,
+    pub made_for: Option<Shared<BuiltFor>>,
     /// The time of the last `kubectl rollout restart`, by the annotations of `spec.template`.
     pub kubectl_restart: Option<Box<str>>,
     /// A digest of `spec.template`, as the API server stores it.
@@ -258,9 +258,9 @@ impl Observed for ObservedObject {
 }
 
 /// Compares everything that is read by the type's own equality. The resourceVersions are made equal for the comparison.
-macro_rules! says_the_same {
+macro_rules! content_equals {
     () => {
-        fn says_the_same(&mut self, earlier: &Self) -> bool {
+        fn content_equals(&mut self, earlier: &Self) -> bool {
             let version = self.meta.resource_version.clone();
             self.meta.resource_version.clone_from(&earlier.meta.resource_version);
             let is_same = self == earlier;
@@ -273,7 +273,7 @@ macro_rules! says_the_same {
 macro_rules! observed {
     ($($type:ty, $groups:path, $read:expr),* $(,)?) => {$(
         impl Observed for $type {
-            says_the_same!();
+            content_equals!();
             fn of(object: &impl Sent, meta: Meta) -> Self {
                 $read(object.fields(), meta)
             }
@@ -432,7 +432,7 @@ impl Observed for ObservedStatefulSet {
         let annotation = |key: &str| template.metadata.annotations.get(key).map(String::as_str);
         Self {
             images: images(&template.spec),
-            made_for: MadeFor::read(annotation).map(Shared::from),
+            made_for: BuiltFor::read(annotation).map(Shared::from),
             kubectl_restart: annotation(ANNOTATION_KUBECTL_RESTART).map(Box::from),
             template_digest: digest(&spec.template),
             ..Self::without_template(spec, status, meta)
@@ -456,7 +456,7 @@ impl Observed for ObservedStatefulSet {
     }
     // While its pod is replaced, a StatefulSet's status is written four times; three of these updates change nothing
     // here.
-    says_the_same!();
+    content_equals!();
     fn groups(&self) -> Vec<&str> {
         let mut groups = by_fleet(&self.meta);
         if self.deletes_claims {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::meta::Meta;
 use crate::api::kept_once::pooled;
 use crate::api::names::{LABEL_NODE, SIDECAR_CONTAINER};
-use crate::api::{MadeFor, Shared};
+use crate::api::{BuiltFor, Shared};
 
 /// The state of a container.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -129,8 +129,8 @@ pub struct ObservedPod {
 impl ObservedPod {
     /// What it was created for, by its annotations.
     #[must_use]
-    pub fn made_for(&self) -> Option<MadeFor> {
-        MadeFor::read(|key| self.meta.annotation(key))
+    pub fn made_for(&self) -> Option<BuiltFor> {
+        BuiltFor::read(|key| self.meta.annotation(key))
     }
 
     /// The node that its label names.

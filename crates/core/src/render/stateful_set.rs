@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::identity::NodeIdentity;
 use super::metadata::new_child_metadata;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION, SIDECAR_CONTAINER};
-use crate::api::{MadeFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
+use crate::api::{BuiltFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
 use crate::revision::template::remove_own_keys;
 use crate::revision::{main_container, main_image, revision_label};
 
@@ -93,8 +93,8 @@ pub fn stateful_set_own_metadata(identity: &NodeIdentity, hash: &PodTemplateHash
 
 /// What a node's pods are created for at this hash.
 #[must_use]
-pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> MadeFor {
-    MadeFor {
+pub fn made_for(spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> BuiltFor {
+    BuiltFor {
         hash: hash.clone(),
         image: main_image(spec).unwrap_or_default().to_owned(),
         main_container: main_container(&spec.main_container, &spec.pod_template)
@@ -111,7 +111,7 @@ pub fn stateful_set_template(
     identity: &NodeIdentity,
     spec: &StatefulNodeSpec,
     template: &Value,
-    made_for: &MadeFor,
+    made_for: &BuiltFor,
 ) -> Value {
     let mut template = template.clone();
     let labels = identity.pod_labels();
@@ -126,7 +126,7 @@ pub fn stateful_set_template(
 /// What earlier versions of Windlass created from the same rendered template. It stays in existing StatefulSets until
 /// their template changes. The earliest added no annotations.
 #[must_use]
-pub fn earlier_template(identity: &NodeIdentity, template: &Value, made_for: Option<&MadeFor>) -> Value {
+pub fn earlier_template(identity: &NodeIdentity, template: &Value, made_for: Option<&BuiltFor>) -> Value {
     let mut template = template.clone();
     remove_own_keys(&mut template);
     let labels = identity.labels();

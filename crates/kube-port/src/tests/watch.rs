@@ -213,7 +213,7 @@ async fn backoff_is_reset_after_success() {
     assert!((500..1_000).contains(&first.as_millis()), "{first:?}");
     let waits: Vec<Duration> = (0..9).map(|_| attempts.failed()).collect();
     assert!(waits[..6].is_sorted() && waits[8] >= Duration::from_secs(30), "{waits:?}");
-    attempts.went_well();
+    attempts.reset_backoff();
     assert_eq!(attempts.failed(), first);
     let wait = attempts.failed();
     tokio::time::advance(wait + Duration::from_mins(1)).await;

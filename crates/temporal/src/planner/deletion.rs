@@ -165,7 +165,9 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     }
     match first_wait {
         Some(message) => Step::Take { workers, records, count, message },
-        None if facts.is_manager() && now < last_gone(facts, since) + RECORD_PATIENCE + MANAGER_PATIENCE => {
+        None if facts.is_manager()
+            && now < last_idle_at(facts, since) + RECORD_PATIENCE + MANAGER_PATIENCE =>
+        {
             Step::Release
         }
         None => Step::Done,
@@ -173,7 +175,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
 }
 
 /// When the last version became idle, which may be long after the deletion began.
-fn last_gone(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
+fn last_idle_at(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
     let drained = facts.versions.values().filter_map(|version| version.record.as_ref()?.drained_since);
     drained.max().map_or(since, |last| last.max(since))
 }

@@ -13,7 +13,7 @@ use crate::api::Reason;
 /// The most tasks that a plan may have.
 const MAX_TASKS: usize = 100;
 /// The longest message of a hook in the status, in bytes.
-const MAX_SAID: usize = 512;
+const MAX_HOOK_MESSAGE_BYTES: usize = 512;
 
 /// The hooks of a plan with this cause. A repair has none, and neither has a return to a version that was current
 /// before: both have to take effect at once.
@@ -120,7 +120,7 @@ pub fn skip_reason(plan: &Plan) -> Option<String> {
 #[must_use]
 pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
     let at = plan.and_then(AtHook::of).filter(|at| at.failed || at.asks);
-    at.map(|at| CurrentHook { at: &at, node: None }.status(MAX_SAID)).into_iter().collect()
+    at.map(|at| CurrentHook { at: &at, node: None }.status(MAX_HOOK_MESSAGE_BYTES)).into_iter().collect()
 }
 
 /// The message of a failed hook, with what a person can do about it.

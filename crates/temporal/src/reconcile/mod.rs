@@ -68,7 +68,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, Clus
 /// Decides and acts.
 async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
     if let Some(temporal) = state.temporal.clone() {
-        observe::ask_for_missing(&mut state.facts, &*temporal).await;
+        observe::look_up_unlisted(&mut state.facts, &*temporal).await;
     }
     if state.facts.deleted_at.is_some() {
         return finalize::finalize(state).await;

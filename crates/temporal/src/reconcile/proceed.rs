@@ -54,7 +54,7 @@ impl Reconcile<'_> {
             }
         }
         self.warn_of_stale_promotion();
-        self.ask_for_pollers(active).await;
+        self.count_pollers(active).await;
         let (forgotten, pending) = self.maintain_versions(active, plan.as_ref()).await;
         let pending = match &self.facts.unchecked {
             Some(_) => Some(pending.map_or(UNCHECKED, |pending| pending.min(UNCHECKED))),

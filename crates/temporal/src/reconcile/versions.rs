@@ -30,13 +30,13 @@ enum VersionOutcome {
 
 impl Reconcile<'_> {
     /// Counts the pollers of the plan's version; at rest, at a lower rate, those of the current version.
-    pub(super) async fn ask_for_pollers(&mut self, active: bool) {
+    pub(super) async fn count_pollers(&mut self, active: bool) {
         let Some(temporal) = self.temporal.clone() else { return };
         let build =
             if active { Some(self.facts.target.build.clone()) } else { self.facts.current().cloned() };
         let Some(build) = build else { return };
         if active || self.cx.pollers_are_due(&self.facts.uid, &build) {
-            observe::ask_for_pollers(&mut self.facts, &build, &*temporal).await;
+            observe::count_pollers(&mut self.facts, &build, &*temporal).await;
         }
     }
 

@@ -21,7 +21,7 @@ pub struct DeleteArgs {
 }
 
 /// What is deleted along with an object, in words.
-fn what_goes(is_retained: bool, now: bool) -> &'static str {
+fn deletion_scope(is_retained: bool, now: bool) -> &'static str {
     match (is_retained, now) {
         (true, _) => "its deletionPolicy is Retain: routing and workers are not changed",
         (false, true) => "its workers are deleted now",
@@ -47,20 +47,20 @@ pub async fn delete(arguments: DeleteArgs) -> Result<(), String> {
         let left = api.delete(&target.name, &DeleteParams::default()).await.map_err(sentence)?.left();
         let spec = left.as_ref().map(|object| &object.data["spec"]);
         let is_retained = spec.is_some_and(|spec| spec["deletionPolicy"] == "Retain");
-        crate::print(&format!("{target} is deleted: {}\n", what_goes(is_retained, arguments.now)))?;
+        crate::print(&format!("{target} is deleted: {}\n", deletion_scope(is_retained, arguments.now)))?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::what_goes;
+    use super::deletion_scope;
 
     #[test]
     fn retained_objects_are_not_listed_as_deleted() {
         for now in [true, false] {
-            assert!(what_goes(true, now).contains("are not changed"));
-            assert!(what_goes(false, now).ends_with(if now { "deleted now" } else { "runs on it" }));
+            assert!(deletion_scope(true, now).contains("are not changed"));
+            assert!(deletion_scope(false, now).ends_with(if now { "deleted now" } else { "runs on it" }));
         }
     }
 }

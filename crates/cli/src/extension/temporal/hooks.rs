@@ -20,7 +20,7 @@ use windlass_engine::{Env, Plan};
 use windlass_kube_port::{Cluster, Key, Kind};
 
 /// How soon a Job that the API server refused is checked again.
-const ASK_AGAIN: Duration = Duration::from_secs(50);
+const JOB_RECHECK_INTERVAL: Duration = Duration::from_secs(50);
 
 /// Carries out the hooks of `WorkerDeployments`.
 pub struct WorkerHooks {
@@ -94,7 +94,7 @@ impl WorkerHooks {
 
     fn known(&self, of: &HookedObject) -> Option<Result<(), String>> {
         let verdict = self.checked.get(&of.uid).filter(|verdict| verdict.generation == of.generation)?;
-        let holds = verdict.found.is_ok() || monotonic().duration_since(verdict.at) < ASK_AGAIN;
+        let holds = verdict.found.is_ok() || monotonic().duration_since(verdict.at) < JOB_RECHECK_INTERVAL;
         holds.then_some(verdict.found)
     }
 

@@ -286,7 +286,7 @@ pub(super) fn forecast(forecast: &Forecast) -> Markup {
                     }
                 }
                 @if forecast.waves.len() > WAVES { p.dim { "and " (forecast.waves.len() - WAVES) " more waves" } }
-                @if let Some(made) = forecast.made_as_they_were() { p.dim { (made) } }
+                @if let Some(made) = forecast.recreated_sentence() { p.dim { (made) } }
                 @if let Some(seconds) = forecast.about_seconds {
                     p.dim { (about(TimeDelta::seconds(seconds))) ", estimated from earlier updates" }
                 }
@@ -309,7 +309,7 @@ fn story(view: &FleetView) -> Markup {
     html! {
         ol.story reversed {
             @for happened in &view.story {
-                li class=(story_class(&happened.reason, &happened.note)) {
+                li class=(timeline_class(&happened.reason, &happened.note)) {
                     time datetime=(happened.at.to_rfc3339()) { (clock_time(happened.at, view.now)) } " "
                     strong { (happened.reason) } " "
                     span.dim { (happened.about.name) } " "
@@ -320,7 +320,7 @@ fn story(view: &FleetView) -> Markup {
     }
 }
 
-fn story_class(reason: &str, note: &str) -> &'static str {
+fn timeline_class(reason: &str, note: &str) -> &'static str {
     let ends = ["Complete", "Failed", "Stalled", "Aborted", "RolledBack"];
     let word = ends.into_iter().find(|word| reason.contains(word) || note.contains(&format!("is {word}")));
     match word {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 use crate::report::tests::{fleet, nodes, seen};
-use windlass_core::api::MadeFor;
+use windlass_core::api::BuiltFor;
 use windlass_kube_port::observed::Observed;
 
 #[test]
@@ -56,7 +56,7 @@ fn chain_leads_from_condition_to_kubelet_message_and_commands() {
 
 fn pod_of(node: &str, image: &str, status: &serde_json::Value) -> ObservedPod {
     let annotations: serde_json::Map<String, serde_json::Value> =
-        MadeFor { hash: "v1:a".into(), image: "db:1.2".into(), main_container: "db".into() }
+        BuiltFor { hash: "v1:a".into(), image: "db:1.2".into(), main_container: "db".into() }
             .to_annotations()
             .iter()
             .map(|(key, value)| ((*key).to_owned(), json!(value)))

@@ -160,7 +160,7 @@ pub struct SidecarFacts {
 impl ChildFacts {
     /// A node that is about to be created, at a revision and with a grant for what that revision renders to.
     #[must_use]
-    pub fn to_be_made(
+    pub fn to_be_created(
         name: NodeName,
         ordinal: i32,
         revision: RolloutHash,
@@ -199,7 +199,7 @@ impl ChildFacts {
 
     /// True if it was asked to halt at a height.
     #[must_use]
-    pub fn is_asked_to_halt(&self) -> bool {
+    pub fn halt_is_requested(&self) -> bool {
         self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || s.halted_for.is_some())
     }
 
@@ -237,7 +237,7 @@ impl ChildFacts {
 
     /// True if it can be asked to leave and has not been.
     #[must_use]
-    pub fn can_be_asked(&self) -> bool {
+    pub fn has_reachable_sidecar(&self) -> bool {
         !self.leave.asked && !self.controller.unreadable
     }
 

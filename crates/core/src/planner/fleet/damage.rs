@@ -47,7 +47,7 @@ impl Damage {
         if texts.iter().any(|text| text.is_empty()) || times.contains(&DateTime::default()) {
             return Some(Self::Rollout);
         }
-        if !Strategy::of_recipe(&rollout.recipe).is_some_and(Strategy::makes_set) {
+        if !Strategy::of_recipe(&rollout.recipe).is_some_and(Strategy::creates_set) {
             if rollout.entrant().is_some() || rollout.stage != Stage::Updating {
                 return Some(Self::Rollout);
             }

@@ -51,7 +51,7 @@ impl Strategy {
 
     /// True if it creates a set of nodes.
     #[must_use]
-    pub fn makes_set(self) -> bool {
+    pub fn creates_set(self) -> bool {
         self != Self::InPlace
     }
 

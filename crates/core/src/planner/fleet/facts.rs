@@ -410,7 +410,7 @@ impl FleetFacts {
     #[must_use]
     pub fn restart_of<'a>(&self, child: &'a ChildFacts) -> Option<&'a RestartTime> {
         // Where a change makes another set, the partition is about no revision of these nodes.
-        let is_in_place = !self.spec.strategy.makes_set() || self.spec.build_id.is_some();
+        let is_in_place = !self.spec.strategy.creates_set() || self.spec.build_id.is_some();
         if is_in_place && child.ordinal < self.held_below() {
             child.restarts.told.as_ref()
         } else {

@@ -168,7 +168,7 @@ fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTa
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
         wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
-        facts.children.push(ChildFacts::to_be_made(name, ordinal, revision, rendering.hash, restart));
+        facts.children.push(ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart));
     }
     facts.children.sort_by_key(|child| child.ordinal);
     wave

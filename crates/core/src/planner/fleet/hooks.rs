@@ -187,7 +187,7 @@ pub struct HookContext {
     /// True if each node is rolled at the revision in its own spec.
     pub own: bool,
     /// True if it creates a set. Then it is no repair, whatever its cause.
-    pub makes_set: bool,
+    pub creates_set: bool,
     /// True if it is a rollback.
     pub is_way_back: bool,
     /// True if it continues a promotion past the point of no return.
@@ -199,7 +199,7 @@ impl HookContext {
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
         let is_repair = match self.cause {
-            Some(Cause::ChildDrift) => !self.makes_set,
+            Some(Cause::ChildDrift) => !self.creates_set,
             // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
             _ => false,
@@ -221,7 +221,7 @@ impl HookContext {
         Some(Self {
             cause,
             own: rollout.own_revisions,
-            makes_set: !rollout.entrant_set.is_empty(),
+            creates_set: !rollout.entrant_set.is_empty(),
             is_way_back: status.rejected.is_some() && goes_back && cause == Some(Cause::Superseded),
             is_past_return: matches!(rollout.stage, Stage::Promoting | Stage::Retiring),
         })

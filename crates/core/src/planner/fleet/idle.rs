@@ -33,7 +33,7 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     // The first creation of a fleet, and filling it again after it was scaled to 0, are not rollouts: they are complete
     // once that is observed.
     let filling = facts.record.last_completed.is_none()
-        || (facts.record.scaled_to_zero && !facts.strategy_for(goal).makes_set());
+        || (facts.record.scaled_to_zero && !facts.strategy_for(goal).creates_set());
     if facts.record.last_completed != *goal && !filling {
         let cause = if facts.record.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
         return FleetDecision::Start(rollout_to(facts, goal, cause));

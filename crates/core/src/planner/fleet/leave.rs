@@ -34,7 +34,7 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     let going = (facts.children.iter().filter(goes).count() + facts.shutting_down.len()) as i32;
     let asking = (facts.moving(None), disrupted as i32);
     Leave {
-        ask: those_with_room(facts, asking, surplus().filter(|c| c.can_be_asked())),
+        ask: those_with_room(facts, asking, surplus().filter(|c| c.has_reachable_sidecar())),
         delete: those_with_room(facts, (going, down as i32), surplus().filter(|c| c.can_be_deleted())),
     }
 }
@@ -77,13 +77,13 @@ pub fn together<'a>(children: impl DoubleEndedIterator<Item = &'a ChildFacts>) -
     let names = |wanted: fn(&ChildFacts) -> bool| {
         staying.iter().filter(|c| wanted(c)).map(|c| c.name.clone()).collect()
     };
-    Leave { ask: names(ChildFacts::can_be_asked), delete: names(ChildFacts::can_be_deleted) }
+    Leave { ask: names(ChildFacts::has_reachable_sidecar), delete: names(ChildFacts::can_be_deleted) }
 }
 
 /// The nodes that have a `removalID`, but are desired again.
 #[must_use]
 pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
-    let active = facts.children.iter().filter(|_| !facts.active_set_goes());
+    let active = facts.children.iter().filter(|_| !facts.active_set_is_removed());
     // A time in the future was written before the clock was set back, and says nothing about the delay.
     let lives = |set: &&super::SetFacts| {
         set.retiring.as_ref().is_none_or(|r| r.since <= now && facts.removal_of(r) > now)
@@ -106,7 +106,7 @@ pub fn kept(facts: &FleetFacts, now: DateTime<Utc>) -> Vec<NodeName> {
 /// What the nodes that should leave wait for, in a sentence; `None` if no node should leave.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
-    let waits = [before_they_leave(facts), until_they_are_gone(facts)];
+    let waits = [before_they_leave(facts), removal_message(facts)];
     let waits: Vec<String> = waits.into_iter().flatten().collect();
     (!waits.is_empty()).then(|| waits.join("; "))
 }
@@ -125,7 +125,7 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     // A node that was asked and may not be deleted is blocked as well: another node went down in the meantime.
     let held = |c: &&ChildFacts| {
         let asked = c.can_be_deleted() && !may.delete.contains(&c.name);
-        asked || (c.can_be_asked() && !may.ask.contains(&c.name))
+        asked || (c.has_reachable_sidecar() && !may.ask.contains(&c.name))
     };
     let held: Vec<&str> = surplus().filter(held).map(|c| c.name.as_str()).collect();
     if held.is_empty() {
@@ -146,7 +146,7 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
 
 /// The surplus nodes that are being deleted. Usually a deletion completes at once. A finalizer may delay it, so the
 /// message names the node.
-fn until_they_are_gone(facts: &FleetFacts) -> Option<String> {
+fn removal_message(facts: &FleetFacts) -> Option<String> {
     let going = facts.children.iter().rev().filter(|c| c.surplus && c.terminating);
     let going: Vec<&str> = going.map(|c| c.name.as_str()).collect();
     (!going.is_empty()).then(|| format!("waiting for the deletion of {} to complete", some_of(&going)))

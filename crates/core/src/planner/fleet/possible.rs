@@ -16,7 +16,7 @@ pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
             "updateStrategy.hardFork.haltHeight: HardFork needs the height at which the old nodes halt".to_owned(),
         ),
         // Windlass would never know the height of the nodes.
-        Some(StrategyType::HardFork) if !spec.template.spec.has_sidecar_to_ask() => Some(
+        Some(StrategyType::HardFork) if !spec.template.spec.has_sidecar_address() => Some(
             "template.spec.sidecar: HardFork needs a sidecar that reports the height of a node: set its image, with \
              --height-url in its args, or its url"
                 .to_owned(),

@@ -125,7 +125,7 @@ pub fn unconverged(
 ) -> Vec<Unconverged> {
     let mut named = Named { before, now, found: Vec::new() };
     match old {
-        Some((fleet, rollout)) if rollout.is_revocable() => name_those_that_are_mute(fleet, &mut named),
+        Some((fleet, rollout)) if rollout.is_revocable() => name_nodes_without_height(fleet, &mut named),
         Some((fleet, rollout)) => name_those_that_have_not_halted(fleet, rollout, &mut named),
         None => {}
     }
@@ -178,7 +178,7 @@ pub fn unconverged(
 }
 
 /// Lists the old nodes that have reported no height, before any of them is asked to halt.
-fn name_those_that_are_mute(facts: &FleetFacts, named: &mut Named<'_>) {
+fn name_nodes_without_height(facts: &FleetFacts, named: &mut Named<'_>) {
     for child in facts.without_height() {
         let reason =
             if child.health.unreachable.is_some() { Reason::SidecarUnreachable } else { Reason::NotReady };

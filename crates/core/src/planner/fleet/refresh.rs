@@ -153,7 +153,7 @@ fn refresh_rollout(
         }
         _ if let Some(sentence) = hooks::waits_for(fleet, input.name, input.namespace) => sentence,
         // An old set that is being removed waits for no node that serves.
-        _ if let Some(node) = stands_in_the_way(rollout) => {
+        _ if let Some(node) = blocking_node(rollout) => {
             format!("waiting for {}", node.sentence())
         }
         Some(task) => message_of(task),
@@ -174,7 +174,7 @@ fn refresh_rollout(
 }
 
 /// The node that blocks a rollout until a user repairs it.
-fn stands_in_the_way(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
+fn blocking_node(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
     (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec.as_ref()).then_some(worst)
 }

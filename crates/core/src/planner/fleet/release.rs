@@ -30,7 +30,7 @@ pub struct Release {
 
 /// The value that the status may have. It is `Delete` until every object is released, so that nobody relies on `Retain`
 /// too early. It is empty while released objects are being owned again.
-fn to_say<P: Copy + PartialEq>(
+fn retain_report<P: Copy + PartialEq>(
     before: Option<P>,
     wanted: P,
     carried: Carried,
@@ -50,8 +50,9 @@ fn to_say<P: Copy + PartialEq>(
 pub fn refresh(status: &mut NodeDeploymentStatus, release: &Release) {
     let policies = (DeletionPolicy::Retain, DeletionPolicy::Delete);
     let retentions = (ClaimRetention::Retain, ClaimRetention::Delete);
-    status.deletion_policy = to_say(status.deletion_policy, release.policy, release.nodes, policies);
-    let retention = to_say(status.volume_claim_retention, release.retention, release.claims, retentions);
+    status.deletion_policy = retain_report(status.deletion_policy, release.policy, release.nodes, policies);
+    let retention =
+        retain_report(status.volume_claim_retention, release.retention, release.claims, retentions);
     // The two fields are never cleared in one write: a status with neither looks like one that an earlier version
     // wrote.
     if retention.is_some() || status.deletion_policy.is_some() {

@@ -138,5 +138,5 @@ pub fn is_kept_from_going(status: &NodeDeploymentStatus, facts: &FleetFacts, now
         facts.removal_of(set) <= now && nodes.iter().any(|c| !c.terminating)
     };
     status.retiring.iter().any(is_kept)
-        || (facts.active_set_goes() && facts.children.iter().any(|c| !c.terminating))
+        || (facts.active_set_is_removed() && facts.children.iter().any(|c| !c.terminating))
 }

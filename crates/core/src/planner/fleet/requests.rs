@@ -38,7 +38,7 @@ impl Remark {
         Self { sentence, event: Some((reason, cause.into())) }
     }
 
-    fn only_said(sentence: &str) -> Self {
+    fn message_only(sentence: &str) -> Self {
         Self { sentence: sentence.to_owned(), event: None }
     }
 }
@@ -316,7 +316,7 @@ impl Requests<'_> {
             .update_strategy
             .type_
             .is_empty()
-            .then(|| Remark::only_said("updateStrategy.type is empty and is treated as InPlace; set it"))
+            .then(|| Remark::message_only("updateStrategy.type is empty and is treated as InPlace; set it"))
     }
 }
 
@@ -358,7 +358,7 @@ pub fn of_strategy(spec: &NodeDeploymentSpec) -> Vec<Remark> {
         unused("onStall", "blueGreen.promotion is Immediately, which leaves no old nodes to roll back to");
     }
     if matches!(type_, Some(StrategyType::BlueGreen | StrategyType::HardFork)) && spec.service.is_none() {
-        remarks.push(Remark::only_said(
+        remarks.push(Remark::message_only(
             "spec.service is not set, so a promotion switches no traffic: your Service has to select the label \
              windlass.dev/set with the value of status.activeSet",
         ));

@@ -154,7 +154,7 @@ impl ChildFacts {
         let is_let_go = self.leave.asked && !self.pod.ready && self.pod.runs;
         match self.state() {
             NodeState::Terminating { moving } => moving,
-            NodeState::InFlight(Flight::Arrived, _) => is_let_go || self.is_wanted_as_granted(target),
+            NodeState::InFlight(Flight::Arrived, _) => is_let_go || self.is_desired_as_granted(target),
             NodeState::InFlight(Flight::Moving | Flight::Spent | Flight::Kept, _) => true,
             NodeState::NeverStarted
             | NodeState::InFlight(Flight::Stuck, _)
@@ -165,7 +165,7 @@ impl ChildFacts {
 
     /// True if it should run what it was granted, as far as is known.
     #[must_use]
-    pub fn is_wanted_as_granted(&self, target: Option<&PodTemplateHash>) -> bool {
+    pub fn is_desired_as_granted(&self, target: Option<&PodTemplateHash>) -> bool {
         !self.surplus && target.is_none_or(|target| self.grant.hash == *target)
     }
 

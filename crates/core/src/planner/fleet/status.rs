@@ -26,7 +26,7 @@ pub fn rollout_target_of(status: &NodeDeploymentStatus) -> RolloutTarget {
 }
 
 /// The maximum number of a user's requests that a rollout records.
-const ASKED_LIMIT: usize = 5;
+const REQUEST_RECORD_LIMIT: usize = 5;
 
 /// Records the user's last request. It is also recorded in the active rollout, if there is one.
 pub fn record_request(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
@@ -42,7 +42,7 @@ pub fn record_request(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         return;
     };
     rollout.requests.push(asked.sentence());
-    if rollout.requests.len() > ASKED_LIMIT {
+    if rollout.requests.len() > REQUEST_RECORD_LIMIT {
         rollout.requests.remove(0);
     }
 }

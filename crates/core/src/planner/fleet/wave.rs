@@ -100,7 +100,7 @@ fn clause(
         NodeState::Terminating { .. } => return None,
         NodeState::InFlight(Flight::Moving, _) => return Some(Clause::InFlightUnspent),
         NodeState::NeverStarted if !child.is_spent() => return Some(Clause::InFlightUnspent),
-        NodeState::InFlight(Flight::Arrived, _) if child.is_wanted_as_granted(Some(target)) => {
+        NodeState::InFlight(Flight::Arrived, _) if child.is_desired_as_granted(Some(target)) => {
             return Some(Clause::InFlightUnspent);
         }
         // A pod that an abort kept is moved by nothing but another grant.

@@ -110,7 +110,7 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
     if let Some(plan) = plan.filter(|p| p.is_active()) {
         return decide_with_active_plan(facts, plan);
     }
-    let recipe = if facts.wants_roll() {
+    let recipe = if facts.needs_roll() {
         roll_recipe(facts)
     } else if facts.needs_mark() && !was_skipped(facts, plan) {
         recipes::MARK_READY
@@ -148,7 +148,7 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
     let Some(wish) = &facts.removal_id else {
         let leaves = leaves?;
         // An update that was interrupted when the node was asked to leave continues.
-        let unfinished = facts.wants_roll()
+        let unfinished = facts.needs_roll()
             || (!facts.is_converged() && !facts.is_spent())
             || after_node_hook_pending(leaves);
         return Some(NodeDecision::Supersede {
@@ -177,7 +177,7 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     if facts.suspended {
         return NodeDecision::Supersede { reason: Reason::Suspended.as_ref(), next: None };
     }
-    let wants = facts.wants_roll();
+    let wants = facts.needs_roll();
     if !is_rolling(&plan.recipe) {
         let next = wants.then(|| roll_recipe(facts));
         return match next {

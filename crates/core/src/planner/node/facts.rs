@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{GrantId, MadeFor, PodTemplateHash, Problem, RemovalId};
+use crate::api::{BuiltFor, GrantId, PodTemplateHash, Problem, RemovalId};
 use crate::planner::waits::Wait;
 
 /// Which pod template a StatefulSet was observed to hold.
@@ -33,7 +33,7 @@ pub struct LiveStatefulSet {
     /// trusted.
     pub known_revisions: Vec<String>,
     /// What its pods are created for, by the template's annotations.
-    pub made_for: Option<MadeFor>,
+    pub made_for: Option<BuiltFor>,
     /// A digest of its template.
     pub template_digest: String,
     /// The image of the main container in its template, whoever set it.
@@ -72,7 +72,7 @@ pub struct PodFacts {
     /// True if its main container runs.
     pub running: bool,
     /// What it was created for, by its annotations.
-    pub made_for: Option<MadeFor>,
+    pub made_for: Option<BuiltFor>,
     /// The image of its main container in its spec, whoever set it.
     pub main_image: String,
     /// True if its sidecar runs and is not ready.
@@ -251,7 +251,7 @@ impl NodeFacts {
 
     /// The image of the main container in the template with this hash, if it is known: from the node's spec, from the
     /// annotations of a template or pod, or from what was observed before.
-    fn image_of<'a>(&'a self, hash: &PodTemplateHash, made_for: Option<&'a MadeFor>) -> Option<&'a str> {
+    fn image_of<'a>(&'a self, hash: &PodTemplateHash, made_for: Option<&'a BuiltFor>) -> Option<&'a str> {
         let rendered = self.wanted.as_ref().ok().filter(|wanted| wanted.hash == *hash);
         let made_for = made_for.filter(|made_for| made_for.hash == *hash);
         let before = || (self.previous.hash == *hash).then_some(self.previous.image.as_str());
@@ -331,7 +331,7 @@ impl NodeFacts {
 
     /// True if the template or the pod differs from what was granted, and the grant allows a plan.
     #[must_use]
-    pub fn wants_roll(&self) -> bool {
+    pub fn needs_roll(&self) -> bool {
         if self.terminating || self.suspended || self.grant().is_none() {
             return false;
         }

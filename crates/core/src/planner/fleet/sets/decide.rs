@@ -67,7 +67,7 @@ pub fn may_go_back(plan: &Plan, strategy: Strategy) -> bool {
 /// True if a promotion is stuck at a hook that failed after the switch. It would never finish by itself, so another
 /// target supersedes it. Traffic is first moved back to the old set, which still exists.
 #[must_use]
-pub fn stands_after_switch(plan: &Plan, rollout: &SetRollout) -> bool {
+pub fn remains_after_switch(plan: &Plan, rollout: &SetRollout) -> bool {
     let failed = held_by(plan).and_then(point_of);
     failed == Some(HookPoint::AfterPromotion) && may_go_back(plan, rollout.strategy)
 }
@@ -88,7 +88,7 @@ fn promoting(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDeci
     }
     // A new target counts only if this promotion is stuck at a failed hook. Another strategy alone is no target.
     let is_stuck =
-        stands_after_switch(plan, rollout) && *facts.goal() != rollout.target && !facts.spec.paused;
+        remains_after_switch(plan, rollout) && *facts.goal() != rollout.target && !facts.spec.paused;
     elsewhere(facts, rollout).filter(|_| is_stuck).unwrap_or(FleetDecision::Keep)
 }
 

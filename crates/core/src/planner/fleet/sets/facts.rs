@@ -27,7 +27,7 @@ impl FleetFacts {
     #[must_use]
     pub fn is_for_another_set(&self) -> bool {
         let under_way = self.rollout.now.set().is_some_and(|r| r.stage != Stage::Retiring);
-        under_way || self.strategy_for(&self.requested).makes_set()
+        under_way || self.strategy_for(&self.requested).creates_set()
     }
 
     /// The new set, until it has taken over.
@@ -52,7 +52,7 @@ impl FleetFacts {
 
     /// True if the active set is not repaired because it is being removed.
     #[must_use]
-    pub fn active_set_goes(&self) -> bool {
+    pub fn active_set_is_removed(&self) -> bool {
         let goes = |r: &SetRollout| r.stage == Stage::Promoting && r.strategy == Strategy::BlueGreenImmediate;
         self.rollout.now.set().is_some_and(goes)
     }
@@ -180,7 +180,7 @@ impl FleetFacts {
     pub fn same_set(&self, start: &Start) -> Option<&SetRollout> {
         let rollout = self.rollout.now.set().filter(|r| r.is_revocable())?;
         let same = rollout.target == start.target && rollout.build_id == self.spec.build_id;
-        (same && start.strategy.makes_set()).then_some(rollout)
+        (same && start.strategy.creates_set()).then_some(rollout)
     }
 
     /// A set that left service and can serve the desired revision again, because it still exists as a whole.
@@ -202,7 +202,7 @@ impl FleetFacts {
             let whole = !facts.children.is_empty() && facts.children.iter().all(|c| !c.terminating);
             // Nodes that have halted at a height do not resume.
             let halted = known.is_some_and(|set| set.halt_height > 0)
-                || facts.children.iter().any(ChildFacts::is_asked_to_halt);
+                || facts.children.iter().any(ChildFacts::halt_is_requested);
             let stays = known.is_none_or(|set| set.has_served() && self.removal_of(set) > now);
             is_wanted && whole && !halted && stays
         };

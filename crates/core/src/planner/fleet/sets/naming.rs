@@ -42,7 +42,7 @@ pub fn of<'a>(facts: &FleetFacts, decision: &'a FleetDecision, now: DateTime<Utc
 /// Whether the set that a rollout makes has a name.
 #[must_use]
 pub fn of_start<'a>(facts: &FleetFacts, start: &'a Start, now: DateTime<Utc>) -> Naming<'a> {
-    if !start.strategy.makes_set() {
+    if !start.strategy.creates_set() {
         return Naming::NoSet;
     }
     if let Some(rollout) = facts.same_set(start) {

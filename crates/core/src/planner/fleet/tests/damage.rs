@@ -7,7 +7,7 @@ use crate::api::NodeDeploymentStatus;
 
 /// A status amid a rollout from `v1`, as it is written.
 fn status(recipe: &str, stage: &str) -> Value {
-    let makes_set = recipe != "InPlace";
+    let creates_set = recipe != "InPlace";
     let has_moved = stage == "Retiring";
     json!({
         "activeSet": if has_moved { "v2" } else { "first" },
@@ -19,7 +19,7 @@ fn status(recipe: &str, stage: &str) -> Value {
             "strategy": if recipe == "BlueGreenImmediate" { "BlueGreen" } else { recipe },
             "recipe": recipe, "targetHash": "v1:2", "cause": "TemplateChanged", "stage": stage, "fromHash": "v1:1",
             "startedAt": "2030-01-01T00:00:00Z", "lastProgressAt": "2030-01-01T00:00:00Z",
-            "incumbentSet": if makes_set { "first" } else { "" }, "entrantSet": if makes_set { "v2" } else { "" },
+            "incumbentSet": if creates_set { "first" } else { "" }, "entrantSet": if creates_set { "v2" } else { "" },
         },
         "plan": {"id": "0123456789", "recipe": recipe, "targetHash": "v1:2", "state": "Active",
             "startedAt": "2030-01-01T00:00:00Z", "tasks": []},

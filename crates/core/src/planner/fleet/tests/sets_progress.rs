@@ -176,8 +176,8 @@ fn node_has_halted_when_its_sidecar_reports_this_rollout() {
     assert!(!has_halted(&with(&|s| s.halted_for = Some("other".into())), &rollout), "for another rollout");
     let unasked = with(&|s| (s.halted_for, s.halt_task) = (None, None));
     assert!(!has_halted(&unasked, &rollout), "never asked");
-    let asks_nothing = SetRollout { halt_height: 0, ..rollout };
-    assert!(!has_halted(&with(&|s| s.halt_height = 0), &asks_nothing), "no height is asked for");
+    let is_empty_change = SetRollout { halt_height: 0, ..rollout };
+    assert!(!has_halted(&with(&|s| s.halt_height = 0), &is_empty_change), "no height is asked for");
 }
 
 #[test]
@@ -298,12 +298,12 @@ fn strategy_maps_to_its_recipe_and_back() {
         (Strategy::BlueGreenImmediate, "BlueGreenImmediate", "BlueGreen", true),
         (Strategy::HardFork, "HardFork", "HardFork", true),
     ];
-    for (strategy, recipe, api_name, makes_set) in table {
+    for (strategy, recipe, api_name, creates_set) in table {
         assert_eq!(
-            (strategy.recipe(), strategy.api_name(), strategy.makes_set()),
-            (recipe, api_name, makes_set)
+            (strategy.recipe(), strategy.api_name(), strategy.creates_set()),
+            (recipe, api_name, creates_set)
         );
-        if makes_set {
+        if creates_set {
             // It is also read back from the status, even if only the plan contains the recipe.
             let mut status =
                 status_of(&amid(strategy, Stage::CreatingEntrants), strategy, Stage::CreatingEntrants);
@@ -340,10 +340,10 @@ fn active_set_is_repaired_unless_it_is_removed_first() {
     for stage in STAGES {
         for strategy in [Strategy::BlueGreen, Strategy::BlueGreenImmediate, Strategy::HardFork] {
             let goes = strategy == Strategy::BlueGreenImmediate && stage == Stage::Promoting;
-            assert_eq!(amid(strategy, stage).active_set_goes(), goes, "{strategy:?} {stage:?}");
+            assert_eq!(amid(strategy, stage).active_set_is_removed(), goes, "{strategy:?} {stage:?}");
         }
     }
-    assert!(!fleet(2).active_set_goes());
+    assert!(!fleet(2).active_set_is_removed());
 }
 
 #[test]
@@ -624,10 +624,10 @@ fn node_with_any_halt_request_is_recognized() {
         let sidecar = SidecarFacts { halted_for, halt_height, ..SidecarFacts::default() };
         node(0).with(|f| f.sidecar = Some(sidecar))
     };
-    assert!(with(1000, "").is_asked_to_halt());
-    assert!(with(0, "task").is_asked_to_halt(), "it has halted, and is not asked any more");
-    assert!(!with(0, "").is_asked_to_halt());
-    assert!(!node(0).is_asked_to_halt());
+    assert!(with(1000, "").halt_is_requested());
+    assert!(with(0, "task").halt_is_requested(), "it has halted, and is not asked any more");
+    assert!(!with(0, "").halt_is_requested());
+    assert!(!node(0).halt_is_requested());
 }
 
 #[test]

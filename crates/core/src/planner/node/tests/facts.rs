@@ -134,7 +134,7 @@ fn roll_is_needed_when_template_or_pod_differs_from_grant() {
         ("it is suspended", NodeFacts { suspended: true, ..node().granted("v2") }, false),
     ];
     for (what, facts, expected) in table {
-        assert_eq!(facts.wants_roll(), expected, "{what}");
+        assert_eq!(facts.needs_roll(), expected, "{what}");
     }
 }
 
@@ -348,9 +348,9 @@ fn suspended_node_is_not_marked_ready() {
 fn unrestorable_edited_template_waits_without_a_plan() {
     let mut facts = node();
     facts.set = StatefulSetFact::Live(LiveStatefulSet { template: Template::Unknown, ..set("x") });
-    assert!(facts.wants_roll(), "this version restores it");
+    assert!(facts.needs_roll(), "this version restores it");
     facts.wanted = Ok(RenderedTarget { hash: "v1-of-another-version".into(), image: image("v1") });
-    assert!(!facts.wants_roll(), "two that wait in flight would keep each other from a new grant");
+    assert!(!facts.needs_roll(), "two that wait in flight would keep each other from a new grant");
     facts.pod = Some(pod("v1").not_running());
-    assert!(facts.wants_roll(), "one that is down waits in flight");
+    assert!(facts.needs_roll(), "one that is down waits in flight");
 }

@@ -4,10 +4,10 @@
 use super::super::decide::{NodeDecision, decide, recipes};
 use super::super::status::{SidecarAnswer, StatusInput, status};
 use super::*;
-use crate::api::{MadeFor, PodTemplateHash, StatefulNodeStatus, StatefulSetRef};
+use crate::api::{BuiltFor, PodTemplateHash, StatefulNodeStatus, StatefulSetRef};
 
-fn made_for(version: &str) -> MadeFor {
-    MadeFor { hash: version.into(), image: image(version), main_container: "db".to_owned() }
+fn made_for(version: &str) -> BuiltFor {
+    BuiltFor { hash: version.into(), image: image(version), main_container: "db".to_owned() }
 }
 
 /// The StatefulSet's revision changed by itself: its template is still that of the version.
@@ -101,7 +101,7 @@ fn unprompted_revision_change_does_not_replace_ready_pod() {
             NodeFacts { grant_id: Some("grant-2".into()), ..facts.clone() },
             facts.clone().without_grant(),
         ] {
-            assert!(!facts.wants_roll(), "{what}");
+            assert!(!facts.needs_roll(), "{what}");
             assert!(facts.is_converged(), "{what}");
             assert_eq!(facts.running().hash, Some("v1".into()), "{what}");
             assert_eq!(decide(&facts, None, now()), NodeDecision::Keep, "{what}");
@@ -109,7 +109,7 @@ fn unprompted_revision_change_does_not_replace_ready_pod() {
     }
     // A pod about which nothing is known is not taken down without a new grant either.
     let strange = node().with_set(moved("v1")).that_ran(Running::default());
-    assert!(!strange.wants_roll() && strange.is_kept_by_grant() && !strange.is_converged());
+    assert!(!strange.needs_roll() && strange.is_kept_by_grant() && !strange.is_converged());
 }
 
 #[test]
