@@ -48,30 +48,30 @@ async fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| *a != "--bench").collect();
     let number = |default: u32| words.get(1).map_or(Ok(default), |word| word.parse());
     let asked = match words.first() {
-        Some(&"steady") => number(10).map(Asked::Steady),
-        Some(&"rollout") => number(300).map(Asked::Rollout),
-        Some(&"side-by-side") => number(3).map(Asked::SideBySide),
-        Some(&"memory") => number(1000).map(Asked::Memory),
-        Some(&"memory-simulated") => number(10_000).map(Asked::MemorySimulated),
-        Some(&"ten-thousand") => number(10_000).map(Asked::TenThousand),
-        Some(&"at-rest") => number(10_000).map(Asked::AtRest),
-        Some(&"scale") => number(1000).map(Asked::Rollout),
+        Some(&"steady") => number(10).map(Mode::Steady),
+        Some(&"rollout") => number(300).map(Mode::Rollout),
+        Some(&"side-by-side") => number(3).map(Mode::SideBySide),
+        Some(&"memory") => number(1000).map(Mode::Memory),
+        Some(&"memory-simulated") => number(10_000).map(Mode::MemorySimulated),
+        Some(&"ten-thousand") => number(10_000).map(Mode::TenThousand),
+        Some(&"at-rest") => number(10_000).map(Mode::AtRest),
+        Some(&"scale") => number(1000).map(Mode::Rollout),
         _ => panic!("{USAGE}"),
     };
     println!("load before: {}", operated::load());
     match asked.unwrap_or_else(|e| panic!("{e}; {USAGE}")) {
-        Asked::Steady(minutes) => steady::measure(minutes).await,
-        Asked::Rollout(nodes) => rollout::measure(nodes, "10%").await,
-        Asked::Memory(nodes) => memory::measure(nodes, true, Duration::from_mins(1)).await,
-        Asked::MemorySimulated(nodes) => simulated::measure(nodes).await,
-        Asked::TenThousand(nodes) => memory::measure(nodes, true, Duration::from_mins(10)).await,
-        Asked::AtRest(nodes) => memory::measure(nodes, false, Duration::from_mins(10)).await,
-        Asked::SideBySide(rounds) => Box::pin(side_by_side::measure(rounds)).await,
+        Mode::Steady(minutes) => steady::measure(minutes).await,
+        Mode::Rollout(nodes) => rollout::measure(nodes, "10%").await,
+        Mode::Memory(nodes) => memory::measure(nodes, true, Duration::from_mins(1)).await,
+        Mode::MemorySimulated(nodes) => simulated::measure(nodes).await,
+        Mode::TenThousand(nodes) => memory::measure(nodes, true, Duration::from_mins(10)).await,
+        Mode::AtRest(nodes) => memory::measure(nodes, false, Duration::from_mins(10)).await,
+        Mode::SideBySide(rounds) => Box::pin(side_by_side::measure(rounds)).await,
     }
     println!("load after: {}", operated::load());
 }
 
-enum Asked {
+enum Mode {
     Steady(u32),
     Rollout(u32),
     Memory(u32),

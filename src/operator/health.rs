@@ -252,7 +252,7 @@ mod tests {
     use windlass_kube_port::client::Sign;
 
     /// A second, why the replica is not ready then, and why it is unhealthy then.
-    type Said = (i32, Option<String>, Option<String>);
+    type Expected = (i32, Option<String>, Option<String>);
 
     /// The health of an operator that reconciles and whose lists are complete.
     fn acting() -> (Health, Arc<View>) {
@@ -276,13 +276,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cache_that_hears_nothing_makes_the_replica_unready_and_then_ill_until_it_hears_again() {
         let (health, view) = acting();
-        let mut said: Vec<Said> = Vec::new();
+        let mut said: Vec<Expected> = Vec::new();
         for seconds in 1..=125 {
             tokio::time::advance(Duration::from_secs(1)).await;
             view.freshness.record(Kind::StatefulNode, Sign::Progress);
             said.push((seconds, health.not_ready(), health.ill()));
         }
-        let first = |of: fn(&Said) -> &Option<String>| {
+        let first = |of: fn(&Expected) -> &Option<String>| {
             let (second, ready, ill) = said.iter().find(|row| of(row).is_some()).unwrap();
             (*second, of(&(*second, ready.clone(), ill.clone())).clone().unwrap())
         };

@@ -16,7 +16,7 @@ use windlass_kube_port::MockCluster;
 
 /// The behavior of a test's sidecars, by URL.
 #[derive(Default)]
-struct Played {
+struct FakeSidecars {
     /// The response times; without an entry at once, `None` never.
     takes: Mutex<BTreeMap<String, Option<Duration>>>,
     /// The times at which each was asked, in seconds from the start.
@@ -31,7 +31,7 @@ struct Played {
     began: Mutex<Option<Instant>>,
 }
 
-impl Played {
+impl FakeSidecars {
     fn takes(&self, url: &str, time: Option<Duration>) {
         self.takes.lock().unwrap().insert(url.to_owned(), time);
     }
@@ -71,7 +71,7 @@ impl Played {
 }
 
 #[async_trait]
-impl SidecarClient for Played {
+impl SidecarClient for FakeSidecars {
     async fn status(&self, url: &str) -> Result<Status, SidecarError> {
         self.pause(url).await?;
         let ready = self.tasks.lock().unwrap().iter().any(|(of, _)| of == url);
@@ -119,8 +119,8 @@ fn watch(url: &str) -> Question {
     question(url, SidecarRequest::Watch { halt: None })
 }
 
-fn prober() -> (Arc<Played>, Arc<SidecarProber>) {
-    let played = Arc::new(Played::default());
+fn prober() -> (Arc<FakeSidecars>, Arc<SidecarProber>) {
+    let played = Arc::new(FakeSidecars::default());
     let prober = SidecarProber::of_sidecars(played.clone(), Arc::new(MockCluster::new()));
     (played, prober)
 }

@@ -42,7 +42,7 @@ async fn deleted_worker_deployment_drains_before_it_is_removed() -> Result<(), E
         Ok(described) => {
             assert_eq!((described.versions, described.manager), (vec![], None), "nothing of it is left");
         }
-        Err(error) => assert!(error.to_string().contains("does not know it"), "{error}"),
+        Err(error) => assert!(error.to_string().contains("not found in Temporal"), "{error}"),
     }
     Ok(())
 }

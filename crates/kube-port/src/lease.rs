@@ -128,13 +128,13 @@ pub enum StandbyState<'a> {
 
 /// Why a request for the Lease failed.
 #[derive(Debug)]
-struct Trouble {
+struct LeaseError {
     sentence: String,
     /// True if the request is forbidden: waiting does not help.
     is_refused: bool,
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for LeaseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.sentence)
     }
@@ -400,12 +400,12 @@ impl Candidate {
         self.leases.patch(&self.election.name, &params, &Patch::<()>::Json(patch)).await
     }
 
-    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    async fn within<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, LeaseError> {
         let Ok(answer) = tokio::time::timeout(ANSWER, call).await else {
             let sentence = format!("no response within {} s", ANSWER.as_secs());
-            return Err(Trouble { sentence, is_refused: false });
+            return Err(LeaseError { sentence, is_refused: false });
         };
-        answer.map_err(|error| Trouble {
+        answer.map_err(|error| LeaseError {
             is_refused: matches!(&error, kube::Error::Api(status) if status.code == 403),
             sentence: sentence(error, &self.election.namespace),
         })

@@ -23,12 +23,12 @@ const MAX_NOTE: usize = 2_048;
 /// The last event about each StatefulSet that could not create its pod, and about each pod that cannot start.
 #[derive(Default)]
 pub struct Refusals {
-    said: Mutex<Said>,
+    said: Mutex<Stored>,
     settled: AtomicBool,
 }
 
 #[derive(Default)]
-struct Said {
+struct Stored {
     by_uid: HashMap<String, (EventNote, Instant)>,
     swept: Option<Instant>,
 }
@@ -81,7 +81,7 @@ impl Refusals {
         said.swept = Some(now);
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, Stored> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

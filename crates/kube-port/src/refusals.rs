@@ -87,7 +87,7 @@ pub async fn watch(of: EventsOf, api: Api<RawObject>, view: Arc<View>, tell: imp
 
 /// Why a watch failed.
 #[derive(Debug, Error)]
-enum Trouble {
+enum AttemptError {
     #[error(transparent)]
     Asking(#[from] kube::Error),
     #[error("the watch was ended: {}", .0.message)]
@@ -100,7 +100,7 @@ enum Trouble {
     NoVersion,
 }
 
-impl Trouble {
+impl AttemptError {
     fn code(&self) -> u16 {
         match self {
             Self::Asking(kube::Error::Api(status)) | Self::Ended(status) => status.code,
@@ -146,7 +146,7 @@ impl<F: Fn(Meta)> Watch<F> {
     }
 
     /// One watch, and the requests that it needs before.
-    async fn round(&mut self) -> Result<(), Trouble> {
+    async fn round(&mut self) -> Result<(), AttemptError> {
         if !self.is_listed {
             self.list_once().await?;
         }
@@ -159,8 +159,8 @@ impl<F: Fn(Meta)> Watch<F> {
     }
 
     /// Lists the events from before this process began. A failure does no harm, and is retried.
-    async fn list_once(&mut self) -> Result<(), Trouble> {
-        let listed = timeout(SETTLED_AFTER, self.list()).await.unwrap_or(Err(Trouble::Late));
+    async fn list_once(&mut self) -> Result<(), AttemptError> {
+        let listed = timeout(SETTLED_AFTER, self.list()).await.unwrap_or(Err(AttemptError::Late));
         let is_forbidden = listed.as_ref().is_err_and(|trouble| trouble.code() == 403);
         self.lists += u32::from(!is_forbidden);
         self.is_listed = listed.is_ok() || self.lists >= ENOUGH;
@@ -171,7 +171,7 @@ impl<F: Fn(Meta)> Watch<F> {
         Ok(())
     }
 
-    async fn list(&self) -> Result<String, Trouble> {
+    async fn list(&self) -> Result<String, AttemptError> {
         let mut params = ListParams::default().fields(self.of.selector()).limit(PAGE);
         loop {
             let page = self.api.list(&params).await?;
@@ -180,18 +180,20 @@ impl<F: Fn(Meta)> Watch<F> {
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => return page.metadata.resource_version.filter(is_version).ok_or(Trouble::NoVersion),
+                None => {
+                    return page.metadata.resource_version.filter(is_version).ok_or(AttemptError::NoVersion);
+                }
             }
         }
     }
 
     /// The current resourceVersion, from a list of any one event.
-    async fn newest(&self) -> Result<String, Trouble> {
+    async fn newest(&self) -> Result<String, AttemptError> {
         let list = self.api.list(&ListParams::default().limit(1)).await?;
-        list.metadata.resource_version.filter(is_version).ok_or(Trouble::NoVersion)
+        list.metadata.resource_version.filter(is_version).ok_or(AttemptError::NoVersion)
     }
 
-    async fn watch_from(&mut self, version: &str) -> Result<(), Trouble> {
+    async fn watch_from(&mut self, version: &str) -> Result<(), AttemptError> {
         let seconds = renewed_after(Kind::Event);
         let params = WatchParams::default().fields(self.of.selector()).timeout(seconds);
         let mut events = self.api.watch(&params, version).await?.boxed();
@@ -206,14 +208,14 @@ impl<F: Fn(Meta)> Watch<F> {
                 // The deletion of an event says nothing about the pod.
                 WatchEvent::Deleted(event) => event.meta().resource_version.clone(),
                 WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version),
-                WatchEvent::Error(status) => return Err(Trouble::Ended(status)),
+                WatchEvent::Error(status) => return Err(AttemptError::Ended(status)),
             };
             self.version = version.filter(is_version);
             brought = true;
             self.record_success();
         }
         if !brought && began.elapsed() < SHORT {
-            return Err(Trouble::Short);
+            return Err(AttemptError::Short);
         }
         self.record_success();
         Ok(())
@@ -252,7 +254,7 @@ impl<F: Fn(Meta)> Watch<F> {
         self.view.nodes.get(&key(node)).map(|_| node.to_owned())
     }
 
-    fn say(&mut self, error: &Trouble) {
+    fn say(&mut self, error: &AttemptError) {
         if error.code() != 403 {
             warn!(%error, "the watch of events failed; will retry");
             return;

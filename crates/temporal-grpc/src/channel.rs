@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval of keepalive pings on an idle connection. Temporal closes connections that ping more often than every
 /// 10 s.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// The time-out of a keepalive ping; then the connection is closed, and the next request makes another.
+/// The time-out of a keepalive ping; then the connection is closed, and the next request opens another.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for the server's first bytes after the handshake, before sending any.
@@ -32,7 +32,7 @@ pub(crate) fn open(address: &str, tls: Option<Handshake>) -> Result<Channel, Tem
     let scheme = if tls.is_some() { "https" } else { "http" };
     let no_address = || TemporalError::Unreachable {
         message: format!(
-            "connection.address {address:?} is no host and port, as in temporal-frontend.temporal.svc:7233"
+            "connection.address {address:?} is not a host and a port such as temporal-frontend.temporal.svc:7233"
         ),
     };
     let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|_| no_address())?;
@@ -76,7 +76,7 @@ async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStrea
     match tokio::time::timeout(FIRST_WORD, stream.fill_buf()).await {
         Ok(Err(error)) => Err(error),
         Ok(Ok([])) => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up after the handshake"))
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection after the TLS handshake"))
         }
         Ok(Ok(_)) | Err(_) => Ok(stream),
     }

@@ -72,7 +72,7 @@ pub(crate) struct GrpcTemporal {
     service: Service,
     pub(crate) namespace: String,
     pace: Arc<Pace>,
-    /// Set when the server refused the credentials: the cached Secrets may be outdated.
+    /// Set when the server rejected the credentials: the cached Secrets may be outdated.
     refused: Arc<AtomicBool>,
 }
 
@@ -98,7 +98,7 @@ impl GrpcTemporal {
         let answer =
             tokio::time::timeout(REQUEST_TIMEOUT, call(self.service.clone())).await.map_err(|_| {
                 TemporalError::Unreachable {
-                    message: format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
+                    message: format!("the server did not answer within {} s", REQUEST_TIMEOUT.as_secs()),
                 }
             })?;
         let answer = answer.map(Response::into_inner).map_err(|status| refusals::of(&status, about));

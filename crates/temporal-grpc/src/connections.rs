@@ -89,7 +89,7 @@ impl GrpcConnections {
             let (namespace, name) = (namespace.to_owned(), name.cloned());
             async move {
                 let Some(name) = name else { return Ok(None) };
-                let called = format!("Secret {namespace}/{name}, which connection.{field} names");
+                let called = format!("Secret {namespace}/{name} (connection.{field})");
                 self.secret((namespace, name), called, doubted).await.map(Some)
             }
         };
@@ -122,7 +122,7 @@ impl GrpcConnections {
                     Some(secret) => Some(secret),
                     None => {
                         return Err(TemporalError::SecretNotFound {
-                            message: format!("{called}, cannot be read: {why}"),
+                            message: format!("{called} could not be read: {why}"),
                         });
                     }
                 },
@@ -130,11 +130,11 @@ impl GrpcConnections {
         };
         match secret {
             Some(secret) => Ok(Named { called, secret }),
-            None => Err(TemporalError::SecretNotFound { message: format!("{called}, does not exist") }),
+            None => Err(TemporalError::SecretNotFound { message: format!("{called} does not exist") }),
         }
     }
 
-    /// True if the server refused this connection's credentials.
+    /// True if the server rejected this connection's credentials.
     fn is_doubted(&self, key: &Key) -> bool {
         self.state().channels.get(key).is_some_and(|shared| shared.refused.load(Ordering::Relaxed))
     }
@@ -220,12 +220,12 @@ mod tests {
 
     /// Fake Secrets, with a count of reads.
     #[derive(Default)]
-    struct Played {
+    struct FakeSecrets {
         secrets: Mutex<HashMap<SecretName, Result<Secret, String>>>,
         reads: std::sync::atomic::AtomicU32,
     }
 
-    impl Played {
+    impl FakeSecrets {
         fn put(&self, name: &str, version: &str, data: &[(&str, &str)]) {
             let data: BTreeMap<_, _> =
                 data.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl Secrets for Played {
+    impl Secrets for FakeSecrets {
         async fn read(&self, namespace: &str, name: &str) -> Result<Option<Secret>, String> {
             self.reads.fetch_add(1, Ordering::Relaxed);
             let all = self.secrets.lock().unwrap();
@@ -271,10 +271,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn missing_secret_is_named_and_found_soon_after_creation() {
-        let played = Arc::new(Played::default());
+        let played = Arc::new(FakeSecrets::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         let missing = error(&connections, &with_key("key")).await;
-        let message = "Secret shop/key, which connection.apiKeySecret names, does not exist".to_owned();
+        let message = "Secret shop/key (connection.apiKeySecret) does not exist".to_owned();
         assert_eq!(missing, TemporalError::SecretNotFound { message });
         played.put("key", "1", &[("api-key", "k")]);
         error(&connections, &with_key("key")).await;
@@ -285,7 +285,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn equal_connections_are_shared_until_the_secret_changes() {
-        let played = Arc::new(Played::default());
+        let played = Arc::new(FakeSecrets::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "k")]);
         for _ in 0..3 {
@@ -306,7 +306,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refused_credentials_are_reread_within_seconds() {
-        let played = Arc::new(Played::default());
+        let played = Arc::new(FakeSecrets::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "old")]);
         connections.connect("shop", &with_key("key")).await.unwrap();
@@ -322,7 +322,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unresponsive_api_server_keeps_open_connections() {
-        let played = Arc::new(Played::default());
+        let played = Arc::new(FakeSecrets::default());
         let connections = GrpcConnections::new(Arc::clone(&played) as _);
         played.put("key", "1", &[("api-key", "k")]);
         connections.connect("shop", &with_key("key")).await.unwrap();
@@ -332,6 +332,6 @@ mod tests {
         assert!(connections.connect("shop", &with_key("key")).await.is_ok());
         assert_eq!(connections.count(), 1);
         let unread = error(&connections, &with_key("other")).await;
-        assert!(unread.to_string().ends_with("cannot be read: the API server does not answer"), "{unread}");
+        assert!(unread.to_string().ends_with("could not be read: the API server does not answer"), "{unread}");
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Found {
 /// A Secret, and its name in messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
-    /// `Secret shop/temporal, which tls.caSecret names`.
+    /// `Secret shop/temporal (connection.tls.caSecret)`.
     pub(crate) called: String,
     pub(crate) secret: Secret,
 }
@@ -29,12 +29,12 @@ impl Named {
     /// The value of a key.
     fn value(&self, key: &str) -> Result<&[u8], TemporalError> {
         self.secret.data.get(key).map(Vec::as_slice).ok_or_else(|| TemporalError::SecretNotFound {
-            message: format!("{}, has no key {key}", self.called),
+            message: format!("{} has no key {key}", self.called),
         })
     }
 
     fn invalid(&self, key: &str, what: &str) -> TemporalError {
-        TemporalError::CredentialsInvalid { message: format!("{}, has no {what} under {key}", self.called) }
+        TemporalError::CredentialsInvalid { message: format!("{} has no {what} in key {key}", self.called) }
     }
 }
 
@@ -62,19 +62,19 @@ pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Hands
     let server_name = server_name
         .map(|name| {
             ServerName::try_from(name.clone())
-                .map_err(|_| refused(format!("connection.tls.serverName {name:?} is no name of a host")))
+                .map_err(|_| refused(format!("connection.tls.serverName {name:?} is not a host name")))
         })
         .transpose()?;
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused(format!("TLS cannot be set up: {error}")))?
+        .map_err(|error| refused(format!("could not set up TLS: {error}")))?
         .with_root_certificates(roots(found)?);
     let mut config = match &found.cert {
         None => builder.with_no_client_auth(),
         Some(cert) => {
             let chain = certificates(cert, CERTIFICATE)?;
             let key = PrivateKeyDer::from_pem_slice(cert.value(KEY)?)
-                .map_err(|_| cert.invalid(KEY, "private key in PEM"))?;
+                .map_err(|_| cert.invalid(KEY, "PEM private key"))?;
             let called = &cert.called;
             builder
                 .with_client_auth_cert(chain, key)
@@ -90,15 +90,15 @@ fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
     let mut roots = RootCertStore::empty();
     if let Some(ca) = &found.ca {
         for certificate in certificates(ca, CA)? {
-            roots.add(certificate).map_err(|_| ca.invalid(CA, "certificate that can be read"))?;
+            roots.add(certificate).map_err(|_| ca.invalid(CA, "valid certificate"))?;
         }
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             return Err(TemporalError::CredentialsInvalid {
                 message:
-                    "no authority is trusted here that could sign the server's certificate: name one by \
-                          connection.tls.caSecret"
+                    "this operator trusts no certificate authority: set connection.tls.caSecret to the authority of the \
+                     server's certificate"
                         .to_owned(),
             });
         }
@@ -113,13 +113,13 @@ pub(crate) fn api_key(connection: &Connection, found: &Found) -> Result<Option<S
     let is_key = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     is_key
         .then(|| Some(text.to_owned()))
-        .ok_or_else(|| named.invalid(&wanted.key, "API key in a line of text"))
+        .ok_or_else(|| named.invalid(&wanted.key, "API key on a single line"))
 }
 
 /// At least one certificate, in PEM.
 fn certificates(named: &Named, key: &str) -> Result<Vec<CertificateDer<'static>>, TemporalError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(named.value(key)?).collect();
-    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| named.invalid(key, "certificate in PEM"))
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| named.invalid(key, "PEM certificate"))
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     fn named(pairs: &[(&str, &str)]) -> Option<Named> {
         let data = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect();
         let secret = Secret { version: "1".to_owned(), data };
-        Some(Named { called: "Secret shop/s, which tls.certSecret names".to_owned(), secret })
+        Some(Named { called: "Secret shop/s (connection.tls.certSecret)".to_owned(), secret })
     }
 
     fn with_key() -> Connection {
@@ -161,16 +161,16 @@ mod tests {
             (tls(&over_tls(), &found).unwrap_err(), api_key(&with_key(), &found).unwrap_err())
         };
         let missing = |key| TemporalError::SecretNotFound {
-            message: format!("Secret shop/s, which tls.certSecret names, has no key {key}"),
+            message: format!("Secret shop/s (connection.tls.certSecret) has no key {key}"),
         };
         assert_eq!(of(&[]), (missing("tls.crt"), missing("api-key")));
         let invalid = |what, key| TemporalError::CredentialsInvalid {
-            message: format!("Secret shop/s, which tls.certSecret names, has no {what} under {key}"),
+            message: format!("Secret shop/s (connection.tls.certSecret) has no {what} in key {key}"),
         };
         let nonsense = of(&[("tls.crt", "no certificate"), ("tls.key", "x"), ("api-key", "two\nlines")]);
         assert_eq!(
             nonsense,
-            (invalid("certificate in PEM", "tls.crt"), invalid("API key in a line of text", "api-key"))
+            (invalid("PEM certificate", "tls.crt"), invalid("API key on a single line", "api-key"))
         );
     }
 

@@ -1,15 +1,14 @@
-//! Speaks with Temporal by gRPC: the port of [`windlass_temporal`], carried out.
+//! The gRPC client of Temporal: implements the port of [`windlass_temporal`].
 //!
-//! [`GrpcConnections`] hands out a client for each connection that an object asks for. Objects that ask for the same one
-//! share the TCP connection below it, and the pace at which a namespace of Temporal is asked. Credentials are read from
-//! Secrets, through [`Secrets`]: this crate knows no Kubernetes.
+//! [`GrpcConnections`] returns a client for the connection of each object. Objects with the same settings share the TCP
+//! connection and the rate limit of the Temporal namespace. [`Secrets`] provides the credentials: this crate does not
+//! depend on Kubernetes.
 //!
-//! - No request waits for more than ten seconds, and none is sent twice: what came of a write that was not answered is
-//!   seen by looking.
-//! - An API key goes through TLS only.
-//! - What Temporal refuses becomes one kind of [`TemporalError`] for each thing that can be done about it. Temporal says
-//!   most of them by one code and a sentence, so the sentences are read ([`refusals`]); the tests against a real server
-//!   notice when a new version of it says them in other words.
+//! - Each request has a time-out of ten seconds, and none is sent twice: the next describe shows whether a write without
+//!   an answer took effect.
+//! - An API key is sent through TLS only.
+//! - Each error that needs a different reaction is a variant of [`TemporalError`]. Temporal reports most of them with one
+//!   code and a sentence, so [`refusals`] matches the sentences. The tests against a real server detect changed sentences.
 //!
 //! [`TemporalError`]: windlass_temporal::port::TemporalError
 

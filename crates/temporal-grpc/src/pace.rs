@@ -40,7 +40,7 @@ impl Pace {
         let wait = (spent + EVERY).saturating_sub(EVERY * BURST);
         if wait > PATIENCE {
             return Err(TemporalError::RateLimited {
-                message: "Windlass itself asks a namespace 25 times a second, and more is asked of it"
+                message: "Windlass sends a Temporal namespace at most 25 requests a second, and more are due"
                     .to_owned(),
                 retry_after: Some(wait),
             });

@@ -89,7 +89,7 @@ fn unreachable(status: &Status) -> TemporalError {
                 || name.contains("AccessDenied") =>
         {
             TemporalError::CredentialsInvalid {
-                message: format!("the server refused the client's certificate ({name})"),
+                message: format!("the server rejected the client's certificate ({name})"),
             }
         }
         _ => TemporalError::Unreachable { message },

@@ -217,8 +217,8 @@ impl Children {
         let mut refusal = None;
         for name in deployment_names(&facts.name, version.build) {
             match self.cluster.create(Kind::Deployment, rendered.manifest(version, &name)).await {
-                // The name is taken: by another object, or by our own of a moment ago, which the next reconcile finds
-                // by its label.
+                // The name is in use: by another object, or by a Deployment that Windlass has just created. The next
+                // reconcile finds the latter by its label.
                 Err(ClusterError::AlreadyExists { .. }) => {
                     let existing = self.cluster.get(Kind::Deployment, &facts.namespace, &name).await?;
                     let labels =
@@ -228,13 +228,13 @@ impl Children {
                     {
                         return Ok(());
                     }
-                    refusal = Some(format!("Deployment {name} is there, and is not this WorkerDeployment's"));
+                    refusal = Some(format!("Deployment {name} already exists and belongs to another owner"));
                 }
                 made => return made.map(drop),
             }
         }
         let object = format!("the Deployment of {}", version.build);
-        let message = refusal.unwrap_or_else(|| "no name is free".to_owned());
+        let message = refusal.unwrap_or_else(|| "all names that Windlass tries are in use".to_owned());
         Err(ClusterError::Refused { object, message })
     }
 

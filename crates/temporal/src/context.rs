@@ -53,7 +53,7 @@ pub struct Context {
     pub pace: Arc<Pace>,
     /// The generations at which Deployments matched their rendering.
     pub compared: Arc<Compared>,
-    /// Carries out hooks; `None`: objects with hooks are refused.
+    /// Carries out hooks; `None`: objects with hooks are rejected.
     pub hooks: Option<Arc<dyn Hooks>>,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
     deletes: Mutex<HashMap<(String, BuildId), u32>>,
@@ -135,7 +135,7 @@ impl Context {
         at.map_or(Duration::ZERO, |at| at.saturating_duration_since(monotonic()))
     }
 
-    /// Forgets the requests to delete a record: it is gone, and a new one with its name is another record.
+    /// Forgets the requests to delete a record: it no longer exists, and a new one with its name is another record.
     pub(crate) fn is_deleted(&self, uid: &str, build: &BuildId) {
         let key = (uid.to_owned(), build.clone());
         self.deletes.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);

@@ -26,7 +26,7 @@ const TRIES: u32 = 3;
 /// Carries out the next step of the deletion. Returns when to requeue.
 pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, ClusterError> {
     if let Err(error) = reconcile.end_for_deletion().await {
-        let message = format!("{error}; windlass delete --now waits for nothing");
+        let message = format!("{error}; windlass delete --now does not wait");
         return report(&reconcile, Reason::Terminating, &message, LATER).await;
     }
     let mut next = step(&reconcile.facts, reconcile.now);
@@ -44,7 +44,7 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
         for left in (0..TRIES).rev() {
             let Err(error) = &result else { break };
             if left == 0 {
-                // Give up on Temporal, and do the rest.
+                // Continue without Temporal.
                 let (reason, message) = (reason_of(error), error.to_string());
                 reconcile.facts.temporal = TemporalState::Lost { reason, message };
             } else {
@@ -59,7 +59,7 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
         (Step::Release, Err(_)) => Ok(SOON),
         (Step::Wait { reason, message }, _) => report(&reconcile, reason, &message, LATER).await,
         (Step::Write(_), Ok(())) => {
-            let message = "tasks are given back to workers without a version";
+            let message = "Windlass routed the tasks to workers without a version";
             report(&reconcile, Reason::Terminating, message, SOON).await
         }
         (Step::Write(_), Err(error)) => report(&reconcile, reason_of(&error), &error.to_string(), SOON).await,
@@ -91,7 +91,7 @@ pub(crate) async fn finalize_unreadable(
         return Ok(SOON);
     }
     let sentence = format!(
-        "no workers are taken away before it is known what runs on them ({sentence}); put the spec right, or windlass delete --now"
+        "Windlass deletes no workers before it can read the spec ({sentence}). Fix the spec, or run: windlass delete --now"
     );
     unreadable(cx, read, &sentence).await?;
     Ok(LATER)
@@ -120,10 +120,10 @@ async fn delete_versions(
             Ok(()) if reconcile.facts.delete_now => reconcile.delete_record(build, true).await,
             Ok(()) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {}
             Err(error) => {
-                tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "workers could not be deleted yet");
+                tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "could not delete workers; retrying");
                 let message = error.message();
                 refused
-                    .get_or_insert_with(|| format!("the workers of {build} could not be deleted: {message}"));
+                    .get_or_insert_with(|| format!("could not delete the workers of {build}: {message}"));
             }
         }
     }
@@ -172,7 +172,7 @@ async fn forget_deployment(reconcile: &Reconcile<'_>) {
     };
     let of = &reconcile.facts.deployment;
     if let Err(error) = temporal.delete_deployment(of, &reconcile.facts.identity).await {
-        tracing::debug!(%of, %error, "Temporal does not forget a deployment");
+        tracing::debug!(%of, %error, "could not delete the record of a deployment in Temporal");
     }
 }
 

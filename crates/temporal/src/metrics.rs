@@ -67,12 +67,12 @@ impl Metrics {
         );
         registry.register(
             "windlass_temporal_unreachable",
-            "1 while Temporal does not say of a WorkerDeployment what can be relied on",
+            "1 while the state of a WorkerDeployment in Temporal is unknown",
             self.unreachable.clone(),
         );
         registry.register(
             "windlass_worker_up_to_date_reason",
-            "1 for the reason of a WorkerDeployment's condition UpToDate",
+            "The reason of a WorkerDeployment's condition UpToDate; always 1",
             self.reasons.clone(),
         );
     }

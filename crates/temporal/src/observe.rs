@@ -19,11 +19,11 @@ use crate::planner::facts::{Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
-/// The most unlisted versions that one reconcile asks Temporal for by name.
+/// The most unlisted versions that one reconcile looks up in Temporal by name.
 const MAX_UNLISTED_LOOKUPS: usize = 5;
 /// How far the clocks of two API servers may differ: a Deployment is older than its object only by more.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
-/// The most task queues of a version that are asked for their pollers.
+/// The most task queues of a version whose pollers are counted.
 const QUEUES: usize = 20;
 
 /// A WorkerDeployment as read; metadata and status are available even if the spec is invalid.
@@ -43,7 +43,7 @@ impl Read {
         let object = &stored.object;
         let spec = WorkerDeploymentSpec::deserialize(&object["spec"]);
         let status = WorkerDeploymentStatus::deserialize(&object["status"]).unwrap_or_default();
-        Self { spec: spec.map_err(|e| format!("spec cannot be read: {e}")), status, stored }
+        Self { spec: spec.map_err(|e| format!("spec is invalid: {e}")), status, stored }
     }
 
     /// Its metadata.
@@ -86,7 +86,7 @@ pub fn identity(read: &Read) -> Identity {
     Identity::new(format!("windlass/{namespace}/{name}/{uid}"))
 }
 
-/// Observes the children and the deployment in Temporal; also returns how long Temporal asks clients to back off.
+/// Observes the children and the deployment in Temporal; also returns Temporal's retry delay for clients.
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
@@ -202,7 +202,7 @@ fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers
     }
 }
 
-/// Asks Temporal by name for versions that it listed before and no longer lists.
+/// Looks up, by name, versions that Temporal listed before and no longer lists.
 pub async fn look_up_unlisted(facts: &mut Facts, temporal: &dyn Temporal) {
     let TemporalState::Known(_) = facts.temporal else { return };
     let missing = |version: &&Version| version.listed.is_none() && version.was_listed();
@@ -242,8 +242,8 @@ pub async fn count_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Te
     }
 }
 
-/// Counts the workflows of a version before something is taken from it. Where Temporal does not answer nothing is, and
-/// the facts say why.
+/// Counts the workflows of a version before its workers are scaled down or deleted. If Temporal does not answer, they are
+/// kept, and the facts have the error.
 pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     let counted = temporal.running_workflows(&facts.deployment, build).await;
     let Some(version) = facts.versions.get_mut(build) else { return };

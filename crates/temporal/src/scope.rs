@@ -49,7 +49,7 @@ impl WorkerScope {
     /// Changes the routing.
     pub async fn write(&self, write: &RoutingWrite) -> Result<(), TemporalError> {
         let (Some(temporal), Some(guard)) = (&self.temporal, self.guard()) else {
-            return Err(TemporalError::Unreachable { message: "there is no way to it".to_owned() });
+            return Err(TemporalError::Unreachable { message: "there is no connection".to_owned() });
         };
         temporal.set_routing(&self.facts.deployment, write, &guard).await.map(drop)
     }
@@ -77,7 +77,7 @@ pub fn outcome(next: Next, cx: &TaskContext<'_>) -> Outcome {
         Next::Done => Outcome::Done,
         Next::Skip(message) => Outcome::Skipped { message },
         // Tasks that write handle this case themselves.
-        Next::Write(_) => wait_for(cx, Reason::Applying, "waiting for the routing to be written", SOON),
+        Next::Write(_) => wait_for(cx, Reason::Applying, "waiting for the routing to be updated", SOON),
         Next::Wait { reason, message, until } => {
             let left = until.and_then(|until| (until - cx.now).to_std().ok());
             wait_for(

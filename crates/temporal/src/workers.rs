@@ -81,7 +81,7 @@ impl Workers {
         self
     }
 
-    /// Sets what carries out hooks. Without it objects with hooks are refused.
+    /// Sets what carries out hooks. Without it, objects with hooks are rejected.
     #[must_use]
     pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
         self.hooks = Some(hooks);
@@ -185,7 +185,7 @@ fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
         changed.label(LABEL_WORKERS)
     };
     let Some(owner) = owner else { return };
-    // The receiver is gone only when the controller stops.
+    // The receiver is dropped only when the controller stops.
     let _ = requests.send(Request::after(Key::new(&changed.namespace, owner), DEBOUNCE));
 }
 
@@ -195,13 +195,13 @@ async fn listed(view: &View) {
     }
 }
 
-/// Reconciles an object. Returns the requeue delay; `None` if the object is gone.
+/// Reconciles an object. Returns the requeue delay; `None` if the object no longer exists.
 async fn reconcile_one(context: Arc<Context>, key: Key) -> Option<Duration> {
     match Box::pin(reconcile::reconcile(&context, &key)).await {
         Ok(after) => after,
         Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Some(AFTER_CONFLICT),
         Err(error) => {
-            warn!(object = %key, %error, "the reconcile of a WorkerDeployment is retried");
+            warn!(object = %key, %error, "the reconcile of a WorkerDeployment failed; retrying");
             Some(AFTER_ERROR + Duration::from_millis(context.jitter(&key.name, 2_000)))
         }
     }

@@ -4,7 +4,6 @@
 //! [`Fleet`] → `probe` → `Probed` → `decide` → `Decided` → `act` → `Acted` → `report` → [`Next`]
 
 mod act;
-mod asked;
 mod change;
 mod context;
 mod decide;
@@ -13,6 +12,7 @@ mod names;
 mod pods;
 mod probe;
 mod report;
+mod requests;
 mod stored;
 
 use std::sync::Arc;

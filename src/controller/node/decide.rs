@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Node;
-use super::probe::{Answers, Asked, Probed};
+use super::probe::{Answers, Probed, UnwatchedObjects};
 use crate::api::StatefulNodeSpec;
 use crate::engine::Plan;
 use crate::planner::node::decide::{is_rolling, removal};
@@ -117,11 +117,11 @@ impl Node<'_> {
         plan: Option<Plan>,
         spec: Arc<StatefulNodeSpec>,
         facts: NodeFacts,
-        asked: Asked,
+        asked: UnwatchedObjects,
         refused: Option<String>,
         (followed, skipped): (bool, bool),
     ) -> Action {
-        let Asked { invalid, again: ask_again } = asked;
+        let UnwatchedObjects { invalid, again: ask_again } = asked;
         let decision = self.decision(&facts, plan.as_ref(), invalid.as_deref());
         if refused.is_none() && decision != NodeDecision::Keep {
             return Action::ChangePlan { plan, facts: Box::new(facts), decision };

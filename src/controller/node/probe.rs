@@ -29,7 +29,7 @@ pub(super) struct Probed<'a> {
 /// What was asked of the API server and of the fleet, as far as the decision depends on it.
 #[derive(Default)]
 pub(super) struct Answers {
-    pub(super) asked: Asked,
+    pub(super) asked: UnwatchedObjects,
     /// Why the API server does not take the template that the node would move to, in one sentence.
     pub(super) refused: Option<String>,
     /// True if the plan's tasks were changed to follow the fleet's list of hooks.
@@ -40,7 +40,7 @@ pub(super) struct Answers {
 
 /// What no watch shows of a node.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct UnwatchedObjects {
     /// Why the spec cannot be carried out, in one sentence.
     pub(super) invalid: Option<String>,
     /// When to ask again why there is no pod.
@@ -104,7 +104,7 @@ impl Node<'_> {
             }
             _ => None,
         };
-        Ok((facts, Answers { asked: Asked { invalid, again }, refused, followed, skipped }))
+        Ok((facts, Answers { asked: UnwatchedObjects { invalid, again }, refused, followed, skipped }))
     }
 
     /// Skips the task that the annotation names. Returns true if the plan changed.

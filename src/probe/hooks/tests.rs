@@ -13,13 +13,13 @@ use windlass_kube_port::{Key, Kind};
 
 /// Answers with the given replies, in order, and records the requests.
 #[derive(Default)]
-struct Played {
+struct FakePeers {
     replies: Mutex<VecDeque<Result<HookReply, String>>>,
     sent: Mutex<Vec<HookRequest>>,
 }
 
 #[async_trait]
-impl HookClient for Played {
+impl HookClient for FakePeers {
     async fn send(&self, request: HookRequest) -> Result<HookReply, String> {
         self.sent.lock().unwrap().push(request);
         self.replies.lock().unwrap().pop_front().unwrap_or_else(|| Err("did not answer in time".to_owned()))
@@ -75,16 +75,16 @@ fn query(success: &str, failure: &str) -> HookProbe {
     })
 }
 
-struct Asked {
-    client: Arc<Played>,
+struct ReceivedRequest {
+    client: Arc<FakePeers>,
     prober: Arc<HookProber>,
 }
 
-fn asked(replies: Vec<Result<HookReply, String>>, cluster: MockCluster) -> Asked {
-    let client = Arc::new(Played { replies: Mutex::new(replies.into()), ..Played::default() });
+fn asked(replies: Vec<Result<HookReply, String>>, cluster: MockCluster) -> ReceivedRequest {
+    let client = Arc::new(FakePeers { replies: Mutex::new(replies.into()), ..FakePeers::default() });
     let clock: SharedClock = Arc::new(Still);
     let prober = HookProber::of_hooks(client.clone(), Arc::new(cluster), clock);
-    Asked { client, prober }
+    ReceivedRequest { client, prober }
 }
 
 /// The verdict on one reply.

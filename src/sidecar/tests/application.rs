@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::SidecarArgs;
-use super::{Answer, Played, Sidecar, args, dead_url};
+use super::{Answer, FakeServer, Sidecar, args, dead_url};
 use crate::clock::monotonic;
 
-async fn beside_caught_up(application: &Played) -> Sidecar {
+async fn beside_caught_up(application: &FakeServer) -> Sidecar {
     Sidecar::start(SidecarArgs { caught_up_url: Some(application.url()), ..args() }).await
 }
 
-async fn beside_height(application: &Played) -> Sidecar {
+async fn beside_height(application: &FakeServer) -> Sidecar {
     Sidecar::start(SidecarArgs { height_url: Some(application.url()), ..args() }).await
 }
 
@@ -35,7 +35,7 @@ fn padded(answer: &str) -> String {
 
 #[tokio::test]
 async fn the_application_says_whether_it_has_caught_up() {
-    let application = Played::saying("").await;
+    let application = FakeServer::saying("").await;
     let sidecar = beside_caught_up(&application).await;
     for (answer, expected) in [
         (Answer::Say(200, String::new()), true),
@@ -55,7 +55,7 @@ async fn the_application_says_whether_it_has_caught_up() {
 
 #[tokio::test]
 async fn a_ready_node_whose_application_lags_has_not_caught_up() {
-    let application = Played::saying("false").await;
+    let application = FakeServer::saying("false").await;
     let sidecar = beside_caught_up(&application).await;
     sidecar.post(json!({"id": "a", "type": "mark-ready"})).await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn an_application_that_is_dead_has_not_caught_up_and_has_no_height() {
 
 #[tokio::test]
 async fn a_silent_application_does_not_hold_up_the_status() {
-    let application = Played::start(Answer::Never).await;
+    let application = FakeServer::start(Answer::Never).await;
     let sidecar = Sidecar::start(SidecarArgs {
         caught_up_url: Some(application.url()),
         height_url: Some(application.url()),
@@ -92,7 +92,7 @@ async fn a_silent_application_does_not_hold_up_the_status() {
 
 #[tokio::test]
 async fn the_application_says_its_height() {
-    let application = Played::saying("").await;
+    let application = FakeServer::saying("").await;
     let sidecar = beside_height(&application).await;
     for (answer, expected) in [
         (Answer::Say(200, "12".into()), json!(12)),
@@ -109,7 +109,7 @@ async fn the_application_says_its_height() {
 
 #[tokio::test]
 async fn a_halt_runs_until_the_application_is_at_the_height() {
-    let application = Played::saying("99").await;
+    let application = FakeServer::saying("99").await;
     let sidecar = beside_height(&application).await;
     let (status, answer) = halt_at(&sidecar, 100).await;
     assert_eq!((status, &answer["state"]), (202, &json!("Running")));
@@ -128,7 +128,7 @@ async fn a_halt_runs_until_the_application_is_at_the_height() {
 
 #[tokio::test]
 async fn asking_for_the_task_alone_is_enough_to_see_it_complete() {
-    let application = Played::saying("100").await;
+    let application = FakeServer::saying("100").await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
     assert_eq!(sidecar.get_json("/v1/tasks/halt").await["state"], "Complete");
@@ -139,7 +139,7 @@ async fn asking_for_the_task_alone_is_enough_to_see_it_complete() {
 
 #[tokio::test]
 async fn an_application_that_stops_at_the_height_stays_halted() {
-    let application = Played::saying("100").await;
+    let application = FakeServer::saying("100").await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
     assert_eq!(sidecar.get_json("/v1/status").await["halted"], true);
@@ -152,7 +152,7 @@ async fn an_application_that_stops_at_the_height_stays_halted() {
 
 #[tokio::test]
 async fn a_halt_over_an_unknown_height_goes_on_and_says_why() {
-    let application = Played::start(Answer::Say(500, String::new())).await;
+    let application = FakeServer::start(Answer::Say(500, String::new())).await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
     let task = sidecar.get_json("/v1/tasks/halt").await;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::super::{
     HttpSidecar, MockSidecarClient, SidecarArgs, SidecarClient, SidecarError, Status, TaskRequest, TaskState,
 };
-use super::{Answer, Played, Sidecar, args, dead_url};
+use super::{Answer, FakeServer, Sidecar, args, dead_url};
 use crate::clock::monotonic;
 
 const STATUS: &str = r#"{"ready": true, "caughtUp": true, "height": 7, "halted": false}"#;
@@ -38,7 +38,7 @@ async fn reading_errors(client: &HttpSidecar, url: &str) -> [SidecarError; 2] {
 
 #[tokio::test]
 async fn client_and_server_understand_each_other() {
-    let application = Played::saying("41").await;
+    let application = FakeServer::saying("41").await;
     let sidecar = Sidecar::start(SidecarArgs { height_url: Some(application.url()), ..args() }).await;
     let (client, url): (Arc<dyn SidecarClient>, _) = (Arc::new(client()), sidecar.url.as_str());
 
@@ -61,7 +61,7 @@ async fn client_and_server_understand_each_other() {
 
 #[tokio::test]
 async fn each_question_goes_to_its_own_path_below_the_base() {
-    let sidecar = Played::saying(STATUS).await;
+    let sidecar = FakeServer::saying(STATUS).await;
     let base = format!("{}/nodes/db-0/", sidecar.url);
     client().status(&base).await.unwrap();
     client().submit(&base, &TaskRequest::mark_ready("a1-0"), Some("s3cret\n")).await.unwrap();
@@ -79,7 +79,7 @@ async fn each_question_goes_to_its_own_path_below_the_base() {
 
 #[tokio::test]
 async fn a_token_that_no_header_can_carry_is_not_sent_and_not_told() {
-    let sidecar = Played::saying("").await;
+    let sidecar = FakeServer::saying("").await;
     let request = TaskRequest::mark_ready("a");
     let error = client().submit(&sidecar.url, &request, Some("s3c\nret")).await.unwrap_err();
     assert!(matches!(error, SidecarError::Unreachable(_)), "{error:?}");
@@ -109,7 +109,7 @@ async fn a_base_that_is_no_url_is_unreachable() {
 
 #[tokio::test]
 async fn a_slow_sidecar_is_given_up_in_time() {
-    let sidecar = Played::start(Answer::Never).await;
+    let sidecar = FakeServer::start(Answer::Never).await;
     let given_up = timeout(Duration::from_secs(5), errors(&impatient(), &sidecar.url)).await.unwrap();
     for error in given_up {
         assert!(matches!(error, SidecarError::Unreachable(_)), "{error:?}");
@@ -124,7 +124,7 @@ async fn a_slow_sidecar_is_given_up_in_time() {
 
 #[tokio::test]
 async fn a_sidecar_that_refuses_is_quoted() {
-    let sidecar = Played::start(Answer::Say(500, r#"{"message": "out of\ncheese"}"#.into())).await;
+    let sidecar = FakeServer::start(Answer::Say(500, r#"{"message": "out of\ncheese"}"#.into())).await;
     for error in errors(&client(), &sidecar.url).await {
         let SidecarError::Refused { status, message } = error else { panic!("{error:?}") };
         assert_eq!(status, 500);
@@ -140,7 +140,7 @@ async fn a_sidecar_that_refuses_is_quoted() {
 
 #[tokio::test]
 async fn what_is_outside_the_protocol_is_not_quoted() {
-    let server = Played::saying("").await;
+    let server = FakeServer::saying("").await;
     let secrets = [
         "s3cret",
         r#""s3cret""#,
@@ -157,7 +157,7 @@ async fn what_is_outside_the_protocol_is_not_quoted() {
 
 #[tokio::test]
 async fn only_a_404_means_that_the_task_is_unknown() {
-    let sidecar = Played::start(Answer::Say(404, String::new())).await;
+    let sidecar = FakeServer::start(Answer::Say(404, String::new())).await;
     assert_eq!(client().task(&sidecar.url, "a").await, Ok(None));
     assert!(matches!(client().status(&sidecar.url).await, Err(SidecarError::Refused { status: 404, .. })));
     sidecar.now(Answer::Say(410, String::new()));
@@ -166,7 +166,7 @@ async fn only_a_404_means_that_the_task_is_unknown() {
 
 #[tokio::test]
 async fn an_answer_outside_the_protocol_is_garbled() {
-    let sidecar = Played::saying("").await;
+    let sidecar = FakeServer::saying("").await;
     for lie in ["", "<html>", "{", "[]", "{}", r#"{"ready": "yes"}"#, r#"{"id": "a", "state": "Done"}"#] {
         sidecar.now_says(lie);
         for error in reading_errors(&client(), &sidecar.url).await {
@@ -178,7 +178,7 @@ async fn an_answer_outside_the_protocol_is_garbled() {
 
 #[tokio::test]
 async fn an_answer_for_another_task_is_garbled() {
-    let sidecar = Played::saying(r#"{"id": "b", "state": "Complete", "message": ""}"#).await;
+    let sidecar = FakeServer::saying(r#"{"id": "b", "state": "Complete", "message": ""}"#).await;
     let error = client().task(&sidecar.url, "a").await.unwrap_err();
     assert!(matches!(error, SidecarError::Garbled(_)), "{error:?}");
     assert!(client().task(&sidecar.url, "b").await.unwrap().is_some());
@@ -187,7 +187,7 @@ async fn an_answer_for_another_task_is_garbled() {
 #[tokio::test]
 async fn an_answer_is_read_up_to_64_kib() {
     let padding = |bytes: usize| " ".repeat(bytes - STATUS.len());
-    let sidecar = Played::saying(&format!("{}{STATUS}", padding(64 * 1024))).await;
+    let sidecar = FakeServer::saying(&format!("{}{STATUS}", padding(64 * 1024))).await;
     client().status(&sidecar.url).await.unwrap();
     sidecar.now_says(&format!("{}{STATUS}", padding(64 * 1024 + 1)));
     for error in errors(&client(), &sidecar.url).await {
@@ -198,14 +198,14 @@ async fn an_answer_is_read_up_to_64_kib() {
 
 #[tokio::test]
 async fn an_accepted_task_needs_no_particular_answer() {
-    let sidecar = Played::start(Answer::Say(202, String::new())).await;
+    let sidecar = FakeServer::start(Answer::Say(202, String::new())).await;
     client().submit(&sidecar.url, &TaskRequest::mark_ready("a"), None).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let elsewhere = Played::saying(STATUS).await;
-    let sidecar = Played::start(Answer::RedirectTo(format!("{}/v1/status", elsewhere.url))).await;
+    let elsewhere = FakeServer::saying(STATUS).await;
+    let sidecar = FakeServer::start(Answer::RedirectTo(format!("{}/v1/status", elsewhere.url))).await;
     for error in errors(&client(), &sidecar.url).await {
         assert!(matches!(error, SidecarError::Refused { status: 307, .. }), "{error:?}");
     }

@@ -125,13 +125,13 @@ struct Script {
 }
 
 /// A server with one scripted answer, stopped on drop.
-struct Played {
+struct FakeServer {
     url: String,
     script: Script,
     serving: JoinHandle<()>,
 }
 
-impl Played {
+impl FakeServer {
     async fn start(answer: Answer) -> Self {
         let (listener, url) = free_port().await;
         let script = Script { answer: Arc::new(Mutex::new(answer)), heard: Arc::new(Mutex::new(Vec::new())) };
@@ -167,7 +167,7 @@ impl Played {
     }
 }
 
-impl Drop for Played {
+impl Drop for FakeServer {
     fn drop(&mut self) {
         self.serving.abort();
     }

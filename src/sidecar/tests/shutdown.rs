@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::super::{SidecarArgs, SidecarServer};
-use super::{Answer, Played, Sidecar, args, ask, http};
+use super::{Answer, FakeServer, Sidecar, args, ask, http};
 
 const LONG: Duration = Duration::from_mins(1);
 
@@ -19,7 +19,7 @@ async fn half_a_request(sidecar: &Sidecar) -> TcpStream {
 
 #[tokio::test]
 async fn a_stopped_server_answers_what_it_was_asked_and_ends() {
-    let application = Played::start(Answer::SayAfter(Duration::from_millis(200), "7".into())).await;
+    let application = FakeServer::start(Answer::SayAfter(Duration::from_millis(200), "7".into())).await;
     let mut sidecar = Sidecar::start(SidecarArgs { height_url: Some(application.url()), ..args() }).await;
     let asked = tokio::spawn(ask(http().get(format!("{}/v1/status", sidecar.url))));
     application.until_asked().await;

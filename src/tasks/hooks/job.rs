@@ -10,8 +10,8 @@ use tracing::warn;
 
 use super::DeletedJobs;
 use super::HookScope;
+use super::job_problem::{self, JobProblem};
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
-use super::trouble::{self, Trouble};
 use super::turn::{Turn, hook_task};
 use crate::api::TaskType;
 use crate::api::at_hook::{attempt_of, hook_of};
@@ -38,10 +38,10 @@ hook_task! {
 /// What is persisted about a Job: that it was created, and what keeps it from completing.
 #[derive(Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-struct Made {
+struct CreatedJob {
     uid: String,
-    #[serde(skip_serializing_if = "Trouble::is_none")]
-    trouble: Trouble,
+    #[serde(skip_serializing_if = "JobProblem::is_none")]
+    trouble: JobProblem,
     /// Until when a request of an earlier leader may make the Job again, if it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     contested_until: Option<DateTime<Utc>>,
@@ -52,7 +52,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
     let (owner, cluster) = (&turn.scope.owner, &turn.scope.cluster);
     let attempt = Attempt { hook: &turn.hook.name, task_id: &turn.cx.record.id, number: turn.attempt() };
     let name = job_name(&owner.name, attempt.hook, attempt.task_id, attempt.number);
-    let made = Made::deserialize(&turn.cx.record.progress).unwrap_or_default();
+    let made = CreatedJob::deserialize(&turn.cx.record.progress).unwrap_or_default();
     let found = cluster.get(Kind::Job, &owner.namespace, &name).await.map_err(allowed)?;
     let Some(found) = found else {
         let is_gone = !made.uid.is_empty() && !was_deleted_here(turn, &made.uid);
@@ -87,7 +87,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         // The deletion kills its pods, so a failure now is not a failure of the hook.
         return Ok(turn.waits(format!("Job {name} is being deleted, and Windlass recreates it"), LOOK));
     }
-    let trouble = trouble::look(cluster.as_ref(), &found, &made.trouble).await;
+    let trouble = job_problem::look(cluster.as_ref(), &found, &made.trouble).await;
     if let Some(End::Failed(words)) = end {
         return Err(TaskError::terminal(trouble.after(&format!("Job {name} failed: {words}"))));
     }
@@ -103,7 +103,7 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         delete(cluster.as_ref(), &meta).await?;
         return turn.is_late(&so_far);
     }
-    let known = Made { uid: meta.uid, trouble, contested_until };
+    let known = CreatedJob { uid: meta.uid, trouble, contested_until };
     if known == made {
         return Ok(turn.waits(so_far, LOOK));
     }
@@ -153,7 +153,7 @@ async fn create(turn: &Turn<'_>, attempt: Attempt<'_>, template: &Value) -> Resu
         Ok(stored) => {
             let meta = Meta::read(&stored);
             let contested_until = contested_until(turn);
-            let made = Made { uid: meta.uid, contested_until, ..Made::default() };
+            let made = CreatedJob { uid: meta.uid, contested_until, ..CreatedJob::default() };
             Ok(turn.keeps(waiting(&meta.name), LOOK, json!(made)))
         }
         // Created by us, with the response lost, or by somebody else: the next reconcile finds out.

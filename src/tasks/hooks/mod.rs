@@ -5,9 +5,9 @@ mod approval;
 mod deleted_jobs;
 mod http;
 mod job;
+mod job_problem;
 mod manifest;
 mod query;
-mod trouble;
 mod turn;
 mod wait;
 

@@ -14,9 +14,9 @@ use crate::tasks::hooks::DeletedJobs;
 use windlass_kube_port::ClusterError;
 use windlass_kube_port::MockCluster;
 
-mod asked;
 mod defaults;
 mod jobs;
+mod probes;
 
 /// A fake peer: what it answers now, and the requests that it received.
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! `windlass demo` as a user runs it: the binary, its standard output, and an unmodified kubectl.
 
 mod kit;
-mod looked_at;
-mod told;
+mod kubectl;
+mod output;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use windlass_harness::controlplane::Said;
+use windlass_harness::controlplane::KubectlOutput;
 use windlass_harness::kit::{PATIENCE, World, with};
 
 const POLICY: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/policies/hold.yaml"));
@@ -41,7 +41,7 @@ async fn guarded() -> World {
     }
 }
 
-async fn kubectl(world: &World, words: &[&str], input: &str) -> Said {
+async fn kubectl(world: &World, words: &[&str], input: &str) -> KubectlOutput {
     world.cp.kubectl_with(&[&["-n", &*world.ns][..], words].concat(), input).await
 }
 

@@ -4,9 +4,9 @@
 mod abort;
 mod answered;
 mod as_written;
-mod beside;
 mod change;
 mod claims;
+mod coexistence;
 pub mod commands;
 mod deletion;
 mod edits;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use windlass_harness::kit::{World, fleet};
 
 #[derive(Default)]
-struct Told {
+struct Received {
     /// UIDs of the pods that were marked ready.
     ready: BTreeSet<String>,
     /// The task IDs that each pod got, by its name.
@@ -27,13 +27,13 @@ struct Told {
 
 #[derive(Clone)]
 struct Server {
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<Received>>,
     pods: Api<DynamicObject>,
 }
 
 /// The sidecars of a namespace.
 pub struct Sidecars {
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<Received>>,
     base: String,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -47,7 +47,7 @@ impl Drop for Sidecars {
 impl Sidecars {
     /// Serves on a free port of loopback.
     pub async fn start(world: &World) -> Self {
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(Received::default()));
         let server = Server { told: told.clone(), pods: world.pods() };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let base = format!("http://{}", listener.local_addr().expect("an address"));

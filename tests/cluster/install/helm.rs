@@ -48,13 +48,13 @@ pub fn path(of: &str) -> PathBuf {
 }
 
 /// The output of Helm.
-pub struct Said {
+pub struct HelmOutput {
     pub ok: bool,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl HelmOutput {
     /// Its output; panics with its error if it failed.
     #[track_caller]
     pub fn ok(self) -> String {
@@ -64,7 +64,7 @@ impl Said {
 }
 
 /// Runs Helm with a kubeconfig and its own home folder.
-pub fn helm(kubeconfig: &Path, arguments: &[&str]) -> Said {
+pub fn helm(kubeconfig: &Path, arguments: &[&str]) -> HelmOutput {
     let home = std::env::temp_dir().join(format!("windlass-helm-{}", std::process::id()));
     let Output { status, stdout, stderr } = Command::new(HELM.path().expect("Helm"))
         .args(arguments)
@@ -75,11 +75,11 @@ pub fn helm(kubeconfig: &Path, arguments: &[&str]) -> Said {
         .output()
         .expect("Helm runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    Said { ok: status.success(), out: text(stdout), err: text(stderr) }
+    HelmOutput { ok: status.success(), out: text(stdout), err: text(stderr) }
 }
 
 /// The rendered chart for the release `windlass` in `windlass-system`, with these values.
-pub fn rendered(sets: &[&str]) -> Said {
+pub fn rendered(sets: &[&str]) -> HelmOutput {
     let chart = path("deploy/helm/windlass");
     let mut arguments = vec![
         "template",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use windlass::clock::monotonic;
 use windlass_process_kubelet::Image;
 
-use crate::install::helm::{Said, helm, path};
+use crate::install::helm::{HelmOutput, helm, path};
 use crate::install::{monitored, roles, two};
 use windlass_harness::controlplane::Options;
 use windlass_harness::systems::cluster::{Cluster, Place, applied};
@@ -50,7 +50,7 @@ pub fn image(cluster: &Cluster) -> Image {
     Image::of("windlass", script).env("TOKENS", TOKENS)
 }
 
-pub fn release(cluster: &Cluster, arguments: &[&str]) -> Said {
+pub fn release(cluster: &Cluster, arguments: &[&str]) -> HelmOutput {
     release_of(cluster, &path("deploy/helm/windlass"), arguments)
 }
 
@@ -75,7 +75,7 @@ async fn columns(cluster: &Cluster) -> String {
     cluster.cp.kubectl(&["get", "crd", "nodedeployments.windlass.dev", "-o", listed]).await.ok()
 }
 
-fn release_of(cluster: &Cluster, chart: &Path, arguments: &[&str]) -> Said {
+fn release_of(cluster: &Cluster, chart: &Path, arguments: &[&str]) -> HelmOutput {
     let (verb, rest) = arguments.split_first().unwrap();
     let mut words = vec![*verb];
     if *verb != "uninstall" {

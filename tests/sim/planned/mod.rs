@@ -1,7 +1,7 @@
 //! Compares `windlass plan` with what happens: generated changes of fleets in every stage, on the simulated cluster
 //! with the unmodified operator.
 
-mod standing;
+mod stalled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

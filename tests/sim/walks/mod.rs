@@ -3,12 +3,12 @@
 
 mod damage;
 mod ends;
+mod faults;
 mod hand;
 mod last;
 mod schema;
 mod shrink;
 mod steps;
-mod trouble;
 mod values;
 mod walk;
 

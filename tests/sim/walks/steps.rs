@@ -23,7 +23,7 @@ pub enum Kind {
     /// Damage by a person.
     Damage,
     /// A fault, or an action of the platform.
-    Trouble,
+    Faults,
 }
 
 /// Draws the class of a step.
@@ -34,7 +34,7 @@ pub fn kind(random: &mut Random) -> Kind {
         38..48 => Kind::Strategy,
         48..64 => Kind::Verb,
         64..82 => Kind::Damage,
-        _ => Kind::Trouble,
+        _ => Kind::Faults,
     }
 }
 
@@ -46,7 +46,7 @@ pub async fn take(hand: &Hand, random: &mut Random, debts: &mut Vec<Debt>) -> Op
         Kind::Strategy => strategy(hand, random).await,
         Kind::Verb => verb(hand, random).await,
         Kind::Damage => damage(hand, random, debts).await,
-        Kind::Trouble => return None,
+        Kind::Faults => return None,
     })
 }
 

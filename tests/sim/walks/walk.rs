@@ -16,11 +16,11 @@ use crate::catalogue::scenario::{Change, Follow, NAMESPACE, Scenario};
 use crate::catalogue::world::World;
 use crate::walks::damage::Debt;
 use crate::walks::ends;
+use crate::walks::faults::Faults;
 use crate::walks::hand::{FLEET, Hand};
 use crate::walks::last::{self, Person};
 use crate::walks::schema::one;
 use crate::walks::steps::{self, Done};
-use crate::walks::trouble::Trouble;
 use crate::walks::values;
 
 /// The number of steps: least and greatest.
@@ -179,7 +179,7 @@ struct Way<'a> {
     walk: &'a Walk,
     world: World,
     hand: Hand,
-    trouble: Trouble,
+    trouble: Faults,
     debts: Vec<Debt>,
     /// True if a person's damage leaves the purpose of a set unknown.
     lost: bool,
@@ -191,7 +191,7 @@ struct Way<'a> {
 impl<'a> Way<'a> {
     fn new(walk: &'a Walk) -> Self {
         let mut world = World::new(scenario(), walk.seed);
-        let trouble = Trouble::new(&mut world);
+        let trouble = Faults::new(&mut world);
         let hand = hand(&world);
         Self {
             walk,

@@ -6,10 +6,10 @@ mod embedded;
 mod fleet;
 mod pace;
 mod picture;
+mod scenario;
 mod screen;
 mod seen;
 mod stage;
-mod story;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use clap::Args;
 
 use elsewhere::Elsewhere;
 use embedded::Embedded;
+use scenario::{Ended, Scenario};
 use screen::Screen;
-use story::{Ended, Story};
 /// The highest speed: the whole scenario takes less time than its computation.
 const FASTEST: f64 = 1000.0;
 
@@ -105,7 +105,7 @@ async fn embedded(arguments: DemoArgs) -> Result<(), Ended> {
     if arguments.serve {
         stage.serve(arguments.port.unwrap_or_default()).await?;
     }
-    let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
+    let mut story = Scenario::begin(stage, Screen::of_stdout(), arguments.nodes.into());
     story.run().await?;
     if arguments.serve {
         pace.abort();
@@ -125,7 +125,7 @@ async fn on_a_cluster(arguments: DemoArgs) -> Result<(), Ended> {
     if arguments.serve {
         stage.serve_page()?;
     }
-    let mut story = Story::begin(stage, Screen::of_stdout(), arguments.nodes.into());
+    let mut story = Scenario::begin(stage, Screen::of_stdout(), arguments.nodes.into());
     let result = story.run().await;
     if result.is_ok() && arguments.serve {
         story.invite();

@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::output::Output;
 use crate::reader::events;
 use crate::report::chain::TimelineEntry;
-use crate::report::story::of_fleet;
+use crate::report::timeline::of_fleet;
 use crate::target::{Kind, Located, ObjectSelector, Selected};
 use crate::text::{Line, Terminal};
 use windlass_kube_port::observed::{Observed, ObservedFleet};

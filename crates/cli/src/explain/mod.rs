@@ -13,7 +13,7 @@ use super::Failure;
 use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal};
-use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events};
+use crate::reader::{FleetSelection, InvolvedObject, OF_REPORTS, Sight, events};
 use crate::report::chain::{Chain, Deletion, TimelineEntry, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, SeenPod, age, clock_time};
 use windlass_core::api::names::LABEL_DEPLOYMENT;
@@ -70,8 +70,10 @@ pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
 }
 
 async fn fleet(client: &Client, namespace: &str, target: &Target) -> Result<(Chain, Vec<String>), String> {
-    let wanted =
-        Wanted { scope: Namespaces::Namespace(namespace.to_owned()), names: vec![target.name.clone()] };
+    let wanted = FleetSelection {
+        scope: Namespaces::Namespace(namespace.to_owned()),
+        names: vec![target.name.clone()],
+    };
     let sight = Sight::read(client, &wanted, &OF_REPORTS).await?;
     let fleets = sight.fleets(&wanted);
     let fleet = fleets.first().ok_or_else(|| format!("{target} no longer exists"))?;

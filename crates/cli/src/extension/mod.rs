@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::explain::diff::Compared;
 use crate::output::Output;
-use crate::reader::Wanted;
+use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
 use crate::status::Report;
 use crate::target::Target;
@@ -59,7 +59,7 @@ pub trait Extension: fmt::Debug + Send + Sync {
     async fn read(
         &self,
         client: &Client,
-        wanted: &Wanted,
+        wanted: &FleetSelection,
         is_named: bool,
     ) -> Result<Option<Box<dyn Objects>>, String>;
 

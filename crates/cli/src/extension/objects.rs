@@ -11,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::reader::following::may_follow_selected;
-use crate::reader::{PAGE, Wanted, not_there, sentence};
+use crate::reader::{FleetSelection, PAGE, not_there, sentence};
 use windlass_core::api::names::{GROUP, VERSION};
 use windlass_kube_port::Kind;
 use windlass_kube_port::watch::Namespaces;
@@ -19,7 +19,7 @@ use windlass_kube_port::watch::Namespaces;
 /// The objects of a kind that were read, and what could not be.
 pub struct ReadObjects {
     kind: Kind,
-    wanted: Wanted,
+    wanted: FleetSelection,
     /// A label selector; all if `None`.
     labels: Option<&'static str>,
     store: Store<DynamicObject>,
@@ -33,7 +33,7 @@ pub struct ReadObjects {
 
 impl ReadObjects {
     /// Reads the selected objects. An error says in a sentence why none can be read.
-    pub async fn read(client: &Client, kind: Kind, wanted: &Wanted) -> Result<Self, String> {
+    pub async fn read(client: &Client, kind: Kind, wanted: &FleetSelection) -> Result<Self, String> {
         let mut objects = Self::none(kind, wanted, None);
         if wanted.names.is_empty() {
             let listed = objects.list(client).await;
@@ -63,7 +63,7 @@ impl ReadObjects {
     pub async fn read_if_installed(
         client: &Client,
         kind: Kind,
-        wanted: &Wanted,
+        wanted: &FleetSelection,
     ) -> Result<Option<Self>, String> {
         let mut objects = Self::none(kind, wanted, None);
         match objects.list(client).await {
@@ -92,14 +92,14 @@ impl ReadObjects {
         scope: &Namespaces,
         labels: &'static str,
     ) -> Result<Self, String> {
-        let wanted = Wanted { scope: scope.clone(), names: Vec::new() };
+        let wanted = FleetSelection { scope: scope.clone(), names: Vec::new() };
         let mut objects = Self::none(kind, &wanted, Some(labels));
         let listed = objects.list(client).await;
         listed.map_err(|error| objects.not_listed(&error))?;
         Ok(objects)
     }
 
-    fn none(kind: Kind, wanted: &Wanted, labels: Option<&'static str>) -> Self {
+    fn none(kind: Kind, wanted: &FleetSelection, labels: Option<&'static str>) -> Self {
         let writer = Writer::new(kind.resource());
         let (wanted, store) = (wanted.clone(), writer.as_reader());
         Self { kind, wanted, labels, store, writer: Some(writer), missing: Vec::new(), refused: None }

@@ -22,7 +22,7 @@ pub use outcome::{Forecast, Move, MoveWave, Outcome, Takeover};
 pub use rollouts::forecast_rollout;
 pub use windlass_core::planner::fleet::forecast::Action;
 
-use crate::reader::{Sight, Wanted};
+use crate::reader::{FleetSelection, Sight};
 use crate::report::observer_behind;
 use change::{After, after};
 use cluster::DryRunCluster;
@@ -69,7 +69,8 @@ pub async fn forecast(
         }
         After::Taken(object, unchecked) => (object, unchecked),
     };
-    let wanted = Wanted { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
+    let wanted =
+        FleetSelection { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
     let sight = Sight::read_with(client, &wanted, before.as_ref(), &READ).await;
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
     let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
@@ -108,7 +109,7 @@ pub async fn forecast(
     let spec =
         |revision: &str| made.as_ref().and_then(|made| made.node_spec(&RolloutHash::recorded(revision)?));
     let has_claim = |claim: &str| sight.view.claims.get(&Key::new(namespace, claim)).is_some();
-    let made = quota::Made { spec: &spec, has_claim: &has_claim };
+    let made = quota::CreatedNodes { spec: &spec, has_claim: &has_claim };
     let message = quota::judge(read, &forecast.waves, &made);
     forecast.unread.extend(message.unread);
     if let Some(sentence) = message.refused {

@@ -30,7 +30,7 @@ pub(super) struct QuotaVerdict {
 }
 
 /// Information about the nodes that are created.
-pub(super) struct Made<'a> {
+pub(super) struct CreatedNodes<'a> {
     /// The spec of a node at a revision.
     pub(super) spec: &'a dyn Fn(&str) -> Option<Arc<StatefulNodeSpec>>,
     /// True if a volume claim of this name exists: the node reuses it.
@@ -75,7 +75,7 @@ async fn list(client: &Client, namespace: &str, kind: &str, labels: &str) -> Res
 }
 
 /// What these quotas refuse of the nodes in these waves, in the API server's words.
-pub(super) fn judge(read: Read, waves: &[MoveWave], made: &Made) -> QuotaVerdict {
+pub(super) fn judge(read: Read, waves: &[MoveWave], made: &CreatedNodes) -> QuotaVerdict {
     let node = |pod: Value| Some((pod["metadata"]["labels"][LABEL_NODE].as_str()?.to_owned(), pod));
     let old: BTreeMap<String, Value> = read.pods.into_iter().filter_map(node).collect();
     let mut verdict = QuotaVerdict { refused: None, unread: read.unread };
@@ -101,7 +101,7 @@ struct QuotaCheck<'a> {
     quota: &'a Value,
     name: &'a str,
     old: &'a BTreeMap<String, Value>,
-    made: &'a Made<'a>,
+    made: &'a CreatedNodes<'a>,
 }
 
 impl QuotaCheck<'_> {

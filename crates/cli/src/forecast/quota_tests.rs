@@ -43,7 +43,7 @@ fn message(quota: Value, of: &[&str], resources: &Value) -> QuotaVerdict {
     let now = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}});
     let pods = ["a", "b"].map(|node| pod(node, &now));
     let made = spec(resources);
-    let made = Made { spec: &|_| Some(made.clone()), has_claim: &|claim| claim.ends_with("-kept-0") };
+    let made = CreatedNodes { spec: &|_| Some(made.clone()), has_claim: &|claim| claim.ends_with("-kept-0") };
     let read = Read { quotas: vec![quota], pods: pods.into(), ..Read::default() };
     judge(read, &waves(of), &made)
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::subject::{PageKind, PageOf};
 use super::view::{Details, SeenObject};
 use crate::forecast::{Change, forecast, forecast_rollout};
-use crate::reader::{InvolvedObject, OF_REPORTS, Sight, Wanted, events, sentence};
+use crate::reader::{FleetSelection, InvolvedObject, OF_REPORTS, Sight, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, SeenStatefulSets, Typed, Verdict};
 use windlass_clock::{SharedClock, monotonic};
@@ -63,7 +63,7 @@ type Version = (String, (u64, u64), (u64, u64));
 
 /// The watched objects.
 pub struct Watched {
-    sights: Vec<(Wanted, Sight)>,
+    sights: Vec<(FleetSelection, Sight)>,
     /// StatefulSetRollouts and the pods of StatefulSets, where the kind is installed.
     rollouts: Vec<(Namespaces, Sight)>,
     changes: watch::Sender<u64>,
@@ -82,7 +82,7 @@ impl Watched {
 
     /// Every fleet and every StatefulSetRollout, with its objects.
     pub fn all(&self) -> Vec<SeenObject> {
-        let seen = |(wanted, sight): &(Wanted, Sight)| {
+        let seen = |(wanted, sight): &(FleetSelection, Sight)| {
             let fleets = sight.fleets(wanted);
             fleets.iter().map(|fleet| SeenObject::Fleet(sight.seen(fleet))).collect::<Vec<_>>()
         };
@@ -190,7 +190,7 @@ impl Source {
         let mut sights = Vec::new();
         let mut rollouts = Vec::new();
         for scope in &self.scopes {
-            let wanted = Wanted { scope: scope.clone(), names: Vec::new() };
+            let wanted = FleetSelection { scope: scope.clone(), names: Vec::new() };
             let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
             let sight = sight.following(&self.client, &wanted).await?;
             sights.push((wanted, sight));

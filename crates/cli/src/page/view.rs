@@ -11,7 +11,7 @@ use crate::forecast::Forecast;
 use crate::report::chain::{self, Chain, TimelineEntry};
 use crate::report::chart::{self, Chart};
 use crate::report::{
-    FleetReport, Seen, SeenStatefulSets, StatefulSetsReport, Typed, Verdict, story, worst_first,
+    FleetReport, Seen, SeenStatefulSets, StatefulSetsReport, Typed, Verdict, timeline, worst_first,
 };
 use windlass_core::api::StatefulSetStatus;
 use windlass_kube_port::observed::ObservedFleet;
@@ -178,12 +178,12 @@ impl FleetView {
         let (chain, mut story, sets) = match object {
             SeenObject::Fleet(seen) => (
                 chain::of_fleet(seen, &report, &cached.of_pod),
-                story::of_fleet(&seen.fleet, events),
+                timeline::of_fleet(&seen.fleet, events),
                 Vec::new(),
             ),
             SeenObject::StatefulSets(of) => (
                 chain::of_stateful_sets(of, &StatefulSetsReport::of(of, now), &cached.of_pod),
-                story::of_stateful_sets(of, events),
+                timeline::of_stateful_sets(of, events),
                 of.sets.clone(),
             ),
         };

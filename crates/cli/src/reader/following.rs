@@ -4,7 +4,7 @@
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
 
-use super::{Sight, Wanted, api, labels_of_rollouts, sentence};
+use super::{FleetSelection, Sight, api, labels_of_rollouts, sentence};
 use windlass_kube_port::Kind;
 use windlass_kube_port::watch::Namespaces;
 
@@ -14,7 +14,7 @@ const SOON: u32 = 1;
 impl Sight {
     /// Checks what may be watched; call it before [`watch`](Self::watch). An error says why fleets may not be; other
     /// kinds are reported as unread and stay as they were read.
-    pub async fn following(mut self, client: &Client, wanted: &Wanted) -> Result<Self, String> {
+    pub async fn following(mut self, client: &Client, wanted: &FleetSelection) -> Result<Self, String> {
         for kind in self.kinds.clone() {
             match may_follow(client, wanted, kind).await {
                 Ok(()) => {}
@@ -47,7 +47,7 @@ impl Sight {
 }
 
 /// Sends the API server the request of a watch. Any failure other than a refusal is left to the watch, which retries.
-async fn may_follow(client: &Client, wanted: &Wanted, kind: Kind) -> Result<(), String> {
+async fn may_follow(client: &Client, wanted: &FleetSelection, kind: Kind) -> Result<(), String> {
     let (fields, labels) = match kind {
         Kind::NodeDeployment => (wanted.named(), None),
         _ => (None, Some(wanted.labels())),

@@ -31,13 +31,13 @@ pub const PAGE: u32 = 500;
 
 /// The fleets to read.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Wanted {
+pub struct FleetSelection {
     pub scope: Namespaces,
     /// Their names; all if empty.
     pub names: Vec<String>,
 }
 
-impl Wanted {
+impl FleetSelection {
     /// The label selector of these fleets' objects.
     fn labels(&self) -> String {
         match self.names.as_slice() {
@@ -81,7 +81,7 @@ pub const OF_REPORTS: [Kind; 2] = [Kind::StatefulNode, Kind::Pod];
 impl Sight {
     /// Reads fleets and these kinds of their objects. An error says in a sentence why none can be read; if only some
     /// of the named ones cannot, [`missing`](Self::missing) has the reasons.
-    pub async fn read(client: &Client, wanted: &Wanted, kinds: &[Kind]) -> Result<Self, String> {
+    pub async fn read(client: &Client, wanted: &FleetSelection, kinds: &[Kind]) -> Result<Self, String> {
         let mut sight = Self::of_fleets();
         sight.missing = sight.read_fleets(client, wanted).await?;
         if !sight.missing.is_empty() && sight.missing.len() == wanted.names.len() {
@@ -102,7 +102,12 @@ impl Sight {
 
     /// The same for a fleet that was already read or does not exist, with all nodes of its namespace: one of another
     /// fleet may have a name that is needed.
-    pub async fn read_with(client: &Client, wanted: &Wanted, fleet: Option<&Value>, kinds: &[Kind]) -> Self {
+    pub async fn read_with(
+        client: &Client,
+        wanted: &FleetSelection,
+        fleet: Option<&Value>,
+        kinds: &[Kind],
+    ) -> Self {
         let sight = Self::of_fleets();
         if let Some(fleet) = fleet {
             sight.view.observe(Kind::NodeDeployment, fleet);
@@ -166,7 +171,13 @@ impl Sight {
         stream::select_all(streams.collect::<Vec<_>>()).boxed()
     }
 
-    async fn with(mut self, client: &Client, wanted: &Wanted, kinds: &[Kind], all_nodes: bool) -> Self {
+    async fn with(
+        mut self,
+        client: &Client,
+        wanted: &FleetSelection,
+        kinds: &[Kind],
+        all_nodes: bool,
+    ) -> Self {
         let sight = &mut self;
         let labels = wanted.labels();
         let reads = kinds.iter().copied().map(|kind| {
@@ -193,7 +204,7 @@ impl Sight {
     }
 
     /// Gets named fleets one by one: the user may have no right to list. Returns those that cannot be read.
-    async fn read_fleets(&self, client: &Client, wanted: &Wanted) -> Result<Vec<String>, String> {
+    async fn read_fleets(&self, client: &Client, wanted: &FleetSelection) -> Result<Vec<String>, String> {
         let kind = Kind::NodeDeployment;
         let of = match &wanted.scope {
             Namespaces::All => "fleets".to_owned(),
@@ -207,7 +218,7 @@ impl Sight {
         Ok(Vec::new())
     }
 
-    async fn read_named(&self, client: &Client, wanted: &Wanted, namespace: &str) -> Vec<String> {
+    async fn read_named(&self, client: &Client, wanted: &FleetSelection, namespace: &str) -> Vec<String> {
         let kind = Kind::NodeDeployment;
         let api = api(client, &wanted.scope, kind);
         let mut missing = Vec::new();
@@ -224,7 +235,7 @@ impl Sight {
 
     /// The fleets, by namespace and name.
     #[must_use]
-    pub fn fleets(&self, wanted: &Wanted) -> Vec<Arc<ObservedFleet>> {
+    pub fn fleets(&self, wanted: &FleetSelection) -> Vec<Arc<ObservedFleet>> {
         self.view.fleets.list_all(|fleet| wanted.is_wanted(&fleet.meta.key()))
     }
 
@@ -236,7 +247,7 @@ impl Sight {
 
     /// Watches the objects. Yields each change after the view has stored it; never ends.
     #[must_use]
-    pub fn watch(&self, client: &Client, wanted: &Wanted) -> BoxStream<'static, (Kind, Meta)> {
+    pub fn watch(&self, client: &Client, wanted: &FleetSelection) -> BoxStream<'static, (Kind, Meta)> {
         let labels = wanted.labels();
         let named = wanted.named();
         let streams = self.kinds.iter().filter_map(|kind| {

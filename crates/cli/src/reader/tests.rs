@@ -64,7 +64,8 @@ fn server(times: usize, code: u16, message: &'static str) -> (Client, Arc<Atomic
 }
 
 async fn read(client: &Client) -> Sight {
-    let wanted = Wanted { scope: Namespaces::Namespace("shop".to_owned()), names: vec!["db".to_owned()] };
+    let wanted =
+        FleetSelection { scope: Namespaces::Namespace("shop".to_owned()), names: vec!["db".to_owned()] };
     Sight::read(client, &wanted, &OF_REPORTS).await.unwrap()
 }
 

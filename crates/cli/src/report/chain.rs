@@ -190,7 +190,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
     let status = &seen.fleet.status;
     let rollback = format!("windlass rollback {target}");
     let way_back = Some(rollback).filter(|_| !status.current_revision.is_empty());
-    let told = Told {
+    let told = ChainKind {
         kind: "NodeDeployment",
         nodes: "node",
         target: &target,
@@ -226,7 +226,7 @@ pub fn of_stateful_sets(
     // The template belongs to the owner of the StatefulSet; only an active rollout is rolled back without changing it.
     let moved = seen.sets.iter().filter(|set| set.current_revision != set.update_revision);
     let moved: Vec<String> = moved.map(|set| format!("statefulset/{}", set.name)).collect();
-    let told = Told {
+    let told = ChainKind {
         kind: "StatefulSetRollout",
         nodes: "pod",
         target: &target,
@@ -271,7 +271,7 @@ pub fn of_stateful_sets(
 }
 
 /// The differences between the chains of fleets and of StatefulSetRollouts.
-struct Told<'a> {
+struct ChainKind<'a> {
     kind: &'static str,
     /// The singular of what is rolled.
     nodes: &'static str,
@@ -287,12 +287,12 @@ struct Told<'a> {
 fn of_rollout(
     seen: &Seen,
     report: &FleetReport,
-    told: &Told<'_>,
+    told: &ChainKind<'_>,
     of_nodes: impl FnOnce(&mut Chain),
 ) -> Chain {
     let mut chain = Chain::default();
     let name = &report.name;
-    let Told { kind, nodes, target, way_back, way_back_of_ended } = told;
+    let ChainKind { kind, nodes, target, way_back, way_back_of_ended } = told;
     let status = &seen.fleet.status;
     let unseen = not_seen(&seen.fleet);
     if let Some(sentence) = &unseen {

@@ -3,9 +3,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::asked::not_begun;
 use super::images;
 use super::node::{self, Goal};
+use super::requests::not_begun;
 use super::{Health, NodeReport, Seen, age, node_seconds};
 use windlass_core::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::names::ANNOTATION_LAST_REQUEST;

@@ -3,7 +3,6 @@
 //!
 //! The types are the output of `windlass status -o json` (docs/reference/terminal.md): a field keeps its name and its meaning.
 
-mod asked;
 pub mod chain;
 pub mod chart;
 mod estimate;
@@ -11,11 +10,12 @@ mod fleet;
 mod glyphs;
 mod images;
 mod node;
+mod requests;
 mod seen;
 mod stateful_sets;
-pub mod story;
 #[cfg(test)]
 pub mod tests;
+pub mod timeline;
 mod tree;
 mod typed;
 mod words;

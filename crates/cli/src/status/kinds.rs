@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::tree::{self, Shown};
 use crate::connection::Cluster;
 use crate::extension::{EXTENSIONS, Extension, Objects};
-use crate::reader::{Sight, Wanted};
+use crate::reader::{FleetSelection, Sight};
 use crate::report::{FleetReport, Verdict, worst_first};
 use crate::target::{Kind, ObjectSelector, Target};
 use crate::text::{Line, Terminal};
@@ -87,8 +87,8 @@ impl Report for FleetReport {
 /// The objects that the arguments select, by kind.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selection {
-    fleets: Option<Wanted>,
-    others: Vec<(&'static dyn Extension, Wanted)>,
+    fleets: Option<FleetSelection>,
+    others: Vec<(&'static dyn Extension, FleetSelection)>,
     /// True if objects or a kind were named.
     is_said: bool,
     scope: Namespaces,
@@ -103,7 +103,7 @@ impl Selection {
         } else {
             Namespaces::Namespace(cluster.namespace.clone())
         };
-        let all = || Wanted { scope: scope.clone(), names: Vec::new() };
+        let all = || FleetSelection { scope: scope.clone(), names: Vec::new() };
         let mut selection = Self {
             fleets: None,
             others: Vec::new(),
@@ -133,7 +133,11 @@ impl Selection {
         Ok(selection)
     }
 
-    fn of_other(&mut self, other: &'static dyn Extension, all: impl FnOnce() -> Wanted) -> &mut Wanted {
+    fn of_other(
+        &mut self,
+        other: &'static dyn Extension,
+        all: impl FnOnce() -> FleetSelection,
+    ) -> &mut FleetSelection {
         let index = self.others.iter().position(|(known, _)| *known == other).unwrap_or_else(|| {
             self.others.push((other, all()));
             self.others.len() - 1
@@ -165,7 +169,7 @@ impl Selection {
 
 /// The objects of all selected kinds; kept up to date while watched.
 pub struct ObservedObjects {
-    fleets: Option<(Sight, Wanted)>,
+    fleets: Option<(Sight, FleetSelection)>,
     others: Vec<Other>,
     /// What was selected and could not be read, each in a sentence.
     pub missing: Vec<String>,

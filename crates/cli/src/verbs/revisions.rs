@@ -168,7 +168,7 @@ pub fn document(fleet: &Value, stored: &[StoredRevision]) -> Value {
             "rolloutHash": hash_of(fleet, revision),
             "image": image(&revision.data),
             "isCurrent": fleet["status"]["currentRevision"] == revision.name.as_str(),
-            "isWanted": fleet["status"]["updateRevision"] == revision.name.as_str(),
+            "isTarget": fleet["status"]["updateRevision"] == revision.name.as_str(),
         })
     };
     json!({

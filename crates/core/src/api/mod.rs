@@ -2,6 +2,7 @@
 //! that other code needs; decisions are made by the planner.
 
 pub mod at_hook;
+pub mod built_for;
 pub mod condition_types;
 pub mod conditions;
 pub mod crd;
@@ -11,8 +12,7 @@ pub mod generated_suffixes;
 mod history;
 pub mod hooks;
 pub mod ids;
-pub mod kept_once;
-pub mod made_for;
+pub mod interned;
 pub mod names;
 pub mod node_deployment;
 pub mod packed;
@@ -31,6 +31,7 @@ pub mod status;
 mod task_type;
 
 pub use at_hook::AtHook;
+pub use built_for::BuiltFor;
 pub use conditions::Condition;
 pub use crd::{crds, crds_yaml};
 pub use ending::Ending;
@@ -40,9 +41,8 @@ pub use ids::{
     BuildId, GrantId, GrantedBy, NodeName, PodTemplateHash, RemovalId, RestartTime, RevisionName,
     RolloutHash, SetName, TaskId,
 };
+pub use interned::{JsonText, Shared};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-pub use kept_once::{JsonText, Shared};
-pub use made_for::BuiltFor;
 pub use node_deployment::{
     BlueGreenStrategy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec, NodeTemplate,
     NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,

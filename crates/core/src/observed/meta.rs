@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use super::Sent;
 use super::key::Key;
-use crate::api::kept_once::pooled;
+use crate::api::interned::pooled;
 use crate::api::names::{ANNOTATION_OWNER_UID, LABEL_MANAGED_BY, LAST_APPLIED, MANAGER};
 use crate::api::{PackedTexts, Shared};
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 
 use super::meta::Meta;
-use crate::api::kept_once::pooled;
+use crate::api::interned::pooled;
 use crate::api::names::{LABEL_NODE, SIDECAR_CONTAINER};
 use crate::api::{BuiltFor, Shared};
 

@@ -2,9 +2,9 @@
 
 mod cache;
 mod client;
+mod deleted;
 mod doubt;
 mod error;
-mod gone;
 mod index;
 mod managers;
 mod observed;

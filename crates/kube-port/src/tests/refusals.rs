@@ -147,11 +147,11 @@ enum Ask {
 type Answer = (u16, u64, String);
 
 /// The requests, each with the number of seconds after which it came.
-type Asked = Arc<Mutex<Vec<(u64, Ask)>>>;
+type RequestLog = Arc<Mutex<Vec<(u64, Ask)>>>;
 
 /// An API server whose responses depend on the kind of request and on how many of that kind came before.
-fn scripted(answer: fn(Ask, usize) -> Answer) -> (Client, Asked) {
-    let (asked, began) = (Asked::default(), monotonic());
+fn scripted(answer: fn(Ask, usize) -> Answer) -> (Client, RequestLog) {
+    let (asked, began) = (RequestLog::default(), monotonic());
     let log = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let query = request.uri().query().unwrap_or_default();

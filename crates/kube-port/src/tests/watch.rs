@@ -14,11 +14,11 @@ use crate::{Kind, View};
 use windlass_clock::monotonic;
 
 /// The requests, each with the number of seconds after which it came.
-type Asked = Arc<Mutex<Vec<(u64, String)>>>;
+type RequestLog = Arc<Mutex<Vec<(u64, String)>>>;
 
 /// A server that leaves the first lists without a response, and whose watches send nothing and never end.
-fn black_hole(lists_unanswered: usize) -> (Client, Asked) {
-    let (asked, began) = (Asked::default(), monotonic());
+fn black_hole(lists_unanswered: usize) -> (Client, RequestLog) {
+    let (asked, began) = (RequestLog::default(), monotonic());
     let log = asked.clone();
     let server = service_fn(move |request: Request<Body>| {
         let log = log.clone();

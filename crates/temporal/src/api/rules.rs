@@ -9,48 +9,49 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "",
         "oldSelf.hasValue() || (size(self.metadata.name) <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))",
-        "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])? and to have at most 45 characters: the Deployments of its \
-         versions have longer ones",
+        "metadata.name has to match [a-z]([-a-z0-9]*[a-z0-9])? and to have at most 45 characters: the names of its \
+         Deployments are longer",
     )
     .on("metadata.name")
     .with_optional_old_self(),
     Rule::new(
         "spec",
         "(has(self.deploymentName) ? self.deploymentName : '') == (has(oldSelf.deploymentName) ? oldSelf.deploymentName : '')",
-        "spec.deploymentName does not change: Temporal keeps workflows under that name; make another WorkerDeployment, and \
-         delete this one when its versions are drained",
+        "spec.deploymentName cannot be changed: Temporal keeps workflows under that name. Create another WorkerDeployment, \
+         and delete this one after its versions are drained",
     )
     .on("deploymentName")
     .class(Reason::Forbidden),
     Rule::new(
         "spec.connection.address",
         "self == '' || self.matches('^([-A-Za-z0-9._]+|\\\\[[0-9A-Fa-f:.]+\\\\]):[0-9]{1,5}$')",
-        "spec.connection.address has to be a host and a port without a scheme, as in temporal-frontend.temporal.svc:7233",
+        "spec.connection.address has to be a host and a port without a scheme, such as temporal-frontend.temporal.svc:7233",
     ),
     Rule::new(
         "spec.connection",
         // The field has a default, so it is always present. `namespace` is a reserved word of CEL: unescaped, the API
         // server compiles it, estimates an unbounded length, and rejects the definition for its cost.
         "self.__namespace__ == oldSelf.__namespace__",
-        "spec.connection.namespace does not change: workflows that run there would lose their workers; make another \
-         WorkerDeployment, and delete this one when its versions are drained",
+        "spec.connection.namespace cannot be changed: workflows that run there would lose their workers. Create another \
+         WorkerDeployment, and delete this one after its versions are drained",
     )
     .on("namespace")
     .class(Reason::Forbidden),
     Rule::new(
         "spec.deploymentName",
         "self == '' || (self.matches('^[^.:]+$') && !self.startsWith('__'))",
-        "spec.deploymentName has no dots, no colons, and does not begin with two underscores: Temporal allows none of them",
+        "spec.deploymentName must not contain dots or colons, nor begin with two underscores: Temporal rejects such names",
     ),
     Rule::new(
         "spec.unsafeCustomBuildID",
         "self == '' || (size(self) <= 63 && self.matches('^[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?$'))",
-        "spec.unsafeCustomBuildID has at most 63 of A-Z, a-z, 0-9, '.', '_' and '-', with a letter or digit at both ends",
+        "spec.unsafeCustomBuildID must have at most 63 characters of A-Z, a-z, 0-9, '.', '_' and '-', with a letter or digit \
+         at both ends",
     ),
     Rule::new(
         "spec.template.spec",
         "size(self.containers) > 0",
-        "spec.template.spec.containers is empty: give it the worker's container",
+        "spec.template.spec.containers is empty: add the worker's container",
     )
     .on("containers")
     .class(Reason::Required),
@@ -58,38 +59,39 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
         "spec",
         "!has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%'] && \
          string(self.maxUnavailable) in ['0', '0%'])",
-        "spec.maxSurge and spec.maxUnavailable are both 0: no worker could be updated",
+        "spec.maxSurge and spec.maxUnavailable are both 0: set one of them to more than 0",
     )
     .on("maxUnavailable"),
-    Rule::new("spec.maxSurge", COUNT, "spec.maxSurge has to be a number from 0 on, or a percentage"),
+    Rule::new("spec.maxSurge", COUNT, "spec.maxSurge has to be a number of at least 0, or a percentage"),
     Rule::new(
         "spec.maxUnavailable",
         COUNT,
-        "spec.maxUnavailable has to be a number from 0 on, or a percentage",
+        "spec.maxUnavailable has to be a number of at least 0, or a percentage",
     ),
     Rule::new(
         "spec.rollout",
         "!has(self.strategy) || self.strategy != 'Progressive' || (has(self.steps) && size(self.steps) > 0)",
-        "spec.rollout.strategy Progressive needs spec.rollout.steps: name at least one, or use AllAtOnce",
+        "spec.rollout.strategy Progressive needs spec.rollout.steps: add at least one step, or use AllAtOnce",
     )
     .on("steps")
     .class(Reason::Required),
     Rule::new(
         "spec.rollout.steps",
         "self.map(s, s.percent).isSorted() && self.all(s, self.exists_one(t, t.percent == s.percent))",
-        "spec.rollout.steps have to ascend: each step's percent is more than that of the one before",
+        "spec.rollout.steps have to ascend: sort them by percent, without duplicates",
     ),
     Rule::new(
         "spec.rollout",
         "!has(self.steps) || has(self.gate) || !self.steps.exists(s, has(s.gate) && s.gate)",
-        "a step of spec.rollout.steps asks for the gate, and there is no spec.rollout.gate",
+        "a step of spec.rollout.steps has gate: true, but there is no spec.rollout.gate",
     )
     .on("gate")
     .class(Reason::Required),
     Rule::new(
         "spec.hooks[]",
         "!has(self.at) || self.at in ['BeforeRollout', 'AfterStep', 'BeforePromotion', 'AfterRollout']",
-        "a hook of workers stands at BeforeRollout, AfterStep, BeforePromotion or AfterRollout: the other points are of nodes",
+        "a hook of a WorkerDeployment can be at BeforeRollout, AfterStep, BeforePromotion or AfterRollout: the other points \
+         apply to nodes only",
     )
     .on("at"),
     Rule::new(
@@ -103,20 +105,20 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
         "spec",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') || !has(self.rollout) \
          || !has(self.rollout.strategy) || self.rollout.strategy == 'Progressive'",
-        "a hook at AfterStep is for spec.rollout.strategy Progressive, which alone goes in steps",
+        "a hook at AfterStep needs spec.rollout.strategy Progressive, the only strategy with steps",
     )
     .on("hooks"),
     Rule::new(
         "spec.hooks[]",
         "!has(self.onFailure) || self.onFailure != 'Rollback' || !has(self.at) || self.at != 'AfterRollout'",
-        "onFailure Rollback has no way back from AfterRollout: workflows run on the new version by then; use BeforePromotion, \
-         or Hold or Continue",
+        "onFailure Rollback is not possible at AfterRollout: workflows already run on the new version. Use BeforePromotion, \
+         or onFailure Hold or Continue",
     )
     .on("onFailure"),
     Rule::new(
         "spec.hooks",
         HOOK_NAMES_DIFFER,
-        "spec.hooks has two of one name: rename one",
+        "spec.hooks has two hooks with the same name: rename one",
     ),
     Rule::new(
         "spec.hooks[].name",

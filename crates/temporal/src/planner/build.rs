@@ -14,7 +14,7 @@ const MAX_NAME: usize = 46;
 /// The longest build ID, in characters: it has to fit in a label's value.
 const MAX_BUILD_ID: usize = 63;
 
-/// The version that a spec asks for.
+/// The target version of a spec.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
     /// The version.

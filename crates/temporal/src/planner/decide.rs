@@ -27,7 +27,7 @@ pub enum Decision {
         /// The cause, in a sentence.
         message: String,
     },
-    /// Abort the active rollout, because a person asked for it.
+    /// Abort the active rollout, because a person requested it.
     Abort,
     /// A rollout is due but not allowed.
     Refuse {
@@ -41,7 +41,7 @@ pub enum Decision {
 /// What starts a rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
-    /// The spec asks for another version.
+    /// The spec's version changed.
     TemplateChanged,
     /// A person requested a retry.
     RetryRequested,
@@ -159,7 +159,7 @@ pub fn limit(facts: &Facts) -> Option<String> {
     let most = facts.spec.max_versions as usize;
     (!exists && count >= most).then(|| {
         format!(
-            "there are {count} versions, and spec.maxVersions is {most}: no version is made for {} until one has gone",
+            "{count} versions exist, and spec.maxVersions is {most}: Windlass does not create {} until another version is deleted",
             facts.target.build
         )
     })

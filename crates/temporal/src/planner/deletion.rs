@@ -9,7 +9,7 @@ use super::sunset::IDLE;
 use crate::api::{DeletionPolicy, Reason};
 use crate::port::{BuildId, DescribedDeployment, RampTarget, RoutingWrite};
 
-/// How long the deletion waits for Temporal's record of a version whose workers are gone: Temporal remembers pollers
+/// How long the deletion waits for Temporal's record of a version whose workers no longer exist: Temporal remembers pollers
 /// for five minutes.
 const RECORD_PATIENCE: TimeDelta = TimeDelta::minutes(10);
 /// How long the deletion waits for Temporal to remove the manager, where everything else is retained.
@@ -58,7 +58,7 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     if let Some(write) = routing_to_release(facts, described) {
         if facts.other_manager().is_some() {
             let Next::Wait { reason, message, .. } = owned(facts) else { return Step::Done };
-            let message = format!("{message}; windlass delete --now leaves it to them and waits for nothing");
+            let message = format!("{message}; windlass delete --now keeps the routing and does not wait");
             return Step::Wait { reason, message };
         }
         return Step::Write(write);
@@ -74,7 +74,8 @@ fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Ste
     let has_workers = facts.versions.values().any(|version| version.workers.is_some());
     if has_workers {
         let message = format!(
-            "no workers are taken away before Temporal says what runs on them ({message}); windlass delete --now waits for nothing"
+            "Windlass deletes no workers before Temporal reports which workflows run on them ({message}); windlass delete --now does \
+             not wait"
         );
         return Step::Wait { reason, message };
     }
@@ -83,8 +84,8 @@ fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Ste
         return Step::Done;
     }
     let message = format!(
-        "its workers are gone, and for {} min from its deletion on it is tried to have Temporal forget them ({message}); windlass \
-         delete --now waits for nothing",
+        "no workers are left; for {} min after the deletion, Windlass tries to delete their records in Temporal ({message}); \
+         windlass delete --now does not wait",
         RECORD_PATIENCE.num_minutes()
     );
     Step::Wait { reason, message }
@@ -94,7 +95,7 @@ fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Ste
 fn retain(facts: &Facts, wait: bool) -> Step {
     match &facts.temporal {
         TemporalState::Known(_) if facts.is_manager() && (wait || facts.delete_now) => Step::Release,
-        // Temporal cannot be asked whether Windlass is the manager.
+        // It is unknown whether Windlass is the manager.
         TemporalState::Lost { reason, message } if wait && !facts.status.versions.is_empty() => {
             Step::Wait { reason: *reason, message: message.clone() }
         }
@@ -102,7 +103,7 @@ fn retain(facts: &Facts, wait: bool) -> Step {
     }
 }
 
-/// The routing change, if any, that takes the tasks from this object's versions.
+/// The routing change, if any, that routes tasks away from this object's versions.
 fn routing_to_release(facts: &Facts, described: &DescribedDeployment) -> Option<RoutingWrite> {
     let is_ours = |build: &BuildId| facts.versions.get(build).is_some_and(|version| facts.is_ours(version));
     let ramp = described.routing.ramp.as_ref();
@@ -129,26 +130,27 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                 None => {
                     count.push(build.clone());
                     wait_for(match &version.uncounted {
-                        None => format!("workflows on {build} are counted"),
+                        None => format!("counting the workflows on {build}"),
                         Some(error) => format!(
-                            "the workflows on {build} cannot be counted, and its workers stay until they are ({error}); \
-                             windlass delete --now waits for nothing"
+                            "the workflows on {build} could not be counted, so Windlass keeps its workers ({error}); \
+                             windlass delete --now does not wait"
                         ),
                     });
                 }
                 Some(0) if deployment.is_terminating => {
-                    wait_for(format!("Deployment {} is being deleted", deployment.name));
+                    wait_for(format!("waiting for the deletion of Deployment {} to complete", deployment.name));
                 }
                 Some(0) if !is_over(version, now) => wait_for(format!(
-                    "no workflow was found on {build}; its workers go once that has been so for {} s, since what is counted lags",
+                    "no workflow runs on {build}; Windlass deletes its workers after {} s without workflows, because counts lag",
                     IDLE.num_seconds()
                 )),
                 Some(0) => {
                     workers.push(build.clone());
-                    wait_for(format!("Deployment {} goes", deployment.name));
+                    wait_for(format!("deleting Deployment {}", deployment.name));
                 }
                 Some(pinned) => wait_for(format!(
-                    "{pinned} workflows still run on {build}; its workers go when they have ended, or with windlass delete --now"
+                    "workflows that still run on {build}: {pinned}. Windlass deletes its workers when these workflows end, or now with \
+                     windlass delete --now"
                 )),
             }
             continue;
@@ -159,7 +161,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         if version.listed.is_some() && facts.is_ours(version) && now < patience {
             records.push(build.clone());
             wait_for(format!(
-                "Temporal is asked to forget {build}, which it does some minutes after its last worker has gone"
+                "waiting for Temporal to delete its record of {build}, some minutes after the last worker stopped"
             ));
         }
     }
@@ -205,6 +207,6 @@ fn without_waiting(facts: &Facts) -> Step {
     if workers.is_empty() {
         return if facts.is_manager() { Step::Release } else { Step::Done };
     }
-    let message = "the workers of all versions go, whatever runs on them".to_owned();
+    let message = "deleting the workers of all versions, including those with running workflows".to_owned();
     Step::Take { workers, records: Vec::new(), count: Vec::new(), message }
 }

@@ -81,7 +81,7 @@ pub struct Version {
     pub pollers: Option<u32>,
     /// The pollers without a version on its task queues, if this reconcile counted them.
     pub unversioned: Option<u32>,
-    /// True if Temporal, asked for this version by name, reported that it does not exist.
+    /// True if a lookup by name reported that this version does not exist.
     pub is_forgotten: bool,
     /// True if it has workers of which the status does not say whether Temporal knew their version.
     pub is_unrecorded: bool,
@@ -112,7 +112,7 @@ pub struct Workers {
     pub is_sunset: bool,
     /// True if it is being deleted.
     pub is_terminating: bool,
-    /// The message of a failed condition of its own.
+    /// The message of its failed condition.
     pub complaint: Option<String>,
 }
 
@@ -222,7 +222,7 @@ impl Facts {
     }
 
     /// True if the version belongs to this object. Every version does while Windlass manages the deployment. While
-    /// nobody does, others may run workers of their own in it, and only versions that this object made count. While
+    /// nobody does, others may run workers in it, too, and only versions that this object created count. While
     /// another identity manages it, only versions with workers of this object count.
     #[must_use]
     pub fn is_ours(&self, version: &Version) -> bool {
@@ -230,7 +230,7 @@ impl Facts {
         self.is_manager() || version.workers.is_some() || (is_nobodys && version.has_revision)
     }
 
-    /// The version that the spec asks for.
+    /// The spec's version.
     #[must_use]
     pub fn target_version(&self) -> Option<&Version> {
         self.versions.get(&self.target.build)
@@ -314,7 +314,7 @@ pub fn believe(
     deployment: &DeploymentName,
     standing: &Standing,
 ) -> TemporalState {
-    // A version without workers has nothing to lose; it is asked for by name later.
+    // A version without workers has nothing to lose; it is looked up by name later.
     let known = |version: &&VersionRecord| {
         version.state != VersionState::NotRegistered && version.deployment.is_some()
     };
@@ -328,9 +328,10 @@ pub fn believe(
     let not_believed = |what: String| {
         let doubt = match standing.unrecorded.as_slice() {
             [first, ..] if count == 0 => format!(
-                ", and workers of {first} were here before; if it is the right one and nothing runs on them, delete their Deployments"
+                "; the status has no record of the workers of {first}. If spec.connection is correct and no workflow runs on them, delete \
+                 their Deployments"
             ),
-            _ => format!(", of which it knew {count}"),
+            _ => format!("; before, it listed {count} of this object's versions"),
         };
         TemporalState::Lost { reason: Reason::TemporalUnreachable, message: format!("{what}{doubt}") }
     };
@@ -338,7 +339,7 @@ pub fn believe(
         Ok(described) if at_stake > 0 && !lists_one(&described) => {
             not_believed(match described.versions.len() {
                 0 => format!("Temporal lists no version of {deployment}"),
-                others => format!("Temporal lists {others} versions of {deployment}, none of which is here"),
+                others => format!("Temporal lists {others} versions of {deployment}, but none of this object"),
             })
         }
         Ok(described) => TemporalState::Known(described),
@@ -353,7 +354,7 @@ pub fn believe(
             })
         }
         Err(TemporalError::NotFound { what: crate::port::Missing::Deployment, .. }) => {
-            not_believed(format!("Temporal does not know {deployment}"))
+            not_believed(format!("Temporal has no deployment {deployment}"))
         }
         Err(error) => TemporalState::Lost { reason: reason_of(&error), message: error.to_string() },
     }

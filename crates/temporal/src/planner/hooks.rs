@@ -29,7 +29,7 @@ pub fn interleave(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
     let at = |point: HookPoint| hooks.iter().filter(move |hook| hook.at == point).filter_map(of_list);
     let has = |type_: &str| steps.iter().any(|step| step.type_ == type_);
     let promotion = if has("await-promote") { "await-promote" } else { "set-current" };
-    // A ramp to an obsolete version is taken back before any hook runs.
+    // A ramp to an obsolete version is cleared before any hook runs.
     let first = steps.iter().position(|step| step.type_ != "clear-ramp");
     let mut all = Vec::new();
     let mut ramps = 0_u32;
@@ -61,7 +61,7 @@ pub fn follow(facts: &Facts, plan: &mut Plan) -> bool {
     if !plan.is_active() || (facts.spec.hooks.is_empty() && !has_some) {
         return false;
     }
-    // Only Temporal's answer tells a rollout from a rollback, and it no longer does once the version is current.
+    // Only Temporal's answer distinguishes a rollout from a rollback, until the version is current.
     if facts.described().is_none() || (facts.is_at_target() && !has_some) {
         return false;
     }
@@ -98,8 +98,8 @@ pub fn too_many_tasks(facts: &Facts) -> Option<String> {
     let names: Vec<&str> = facts.spec.hooks.iter().map(|hook| hook.name.as_str()).collect();
     (count > MAX_TASKS).then(|| {
         format!(
-            "hooks {}: a rollout would have {count} tasks, and {MAX_TASKS} are the most: each hook at AfterStep counts once for \
-             each step with hooks: true; take some of either away",
+            "hooks {}: a rollout would have {count} tasks, but the limit is {MAX_TASKS}. Each hook at AfterStep counts once for \
+             each step with hooks: true. Remove hooks or steps",
             names.join(", ")
         )
     })
@@ -113,7 +113,7 @@ pub fn skip_reason(plan: &Plan) -> Option<String> {
     let ramp = plan.tasks[..current].iter().rfind(|task| task.type_ == "ramp");
     let was_passed_over = ramp.is_some_and(|ramp| ramp.state == TaskState::Skipped);
     (at.point == Some(HookPoint::AfterStep) && was_passed_over)
-        .then(|| "the step before it was passed over".to_owned())
+        .then(|| "the step before it was skipped".to_owned())
 }
 
 /// The hook that needs a person's attention, for the status.

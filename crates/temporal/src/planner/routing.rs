@@ -52,16 +52,16 @@ pub fn ramp(
     };
     let target = &facts.target.build;
     if described.routing.current.as_ref() == Some(target) {
-        return Next::Skip(format!("{target} is the current version already"));
+        return Next::Skip(format!("{target} is already the current version"));
     }
     if facts.is_promoted() {
-        return Next::Skip(format!("{target} is promoted without steps, as spec.forcePromote says"));
+        return Next::Skip(format!("spec.forcePromote promotes {target} without steps"));
     }
     if described.routing.current.is_none() && described.routing.ramp.is_none() {
         match facts.target_version().and_then(|version| version.unversioned) {
-            Some(0) => return Next::Skip("there are no other workers that tasks could go to".to_owned()),
+            Some(0) => return Next::Skip("no other workers poll the task queues".to_owned()),
             Some(_) => {}
-            None => return Next::wait(Reason::WaitingForPollers, "waiting to see who else asks for tasks"),
+            None => return Next::wait(Reason::WaitingForPollers, "waiting for Temporal to report other pollers of the task queues"),
         }
     }
     let wanted = Percent(f32::from(percent));
@@ -86,7 +86,7 @@ pub fn ramp(
     if now < until {
         return Next::Wait {
             reason: Reason::Ramping,
-            message: format!("{percent} % of the tasks go to {target}; the next step comes at {}", at(until)),
+            message: format!("{percent} % of the tasks go to {target}; the next step starts at {}", at(until)),
             until: Some(until),
         };
     }
@@ -185,13 +185,13 @@ fn not_served(facts: &Facts) -> Option<Next> {
     if !version.is_some_and(are_available) {
         return Some(Next::wait(
             Reason::WorkersNotReady,
-            format!("no worker of {target} is available: it is given no tasks"),
+            format!("no worker of {target} is available: Windlass routes no further tasks to it"),
         ));
     }
     match version.and_then(|version| version.pollers) {
         Some(0) | None => Some(Next::wait(
             Reason::WaitingForPollers,
-            format!("no worker of {target} has asked Temporal for tasks lately: it is given none"),
+            format!("no worker of {target} has polled Temporal recently: Windlass routes no further tasks to it"),
         )),
         Some(_) => None,
     }
@@ -204,7 +204,7 @@ pub(crate) const PAUSED: &str = "waiting for the WorkerDeployment to be resumed:
 pub fn lost(facts: &Facts) -> Next {
     match &facts.temporal {
         super::TemporalState::Lost { reason, message } => Next::wait(*reason, message.clone()),
-        super::TemporalState::Known(_) => Next::wait(Reason::Applying, "waiting for Temporal"),
+        super::TemporalState::Known(_) => Next::wait(Reason::Applying, "waiting for Temporal to respond"),
     }
 }
 
@@ -215,8 +215,8 @@ pub fn owned(facts: &Facts) -> Next {
     Next::wait(
         Reason::OwnedByOther,
         format!(
-            "{} is managed by {manager:?} in Temporal: nothing of its routing is touched until that is taken away \
-             (temporal worker deployment manager-identity unset) or set to {:?}",
+            "{} is managed by {manager:?} in Temporal, so Windlass does not change its routing. Remove that manager \
+             (temporal worker deployment manager-identity unset), or set it to {:?}",
             facts.deployment,
             facts.identity.to_string()
         ),
@@ -224,7 +224,7 @@ pub fn owned(facts: &Facts) -> Next {
 }
 
 fn unsettled() -> &'static str {
-    "waiting until all task queues in Temporal go by the new routing"
+    "waiting for all task queues in Temporal to use the new routing"
 }
 
 fn at(time: DateTime<Utc>) -> String {

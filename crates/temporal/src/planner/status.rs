@@ -90,7 +90,7 @@ fn refresh_versions(
         if version.workers.is_none() && version.listed.is_none() && version.record.is_none() {
             continue;
         }
-        // A record would say that Temporal does not know the version, which nobody can tell.
+        // A record would mean that Temporal does not know the version, which is uncertain.
         let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
         if is_lost && version.is_unrecorded && version.record.is_none() {
             continue;
@@ -151,7 +151,7 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
             .pollers
             .map(|count| count as i32)
             .or_else(|| before.and_then(|before| before.pollers))
-            // A version without pods is not asked for its pollers again.
+            // The pollers of a version without pods are not counted again.
             .filter(|_| workers.is_some_and(|workers| workers.total > 0)),
     }
 }
@@ -206,11 +206,11 @@ fn condition_values(
     ]
 }
 
-/// Why a version that nobody may need is kept although its time has come, in a sentence.
+/// Why a version that may be unused is kept although it is due for retirement, in a sentence.
 fn uncounted(facts: &Facts) -> Option<String> {
     facts.versions.values().find_map(|version| {
         let error = version.uncounted.as_ref().filter(|_| version.workers.is_some())?;
-        Some(format!("{} is kept until the workflows on it can be counted: {error}", version.build))
+        Some(format!("Windlass keeps {}, because its workflows could not be counted: {error}", version.build))
     })
 }
 
@@ -240,13 +240,14 @@ fn up_to_date(
     if let Some(rejected) = &status.rejected {
         let (reason, what) = match rejected.ending() {
             Some(Ending::RolledBack) => (Reason::RolledBack, "was rolled back"),
-            Some(Ending::Failed) => (Reason::PlanFailed, "has failed"),
+            Some(Ending::Failed) => (Reason::PlanFailed, "failed"),
             _ => (Reason::Aborted, "was aborted"),
         };
         let why = if rejected.message.is_empty() { String::new() } else { format!(": {}", rejected.message) };
         let values = format!(
-            "the rollout of {} {what}{why}; it is not tried again until the template changes, or windlass retry",
-            rejected.build_id
+            "the rollout of {} {what}{why}; change the template, or run: windlass retry {}",
+            rejected.build_id,
+            argument_of("wwd", &facts.name, &facts.namespace)
         );
         return (Truth::False, reason, values);
     }
@@ -272,7 +273,7 @@ fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, Str
         return (Truth::False, Reason::GateFailed, task.message.clone());
     }
     // A task that has only just begun has no message yet.
-    let begins = || format!("{} begins", task.type_);
+    let begins = || format!("starting task {}", task.type_);
     let message = Some(task.message.clone()).filter(|values| !values.is_empty()).unwrap_or_else(begins);
     let reason = awaited_reason(&task.progress).unwrap_or(match task.type_.as_str() {
         "await-registered" => Reason::WaitingForPollers,
@@ -313,7 +314,7 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
     };
     let mut serving = facts.versions.values().filter(serves).peekable();
     if serving.peek().is_none() {
-        return (Truth::False, Reason::NotStarted, "no version takes tasks".to_owned());
+        return (Truth::False, Reason::NotStarted, "no version receives tasks".to_owned());
     }
     let is_short = |version: &Version| {
         version

@@ -1,7 +1,7 @@
-//! The retirement of versions that nobody needs, and the upkeep of those that workflows still need. Independent of
+//! The retirement of versions that are no longer needed, and the upkeep of those that workflows still need. Independent of
 //! the plan: a new rollout does not wait for it.
 //!
-//! Nothing is taken from a version unless Temporal answers, still lists what it listed before, and reports of this
+//! No version is scaled down or deleted unless Temporal answers, still lists what it listed before, and reports of this
 //! version that nothing runs on it; and then only after one more count of its workflows.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -36,7 +36,7 @@ pub enum Act {
 
 /// The versions that a plan needs, besides those that the routing and the spec name.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct NeededVersions<'a> {
     /// True if the target is to be kept: it is rolled out, or about to be.
     pub target: bool,
     /// The version of an active plan, and how far the plan is with its workers.
@@ -70,7 +70,7 @@ impl Making {
 
 /// Decides what to do about a version.
 #[must_use]
-pub fn act(facts: &Facts, version: &Version, wanted: &Wanted<'_>, now: DateTime<Utc>) -> Act {
+pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: DateTime<Utc>) -> Act {
     let is_wanted = wanted.target && version.build == facts.target.build;
     let making = wanted.planned.filter(|(build, _)| **build == version.build).map(|(_, making)| making);
     if making == Some(Making::Now) {

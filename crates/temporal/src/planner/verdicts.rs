@@ -13,7 +13,7 @@ pub fn await_available(facts: &Facts) -> Next {
     let Some(workers) = facts.target_version().and_then(|version| version.workers.as_ref()) else {
         return Next::wait(
             Reason::WorkersNotReady,
-            format!("waiting for the Deployment of {target} to be made"),
+            format!("waiting for the Deployment of {target} to be created"),
         );
     };
     if workers.are_available() {
@@ -21,14 +21,14 @@ pub fn await_available(facts: &Facts) -> Next {
     }
     if workers.replicas == 0 {
         let message =
-            format!("waiting for Deployment {} to have replicas: it has been scaled to 0", workers.name);
+            format!("waiting for Deployment {} to be scaled up: it has 0 replicas", workers.name);
         return Next::wait(Reason::WorkersNotReady, message);
     }
     let complaint = workers.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     Next::wait(
         Reason::WorkersNotReady,
         format!(
-            "waiting for the workers of {target}: {} of {} of Deployment {} are available{complaint}",
+            "waiting for the workers of {target}: {} of {} replicas of Deployment {} are available{complaint}",
             workers.available, workers.replicas, workers.name
         ),
     )
@@ -45,7 +45,7 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
         if version.and_then(|version| version.pollers).is_some_and(|pollers| pollers > 0) {
             return Next::Done;
         }
-        let message = format!("waiting for the workers of {target} to ask Temporal for tasks");
+        let message = format!("waiting for the workers of {target} to poll Temporal");
         return Next::wait(Reason::WaitingForPollers, message);
     }
     let patience = TimeDelta::seconds(i64::from(facts.spec.progress_deadline_seconds));
@@ -54,15 +54,15 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
         return Next::wait(
             Reason::VersionLimitReached,
             format!(
-                "the workers of {target} run, and Temporal has not listed their version: of {} it lists {count}, and takes no \
-                 more than its limit (100, unless set otherwise). Delete versions that are drained, or see in the workers' \
-                 log that they reach Temporal, with the name and the build ID from their environment",
+                "the workers of {target} run, but Temporal does not list their version. It lists {count} versions of {}; the limit \
+                 is 100 by default. Delete drained versions, or check in the workers' log that they reach Temporal with the \
+                 deployment name and the build ID from their environment",
                 facts.deployment
             ),
         );
     }
     let message = format!(
-        "waiting for Temporal to list {target}: its workers have to ask {} for tasks",
+        "waiting for Temporal to list {target}: its workers have to poll {}",
         facts.spec.connection.address
     );
     Next::wait(Reason::WaitingForPollers, message)
@@ -76,6 +76,6 @@ pub fn await_promote(facts: &Facts) -> Next {
     }
     Next::wait(
         Reason::ReadyToPromote,
-        format!("{} is ready: waiting for spec.forcePromote to be {}", facts.target.build, facts.target.hash),
+        format!("{} is ready for its promotion: run windlass promote, or set spec.forcePromote to {}", facts.target.build, facts.target.hash),
     )
 }

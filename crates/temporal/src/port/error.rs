@@ -21,11 +21,11 @@ pub enum Missing {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TemporalError {
     /// gRPC `RESOURCE_EXHAUSTED`.
-    #[error("Temporal limits the rate of requests: {message}")]
+    #[error("the rate of requests to Temporal is limited: {message}")]
     RateLimited {
         /// The server's message.
         message: String,
-        /// How long the server asks clients to back off.
+        /// The server's retry delay.
         retry_after: Option<Duration>,
     },
     /// No connection, no answer in time, a TLS handshake that failed over the server's certificate, or gRPC
@@ -37,19 +37,19 @@ pub enum TemporalError {
     },
     /// gRPC `UNAUTHENTICATED` or `PERMISSION_DENIED`; a client certificate that the server refused; credentials that cannot
     /// be read.
-    #[error("Temporal refuses the credentials: {message}")]
+    #[error("Temporal rejects the credentials: {message}")]
     CredentialsInvalid {
         /// The error's text.
         message: String,
     },
     /// A Secret of the connection, or a key in it, does not exist.
-    #[error("the connection's Secret is not there: {message}")]
+    #[error("could not read the credentials: {message}")]
     SecretNotFound {
         /// The Secret and the key.
         message: String,
     },
     /// gRPC `NOT_FOUND`.
-    #[error("Temporal does not know it: {message}")]
+    #[error("not found in Temporal: {message}")]
     NotFound {
         /// What does not exist.
         what: Missing,
@@ -57,7 +57,7 @@ pub enum TemporalError {
         message: String,
     },
     /// gRPC `FAILED_PRECONDITION`: the conflict token is stale. Describe, decide, and try again.
-    #[error("the deployment was changed in Temporal since it was described: {message}")]
+    #[error("the deployment changed in Temporal after Windlass read it: {message}")]
     Conflict {
         /// The server's message.
         message: String,
@@ -71,7 +71,7 @@ pub enum TemporalError {
         message: String,
     },
     /// gRPC `FAILED_PRECONDITION`: the version lacks a task queue that the current one has.
-    #[error("the version lacks a task queue of the current one: {message}")]
+    #[error("the version does not poll a task queue of the current version: {message}")]
     MissingTaskQueues {
         /// The server's message.
         message: String,
@@ -84,7 +84,7 @@ pub enum TemporalError {
     },
     /// gRPC `FAILED_PRECONDITION` of a pinned start: the version is listed, but not yet known to all of Temporal's
     /// services.
-    #[error("the version is not known everywhere yet: {message}")]
+    #[error("not all services of Temporal know the version yet: {message}")]
     VersionNotReady {
         /// The server's message.
         message: String,
@@ -108,7 +108,7 @@ pub enum TemporalError {
         message: String,
     },
     /// Any other gRPC `FAILED_PRECONDITION`, and `INVALID_ARGUMENT`, `OUT_OF_RANGE`, `UNIMPLEMENTED`, `ALREADY_EXISTS`.
-    #[error("Temporal refuses it: {message}")]
+    #[error("Temporal rejects the request: {message}")]
     Refused {
         /// The server's message.
         message: String,

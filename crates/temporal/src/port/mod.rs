@@ -1,8 +1,8 @@
 //! The port to Temporal: its queries, and the few calls that change something.
 //!
-//! An implementor serves one namespace of one Temporal server and is made by [`Connections`]. The RPCs are those of
-//! `temporal.api.workflowservice.v1.WorkflowService`. No call may hang: each has a time-out of the implementor's own
-//! (10 s at most), after which it fails with [`TemporalError::Unreachable`].
+//! An implementor is a client of one namespace of one Temporal server; [`Connections`] creates it. The RPCs are those of
+//! `temporal.api.workflowservice.v1.WorkflowService`. No call may hang: the implementor sets a time-out of at most 10 s,
+//! after which the call fails with [`TemporalError::Unreachable`].
 
 mod error;
 mod names;
@@ -52,7 +52,7 @@ pub trait Temporal: Send + Sync {
     /// Counts the pollers of this version that Temporal has seen on one of its task queues.
     ///
     /// RPC `DescribeTaskQueue` for the queue and its kind: those of `pollers` whose `deployment_options` name this
-    /// deployment and build. Temporal remembers a poller for some minutes after it is gone.
+    /// deployment and build. Temporal remembers a poller for some minutes after it stopped.
     async fn pollers(
         &self,
         deployment: &DeploymentName,
@@ -102,7 +102,7 @@ pub trait Temporal: Send + Sync {
     ///
     /// RPC `DeleteWorkerDeploymentVersion`. With `skip_drainage` it also deletes a version on which pinned workflows
     /// still run; those are stuck until a person moves them. [`TemporalError::VersionHasPollers`] for some minutes
-    /// after the last worker is gone, [`TemporalError::VersionDraining`], [`TemporalError::VersionRouted`]. Deleting
+    /// after the last worker stopped, [`TemporalError::VersionDraining`], [`TemporalError::VersionRouted`]. Deleting
     /// a version twice is `Ok` while the deployment exists, and not found after that. Call it every 5 s at most: each
     /// call makes Temporal re-check the drainage.
     async fn delete_version(

@@ -103,7 +103,7 @@ impl Paced {
         let began = monotonic();
         let answer = tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(|_| {
             let message =
-                format!("{} gave no answer to {rpc} in {} s", self.connection.address, PATIENCE.as_secs());
+                format!("{} did not answer {rpc} within {} s", self.connection.address, PATIENCE.as_secs());
             Err(TemporalError::Unreachable { message })
         });
         self.metrics.count_request(rpc, answer.as_ref().err());

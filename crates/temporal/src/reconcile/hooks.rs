@@ -20,7 +20,7 @@ impl Reconcile<'_> {
         let checked = match (hooks::too_many_tasks(&self.facts), &self.cx.hooks) {
             (Some(sentence), _) => Err(HooksRejected::Permanent(sentence)),
             (None, None) => {
-                Err(HooksRejected::Permanent("spec.hooks: this program carries no hooks out".to_owned()))
+                Err(HooksRejected::Permanent("spec.hooks: this program does not support hooks; remove spec.hooks".to_owned()))
             }
             (None, Some(port)) => port.check(&HookedObject::facts(&self.facts), &self.facts.spec.hooks).await,
         };
@@ -53,7 +53,7 @@ impl Reconcile<'_> {
             return false;
         }
         if let Some(at) = AtHook::of(plan) {
-            let note = format!("hook {} failed, and it goes on without it: {}", at.hook, at.message);
+            let note = format!("hook {} failed, and the plan continues without it: {}", at.hook, at.message);
             self.record_event(Event::warning(Reason::HookFailed, at.tried(), note));
         }
         control::pass_over(plan)
@@ -70,7 +70,7 @@ impl Reconcile<'_> {
             let object = argument_of("wwd", &self.facts.name, &self.facts.namespace);
             let id = &at.task_id;
             let note = format!(
-                "hook {} waits for a person: windlass approve {object}, or the annotation windlass.dev/approve={id}",
+                "hook {} is waiting for approval: windlass approve {object}, or annotate windlass.dev/approve={id}",
                 at.hook
             );
             self.record_event(Event::normal(Reason::ApprovalRequested, at.tried(), note));
@@ -88,7 +88,7 @@ impl Reconcile<'_> {
         let Some((write, percent)) = routing::ramp_to_restore(&self.facts, plan) else { return };
         if self.scope().write(&write).await.is_ok() {
             let note =
-                format!("the ramp was changed by hand, and is put back at the plan's step of {percent} %");
+                format!("another client changed the ramp; Windlass restores the plan's step of {percent} %");
             self.record_event(Event::warning(
                 Reason::RampRestored,
                 format!("{}/{}", plan.id, self.now),

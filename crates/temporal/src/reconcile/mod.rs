@@ -22,14 +22,14 @@ use state::{Reconcile, unreadable};
 
 /// Requeue of an object at rest, before jitter.
 const RESYNC: Duration = Duration::from_secs(30);
-/// Nothing is done on caches that are older than this. A watch is restarted more often than that.
+/// No reconcile acts on caches that are older than this. Watches restart more often than that.
 const STALE: Duration = Duration::from_secs(30);
 /// Requeue while the caches are too old.
 const WHILE_STALE: Duration = Duration::from_secs(3);
 /// Requeue right away.
 const IMMEDIATELY: Duration = Duration::from_millis(100);
 
-/// Reconciles an object. Returns when to requeue it; `None` if it is gone.
+/// Reconciles an object. Returns when to requeue it; `None` if it no longer exists.
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, ClusterError> {
     let Some(stored) = cx.view.workers.get(key) else {
         cx.forget(key);

@@ -46,7 +46,7 @@ impl Reconcile<'_> {
                 let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
                 let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-                let note = format!("rollout {} from {from} to {} begins", fresh.id, target.build);
+                let note = format!("rollout {} from {from} to {} starts", fresh.id, target.build);
                 self.record_event(Event::normal(Reason::RolloutStarted, &fresh.id, note));
                 if let Some(rejected) = status.rejected.take() {
                     let names_it = requests.retried_plan() == Some(rejected.plan_id.as_str());
@@ -61,7 +61,7 @@ impl Reconcile<'_> {
                     self.end_gates(old).await;
                     control::supersede(old, now);
                     let note = format!(
-                        "the rollout to {} makes room for one to {} ({})",
+                        "the rollout to {} is superseded by one to {} ({})",
                         old.target_hash, target.hash, target.build
                     );
                     self.record_event(Event::normal(Reason::RolloutSuperseded, &old.id, note));
@@ -90,7 +90,7 @@ impl Reconcile<'_> {
     /// Keeps a plan that is to end, because its hooks could not be stopped, and says so. The versions are maintained
     /// meanwhile.
     async fn wait_for_hooks(mut self, old: &Plan, error: &str) -> Result<Duration, ClusterError> {
-        let note = format!("rollout {} does not end yet: {error}", old.id);
+        let note = format!("rollout {} cannot end yet: {error}", old.id);
         self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
         let (forgotten, _) = self.maintain_versions(true, Some(old)).await;
         self.finish(self.facts.status.clone(), Some(old), &Decision::Keep, &forgotten).await?;
@@ -107,9 +107,11 @@ impl Reconcile<'_> {
             control::abort(old, self.now);
             (Ending::Aborted, Reason::Aborted, String::new())
         };
-        let event = if outcome == Ending::RolledBack { Reason::RolledBack } else { Reason::RolloutAborted };
-        let why = if message.is_empty() { "a person asked for it" } else { &message };
-        let note = format!("rollout {} to {build} is taken back: {why}", old.id);
+        let (event, note) = if outcome == Ending::RolledBack {
+            (Reason::RolledBack, format!("rollout {} to {build} is rolled back: {message}", old.id))
+        } else {
+            (Reason::RolloutAborted, format!("rollout {} to {build} is aborted on request", old.id))
+        };
         self.record_event(Event::warning(event, &old.id, note));
         self.record(status, old, outcome, reason, &message);
         if self.facts.is_at_target() {
@@ -151,7 +153,7 @@ impl Reconcile<'_> {
                 if self.was_rerouted(plan) {
                     plan.state = PlanState::Superseded;
                     status.plan = Some(RawPlan::of(plan));
-                    let message = "tasks went elsewhere before the last hooks were done";
+                    let message = "the routing changed before the last hooks completed";
                     self.record(status, plan, Ending::Superseded, Reason::ChildDrift, message);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
@@ -167,7 +169,7 @@ impl Reconcile<'_> {
     }
 
     /// Ends the active plan because the object is being deleted. Hooks that cannot be stopped delay that, unless a
-    /// person asked that nothing is waited for.
+    /// person requested a deletion without waiting.
     pub(crate) async fn end_for_deletion(&mut self) -> Result<(), String> {
         let raw = self.facts.status.plan.as_ref();
         let Some(mut plan) = raw.and_then(|raw| raw.parse().ok()).filter(Plan::is_active) else {
@@ -175,7 +177,7 @@ impl Reconcile<'_> {
         };
         match self.end_hooks(&plan).await {
             Err(error) if self.facts.delete_now => {
-                tracing::warn!(name = self.facts.name, %error, "a rollout ends without its hooks being stopped");
+                tracing::warn!(name = self.facts.name, %error, "a rollout ends although its hooks could not be stopped");
             }
             ended => ended?,
         }
@@ -197,7 +199,7 @@ impl Reconcile<'_> {
             let id = workflow_id(task, index);
             match temporal.describe_gate(&id).await {
                 Ok(crate::port::GateState::Running) => {
-                    let reason = "the rollout that it was a gate of has ended";
+                    let reason = "the rollout of this gate has ended";
                     let _ = temporal.end_gate(&id, reason, &self.facts.identity).await;
                 }
                 Ok(_) => {}

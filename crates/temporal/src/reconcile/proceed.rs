@@ -19,7 +19,7 @@ use crate::port::BuildId;
 
 /// Requeue while a version's state changed recently.
 const ACTIVE_RESYNC: Duration = Duration::from_secs(5);
-/// Requeue until it is known whether the API server takes the target.
+/// Requeue until it is known whether the API server accepts the target.
 const UNCHECKED: Duration = Duration::from_secs(5);
 /// How long a change counts as recent.
 const RECENT: chrono::TimeDelta = chrono::TimeDelta::minutes(2);
@@ -73,7 +73,7 @@ impl Reconcile<'_> {
             if self.facts.described().is_some()
                 && let Err(error) = self.children.prune(&self.facts).await
             {
-                tracing::warn!(name = self.facts.name, %error, "revisions that nobody needs could not be deleted");
+                tracing::warn!(name = self.facts.name, %error, "could not delete unused revisions");
             }
         }
         status.update_revision = Some(Children::target_revision(&self.facts));
@@ -104,7 +104,7 @@ impl Reconcile<'_> {
             || self.facts.current().map(BuildId::as_str) == Some(promoted.as_str());
         if *promoted != target.hash && promoted != target.build.as_str() && !is_spent {
             let note = format!(
-                "spec.forcePromote is {promoted}, and what is wanted is {} ({})",
+                "spec.forcePromote is {promoted}, but the target is {} ({})",
                 target.hash, target.build
             );
             self.record_event(Event::warning(Reason::StaleForcePromote, promoted.clone(), note));
@@ -115,7 +115,7 @@ impl Reconcile<'_> {
         let stalled = plan.and_then(|plan| windlass_engine::stalled(plan, self.now));
         // Hooks have their own time-out.
         let Some(task) = stalled.filter(|task| hook_of(task).is_none()) else { return };
-        let note = format!("task {} gets no further: {}", task.type_, task.message);
+        let note = format!("task {} makes no progress: {}", task.type_, task.message);
         self.record_event(Event::warning(Reason::RolloutStalled, task.id.clone(), note));
     }
 

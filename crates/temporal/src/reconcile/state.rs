@@ -110,17 +110,17 @@ impl<'a> Reconcile<'a> {
         let sentence = match self.children.try_target(&self.facts).await {
             Ok(()) => return,
             Err(ClusterError::Refused { message, .. }) => {
-                format!("spec.template: the API server refuses it: {message}")
+                format!("spec.template: the API server rejects it: {message}")
             }
-            // The dry run asks for one Deployment more, and quotas come after everything else that the API server
-            // checks: the template is fine, and the rollout says so when it has to wait for room.
+            // The dry run creates one Deployment more. The API server checks quotas last, so the template is valid;
+            // the rollout reports the quota if it has to wait for it.
             Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => return,
             Err(ClusterError::Forbidden { message, .. }) => {
-                format!("spec.template: the API server does not allow it now: {message}")
+                format!("spec.template: the API server currently forbids it: {message}")
             }
             Err(error) => {
                 self.facts.unchecked =
-                    Some(format!("whether the API server takes the template is not known yet: {error}"));
+                    Some(format!("could not check whether the API server accepts spec.template: {error}"));
                 return;
             }
         };
@@ -134,7 +134,7 @@ impl<'a> Reconcile<'a> {
         let Some(text) = self.read.annotation(ANNOTATION_RESTARTED_AT) else { return };
         let Ok(at) = text.parse::<DateTime<Utc>>() else {
             let note = format!(
-                "{ANNOTATION_RESTARTED_AT} is {text:?}, which is no time (RFC 3339): nothing is restarted"
+                "{ANNOTATION_RESTARTED_AT}: {text:?} is not an RFC 3339 time such as 2030-01-31T12:00:00Z; nothing is restarted"
             );
             self.record_event(Event::warning(Reason::InvalidSpec, note.clone(), note));
             return;

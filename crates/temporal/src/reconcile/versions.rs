@@ -9,7 +9,7 @@ use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
 use crate::observe;
 use crate::planner::routing;
-use crate::planner::sunset::{Act, Making, Wanted, act, drained_since, is_contested};
+use crate::planner::sunset::{Act, Making, NeededVersions, act, drained_since, is_contested};
 use crate::port::BuildId;
 
 /// Requeue while a version is being retired.
@@ -40,7 +40,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Does what each version needs; a failure does not affect the others. Returns the versions that no longer exist,
+    /// Maintains each version; a failure does not affect the others. Returns the versions that no longer exist,
     /// and when to check the others again.
     pub(super) async fn maintain_versions(
         &mut self,
@@ -50,7 +50,7 @@ impl Reconcile<'_> {
         let target = self.facts.target.build.clone();
         let planned = plan.filter(|plan| active && plan.target_hash == self.facts.target.hash);
         let is_rejected = self.facts.status.rejected.is_some();
-        let wanted = Wanted {
+        let wanted = NeededVersions {
             target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
             planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.hooks_accepted))),
         };
@@ -79,7 +79,7 @@ impl Reconcile<'_> {
     async fn maintain_version(
         &mut self,
         build: &BuildId,
-        wanted: &Wanted<'_>,
+        wanted: &NeededVersions<'_>,
     ) -> Result<VersionOutcome, ClusterError> {
         let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
         let left = self.cx.until_delete(&self.facts.uid, build);
@@ -90,7 +90,7 @@ impl Reconcile<'_> {
         let left = self.cx.until_scale_down(&self.facts.uid, build);
         let is_contested = is_contested(&self.facts, &self.facts.versions[build], self.now);
         if matches!(next, Act::Count | Act::ScaleDown) && is_contested && !left.is_zero() {
-            // An autoscaler would answer each write with one of its own.
+            // An autoscaler would revert each write.
             return Ok(VersionOutcome::Requeue(left));
         }
         // Count only where the decision depends on it, then decide again.
@@ -107,7 +107,7 @@ impl Reconcile<'_> {
                 let is_made =
                     wanted.planned.is_some_and(|(of, making)| of == build && making == Making::Over);
                 if self.children.serve(&self.facts, build, is_made).await? && was_sunset {
-                    let note = format!("workflows run on {build} again: its workers are given back");
+                    let note = format!("workflows run on {build} again: Windlass restores its workers");
                     self.record_event(Event::normal(
                         Reason::VersionRevived,
                         format!("{build}/{}", self.now),
@@ -118,7 +118,7 @@ impl Reconcile<'_> {
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
                 self.cx.is_scaled_down(&self.facts.uid, build);
-                let note = format!("no workflow runs on {build}: it has no more pods");
+                let note = format!("no workflow runs on {build}: Windlass scales its workers to 0");
                 // One event, however often somebody else scales it up again.
                 let since = drained_since(&self.facts.versions[build]).unwrap_or(self.now);
                 self.record_event(Event::normal(Reason::VersionScaledDown, format!("{build}/{since}"), note));
@@ -126,7 +126,7 @@ impl Reconcile<'_> {
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
-                let note = format!("no workflow runs on {build}: its Deployment is deleted");
+                let note = format!("no workflow runs on {build}: Windlass deletes its Deployment");
                 self.record_event(Event::normal(
                     Reason::VersionDeleted,
                     format!("{build}/{}", self.now),
@@ -172,7 +172,7 @@ impl Reconcile<'_> {
         if matches!(error, ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) {
             return;
         }
-        let note = format!("the workers of {build} could not be changed: {}", error.message());
+        let note = format!("could not update the workers of {build}: {}", error.message());
         self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
     }
 
@@ -184,7 +184,7 @@ impl Reconcile<'_> {
         }
         let of = &self.facts.deployment;
         if let Err(error) = temporal.delete_version(of, build, skip_drainage, &self.facts.identity).await {
-            tracing::debug!(%of, %build, %error, "Temporal does not forget a version yet");
+            tracing::debug!(%of, %build, %error, "could not delete the record of a version in Temporal yet");
         }
     }
 
@@ -194,7 +194,7 @@ impl Reconcile<'_> {
         };
         let Some(guard) = self.scope().guard() else { return };
         if temporal.set_routing(&self.facts.deployment, &write, &guard).await.is_ok() {
-            let note = "a ramp that belongs to no rollout is taken back: all tasks go to the current version";
+            let note = "Windlass removed a ramp that belongs to no rollout: all tasks go to the current version";
             self.record_event(Event::normal(Reason::RampCleared, self.now.to_string(), note));
         }
     }

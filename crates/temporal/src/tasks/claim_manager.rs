@@ -42,13 +42,13 @@ impl Task for ClaimManager {
             return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER));
         }
         let Some(guard) = scope.guard() else {
-            return Ok(wait_for(cx, Reason::TemporalUnreachable, "waiting for Temporal", LATER));
+            return Ok(wait_for(cx, Reason::TemporalUnreachable, "waiting for a connection to Temporal", LATER));
         };
         match temporal.set_manager(&scope.facts.deployment, true, &guard).await {
             Ok(_) => Ok(wait_for(
                 cx,
                 Reason::Applying,
-                "waiting for Temporal to name Windlass as the manager",
+                "waiting for Temporal to report Windlass as the manager",
                 SOON,
             )),
             Err(error) => Ok(wait_out(cx, &error)),

@@ -36,7 +36,7 @@ impl Task for CreateVersion {
             Ok(false) => Ok(Outcome::Done),
             Ok(true) => {
                 let message =
-                    format!("waiting for the Deployment of {} to be seen", scope.facts.target.build);
+                    format!("waiting for the Deployment of {} to be observed", scope.facts.target.build);
                 Ok(wait_for(cx, Reason::Applying, &message, SOON))
             }
             Err(ClusterError::Refused { message, .. }) => {

@@ -26,7 +26,7 @@ pub struct Ramp {
     percent: u8,
     #[serde(default)]
     pause_seconds: u32,
-    /// True if hooks run after it; they are tasks of their own.
+    /// True if hooks run after it; they are separate tasks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hooks: bool,
 }
@@ -54,7 +54,7 @@ impl Task for Ramp {
                     return Ok(wait_for(
                         cx,
                         Reason::Ramping,
-                        "waiting for Temporal to describe the ramp",
+                        "waiting for Temporal to report the ramp",
                         SOON,
                     ));
                 }
@@ -63,7 +63,7 @@ impl Task for Ramp {
                 }
                 if let Some(at) = was_set.or(written_at) {
                     let note = format!(
-                        "the ramp was changed by hand, and is put back at the plan's step of {} %",
+                        "another client changed the ramp; Windlass restores the plan's step of {} %",
                         self.percent
                     );
                     scope.record_event(Event::warning(
@@ -72,7 +72,7 @@ impl Task for Ramp {
                         note,
                     ));
                 }
-                let message = format!("waiting for Temporal to describe the ramp of {} %", self.percent);
+                let message = format!("waiting for Temporal to report the ramp of {} %", self.percent);
                 // When the write takes effect is unknown until Temporal describes it.
                 let times = [(WRITTEN_AT, json!(cx.now)), (SET_AT, Value::Null)];
                 Ok(wait_with(cx, Reason::Ramping, &message, SOON, &times))

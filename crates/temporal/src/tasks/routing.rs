@@ -48,7 +48,7 @@ async fn carry_out(cx: &TaskContext<'_>, scope: &WorkerScope, next: Next) -> Res
     let Next::Write(write) = next else { return Ok(outcome(next, cx)) };
     match scope.write(&write).await {
         Ok(()) => {
-            Ok(wait_for(cx, Reason::Promoting, "waiting for Temporal to describe the new routing", SOON))
+            Ok(wait_for(cx, Reason::Promoting, "waiting for Temporal to report the new routing", SOON))
         }
         Err(error) => Ok(wait_out(cx, &error)),
     }

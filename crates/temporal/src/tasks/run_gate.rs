@@ -24,7 +24,7 @@ const QUEUES: &str = "queues";
 const REFUSED: &str = "refused";
 /// The longest wait between two tries to start a workflow.
 const BETWEEN_TRIES: Duration = Duration::from_secs(30);
-/// Requeue after that progress was written.
+/// Requeue after progress was written.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Runs a workflow on the target, once on each task queue. The workflow's ID is derived from the task's: running the
@@ -66,7 +66,7 @@ impl Task for RunGate {
         let queues = match self.queues(scope, &*temporal).await {
             Ok(queues) if queues.is_empty() => {
                 let message = format!(
-                    "waiting for workers of {} on a task queue of workflows",
+                    "waiting for workers of {} to poll a workflow task queue",
                     scope.facts.target.build
                 );
                 return Ok(wait_for(cx, Reason::WaitingForPollers, &message, LATER));
@@ -80,7 +80,7 @@ impl Task for RunGate {
         let new = queues.iter().filter(|queue| !assigned.contains(queue));
         let queues: Vec<String> = assigned.iter().chain(new).cloned().collect();
         if queues != assigned {
-            let message = format!("gate {} is to run on {}", self.workflow_type, queues.join(", "));
+            let message = format!("starting gate {} on {}", self.workflow_type, queues.join(", "));
             let more = [(QUEUES, json!(queues))];
             return Ok(wait_with(cx, Reason::GateRunning, &message, AT_ONCE, &more));
         }
@@ -130,8 +130,8 @@ enum GateStatus {
     Refused(TemporalError),
 }
 
-/// True if Temporal answered that it does not start the workflow. It may a moment later, where a version or a task queue
-/// has only just appeared.
+/// True if Temporal rejected the start of the workflow. A later try may succeed, if the version or the task queue is
+/// new.
 fn is_refusal(error: &TemporalError) -> bool {
     match error {
         TemporalError::Refused { .. }
@@ -157,8 +157,8 @@ fn assigned_queues(record: &TaskRecord) -> Vec<String> {
 }
 
 impl RunGate {
-    /// Waits for a workflow that Temporal refuses to start, ever longer, and gives up after the gate's time-out: a task
-    /// queue may be misspelt, and a workflow that does not start has no time-out of its own.
+    /// Waits for a workflow that Temporal refuses to start, with growing delays, and fails after the gate's time-out: a
+    /// task queue may be misspelled, and a workflow that does not start has no time-out.
     fn not_started(
         &self,
         cx: &TaskContext<'_>,
@@ -182,7 +182,7 @@ impl RunGate {
             Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
             reason => reason,
         };
-        let message = format!("gate {} does not start on {queue}: {error}", self.workflow_type);
+        let message = format!("gate {} could not be started on {queue} yet: {error}", self.workflow_type);
         let after = (waited / 4).clamp(SOON, BETWEEN_TRIES).min(patience.saturating_sub(waited));
         Ok(wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))]))
     }
@@ -216,7 +216,7 @@ impl RunGate {
             Ok(GateState::Completed) => return Ok(GateStatus::Succeeded),
             Ok(GateState::Failed { message }) => return Ok(GateStatus::Failed(message)),
             Ok(GateState::TimedOut) => {
-                return Ok(GateStatus::Failed(format!("it was not over in {} s", self.timeout_seconds)));
+                return Ok(GateStatus::Failed(format!("it did not complete within {} s", self.timeout_seconds)));
             }
             Ok(GateState::Ended { message }) => {
                 return Ok(GateStatus::Failed(format!("it was cancelled or terminated: {message}")));

@@ -19,7 +19,7 @@ async fn deleted_worker_deployment_unsets_current_and_drains() {
     s.seconds(120).await;
     assert!(s.temporal.writes().contains(&Write::Routing(RoutingWrite::Current(None))));
     assert_eq!(s.deployments()[0]["spec"]["replicas"], 2);
-    assert!(s.message("Reconciling").contains("1 workflows still run"), "{}", s.message("Reconciling"));
+    assert!(s.message("Reconciling").contains(": 1. Windlass deletes its workers"), "{}", s.message("Reconciling"));
     s.temporal.end("long");
     s.until("it is gone", |s| s.object().is_none()).await;
     assert!(s.deployments().is_empty());
@@ -256,7 +256,7 @@ async fn worker_deployment_is_deleted_after_its_workers_disappear() {
     s.delete().await;
     s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
     s.seconds(300).await;
-    assert!(s.message("Reconciling").contains("its workers are gone"), "{}", s.message("Reconciling"));
+    assert!(s.message("Reconciling").contains("no workers are left"), "{}", s.message("Reconciling"));
     s.temporal.set_fault(Fault::None);
     s.until("it is gone", |s| s.object().is_none()).await;
     let back = Write::Routing(RoutingWrite::Current(None));
@@ -309,7 +309,7 @@ async fn retained_workers_survive_a_temporal_that_lost_their_records() {
         retained["template"] = crate::stage::template("v2");
         s.create(retained).await;
         s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;
-        assert!(s.message("UpToDate").contains("were here before"), "{}", s.message("UpToDate"));
+        assert!(s.message("UpToDate").contains("the status has no record of the workers"), "{}", s.message("UpToDate"));
         s.seconds(150).await;
         s.set_image("v3").await;
         s.seconds(150).await;

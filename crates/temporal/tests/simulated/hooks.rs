@@ -223,14 +223,14 @@ async fn api_server_rejects_invalid_hooks() {
     let two = json!({"name": "a", "at": "BeforeRollout", "approval": {}, "wait": {"seconds": 1}});
     let back = json!({"name": "a", "at": "AfterRollout", "onFailure": "Rollback", "approval": {}});
     for (hooks, steps, sentence) in [
-        (json!([http("a", "BeforeNode")]), true, "the other points are of nodes"),
-        (json!([http("a", "AfterPromotion")]), true, "the other points are of nodes"),
+        (json!([http("a", "BeforeNode")]), true, "apply to nodes only"),
+        (json!([http("a", "AfterPromotion")]), true, "apply to nodes only"),
         (json!([http("a", "AfterStep")]), false, "a step of spec.rollout.steps with hooks: true"),
-        (json!([http("a", "BeforeRollout"), http("a", "AfterRollout")]), true, "two of one name"),
+        (json!([http("a", "BeforeRollout"), http("a", "AfterRollout")]), true, "two hooks with the same name"),
         (json!([http("A", "BeforeRollout")]), true, "lowercase letters"),
         (json!([{"name": "a", "at": "BeforeRollout"}]), true, "exactly one of"),
         (json!([two]), true, "exactly one of"),
-        (json!([back]), true, "no way back from AfterRollout"),
+        (json!([back]), true, "not possible at AfterRollout"),
     ] {
         let mut spec = hooked(&hooks);
         if !steps {

@@ -114,7 +114,7 @@ impl FaultPlan for DryRuns {
 async fn undecided_dry_run_is_reported_and_holds_only_its_rollout() {
     for (failure, condition, words) in [
         (Failure::Forbidden("a policy says no".to_owned()), "False/InvalidSpec", "a policy says no"),
-        (Failure::Internal, "Unknown/Applying", "whether the API server takes the template is not known yet"),
+        (Failure::Internal, "Unknown/Applying", "could not check whether the API server accepts"),
     ] {
         let (s, v1) = Stage::running(spec("v1")).await;
         let v2 = s.roll_to("v2").await;
@@ -175,7 +175,7 @@ async fn invalid_specs_are_rejected_with_a_message() {
         ("/rollout", json!({"strategy": "Progressive"}), "needs spec.rollout.steps"),
         ("/unsafeCustomBuildID", json!("-x"), "at most 63"),
         ("/unsafeCustomBuildID", json!("x".repeat(64)), "at most 63"),
-        ("/deploymentName", json!("a.b"), "no dots"),
+        ("/deploymentName", json!("a.b"), "dots or colons"),
         ("/maxSurge", json!("much"), "percentage"),
         ("/maxUnavailable", json!(-1), "percentage"),
         ("/template/spec/containers", json!([]), "containers is empty"),
@@ -201,10 +201,10 @@ async fn invalid_specs_are_rejected_with_a_message() {
     most["rollout"]["steps"] = steps(20);
     s.create(most).await;
     let renamed = s.try_patch(json!({"spec": {"deploymentName": "other"}})).await.unwrap_err().to_string();
-    assert!(renamed.contains("does not change"), "{renamed}");
+    assert!(renamed.contains("cannot be changed"), "{renamed}");
     let moved =
         s.try_patch(json!({"spec": {"connection": {"namespace": "other"}}})).await.unwrap_err().to_string();
-    assert!(moved.contains("does not change"), "{moved}");
+    assert!(moved.contains("cannot be changed"), "{moved}");
 }
 
 #[tokio::test(start_paused = true)]

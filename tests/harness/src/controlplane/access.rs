@@ -20,14 +20,14 @@ use super::{ControlPlane, Error};
 
 /// The output of kubectl.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct KubectlOutput {
     pub stdout: String,
     pub stderr: String,
     /// `None` if a signal ended it.
     pub code: Option<i32>,
 }
 
-impl Said {
+impl KubectlOutput {
     /// Its standard output, if it succeeded.
     ///
     /// # Panics If it failed, with its output.
@@ -112,7 +112,7 @@ impl ControlPlane {
     }
 
     /// Runs kubectl as the administrator.
-    pub async fn kubectl(&self, arguments: &[&str]) -> Said {
+    pub async fn kubectl(&self, arguments: &[&str]) -> KubectlOutput {
         self.kubectl_with(arguments, "").await
     }
 
@@ -120,7 +120,7 @@ impl ControlPlane {
     ///
     /// # Panics
     /// If it cannot be run at all.
-    pub async fn kubectl_with(&self, arguments: &[&str], input: &str) -> Said {
+    pub async fn kubectl_with(&self, arguments: &[&str], input: &str) -> KubectlOutput {
         let mut command = tokio::process::Command::new(self.bin().join("kubectl"));
         command.args(arguments).envs(self.environment()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -133,7 +133,7 @@ impl ControlPlane {
         let ((), output) = tokio::join!(feed, child.wait_with_output());
         let output = output.expect("kubectl ends");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Said { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+        KubectlOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
     }
 
     /// A folder for PATH that contains `kubectl`.

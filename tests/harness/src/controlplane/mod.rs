@@ -34,7 +34,7 @@ use tokio::{runtime::Runtime, sync::OnceCell};
 use windlass_clock::SystemClock;
 use windlass_sim::kubelet::Kubelet;
 
-pub use access::Said;
+pub use access::KubectlOutput;
 pub use audit::{Audit, Entry, ObjectRef};
 pub use binary::GoProgram;
 pub use furniture::STORAGE_CLASS;

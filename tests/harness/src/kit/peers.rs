@@ -16,7 +16,7 @@ pub struct Says(pub u16, pub String);
 
 /// A request as received.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: String,
     /// Path and query.
     pub path: String,
@@ -27,7 +27,7 @@ pub struct Asked {
 
 struct Kept {
     says: Says,
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
 }
 
 /// A peer, stopped on drop.
@@ -52,7 +52,7 @@ impl Peer {
         self.kept.lock().unwrap().says = says;
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.kept.lock().unwrap().asked.clone()
     }
 
@@ -78,7 +78,7 @@ async fn answer(State(kept): State<Arc<Mutex<Kept>>>, request: Request) -> Respo
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
     let headers = parts.headers.iter();
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: parts.method.to_string(),
         path: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
         headers: headers

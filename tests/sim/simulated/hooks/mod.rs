@@ -6,7 +6,7 @@ mod failure;
 mod owed;
 mod points;
 mod promotion;
-mod standing;
+mod stalled;
 mod steps;
 
 use kube::api::{Patch, PatchParams};

@@ -11,7 +11,7 @@ use windlass::sidecar::{
 use windlass_sim::kubelet::Probe;
 
 #[derive(Debug, Default)]
-struct Played {
+struct FakeApplications {
     /// The height of every application.
     height: i64,
     /// True if applications catch up by themselves.
@@ -31,7 +31,7 @@ struct Played {
 
 /// All applications and their sidecars.
 #[derive(Clone, Debug, Default)]
-pub struct Applications(Arc<Mutex<Played>>);
+pub struct Applications(Arc<Mutex<FakeApplications>>);
 
 fn host(url: &str) -> String {
     let rest = url.strip_prefix("http://").unwrap_or(url);
@@ -39,7 +39,7 @@ fn host(url: &str) -> String {
 }
 
 impl Applications {
-    fn with<T>(&self, f: impl FnOnce(&mut Played) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut FakeApplications) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

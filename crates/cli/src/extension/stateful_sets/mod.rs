@@ -18,10 +18,10 @@ use super::objects::ReadObjects;
 use super::{Extension, Objects};
 use crate::explain::diff::Compared;
 use crate::output::Output;
-use crate::reader::Wanted;
+use crate::reader::FleetSelection;
 use crate::report::SeenStatefulSets;
 use crate::report::chain::{Chain, TimelineEntry};
-use crate::report::story::of_stateful_sets;
+use crate::report::timeline::of_stateful_sets;
 use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
@@ -51,7 +51,7 @@ impl Extension for StatefulSets {
     async fn read(
         &self,
         client: &Client,
-        wanted: &Wanted,
+        wanted: &FleetSelection,
         is_named: bool,
     ) -> Result<Option<Box<dyn Objects>>, String> {
         let read = if is_named {

@@ -173,7 +173,7 @@ pub fn document(object: &Value, stored: &[Stored]) -> Value {
                 "createdAt": revision["metadata"]["creationTimestamp"],
                 "image": image(revision),
                 "isCurrent": set.current_revision == name(revision),
-                "isWanted": set.update_revision == name(revision),
+                "isTarget": set.update_revision == name(revision),
             })
         };
         revisions.iter().map(revision).collect::<Vec<_>>()
@@ -264,7 +264,7 @@ p      InPlace   01234    Complete   60m ago
             "controllerrevision.apps/a-r2\ncontrollerrevision.apps/a-r1\ncontrollerrevision.apps/b-r1\n"
         );
         let document = document(&object(), &revisions());
-        assert_eq!(document["revisions"][1]["isWanted"], true);
+        assert_eq!(document["revisions"][1]["isTarget"], true);
         assert_eq!(document["revisions"][1]["statefulSet"], "a");
         assert_eq!(document["history"][0]["planID"], "p");
     }

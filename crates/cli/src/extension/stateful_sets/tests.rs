@@ -7,9 +7,9 @@ use super::*;
 use crate::empty_cluster::with_objects;
 use windlass_kube_port::watch::Namespaces;
 
-fn wanted(names: &[&str]) -> Wanted {
+fn wanted(names: &[&str]) -> FleetSelection {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    Wanted { scope: Namespaces::Namespace("prod".to_owned()), names }
+    FleetSelection { scope: Namespaces::Namespace("prod".to_owned()), names }
 }
 
 fn objects() -> Vec<Value> {

@@ -83,7 +83,7 @@ pub fn document(object: &Value, stored: &[Value]) -> Value {
             "state": state(object, revision),
             "image": image(revision),
             "isCurrent": status["currentRevision"].as_str() == Some(name(revision)),
-            "isWanted": status["updateRevision"].as_str() == Some(name(revision)),
+            "isTarget": status["updateRevision"].as_str() == Some(name(revision)),
         })
     };
     json!({
@@ -147,7 +147,7 @@ abc    WorkerRollout   v2-bb    Complete   2m ago
             (
                 one["state"].as_str().unwrap(),
                 one["isCurrent"].as_bool().unwrap(),
-                one["isWanted"].as_bool().unwrap(),
+                one["isTarget"].as_bool().unwrap(),
             )
         };
         assert_eq!(

@@ -26,7 +26,7 @@ use super::objects::ReadObjects;
 use super::{Extension, Objects};
 use crate::explain::diff::Compared;
 use crate::output::Output;
-use crate::reader::Wanted;
+use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
 use crate::target::Target;
 use crate::verbs::VerbArgs;
@@ -107,7 +107,7 @@ impl Extension for Workers {
     async fn read(
         &self,
         client: &Client,
-        wanted: &Wanted,
+        wanted: &FleetSelection,
         is_named: bool,
     ) -> Result<Option<Box<dyn Objects>>, String> {
         let read = if is_named {

@@ -8,7 +8,7 @@ use windlass_temporal::api::{
 };
 
 use crate::report::chain::{Subject, TimelineEntry};
-use crate::report::story::of_status;
+use crate::report::timeline::of_status;
 use crate::report::{PlanReport, Verdict};
 use windlass_core::api::HookStatus;
 use windlass_core::api::conditions::{self, Condition, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};

@@ -7,7 +7,7 @@ use super::{facts, now, tasks, version};
 use crate::api::{Reason, VersionRecord, VersionState};
 use crate::planner::facts::{Standing, TemporalState, believe};
 use crate::planner::routing::{Next, ramp, set_current, stray_ramp};
-use crate::planner::sunset::{Act, Wanted, act};
+use crate::planner::sunset::{Act, NeededVersions, act};
 use crate::port::{
     BuildId, Identity, Missing, Percent, Ramp, RampTarget, RoutingWrite, RunningWorkflows, TemporalError,
     VersionStatus,
@@ -175,7 +175,7 @@ fn version_is_scaled_down_only_when_drained_due_and_counted() {
         checked: None,
     });
     f.versions.insert(old.clone(), drained);
-    let of = |f: &crate::planner::Facts| act(f, &f.versions[&old], &Wanted::default(), now());
+    let of = |f: &crate::planner::Facts| act(f, &f.versions[&old], &NeededVersions::default(), now());
     assert_eq!(of(&f), Act::Count);
     for (pinned, wanted) in [(0, Act::ScaleDown), (1, Act::Serve)] {
         f.versions.get_mut(&old).unwrap().running = Some(RunningWorkflows { pinned, auto_upgrade: 9 });

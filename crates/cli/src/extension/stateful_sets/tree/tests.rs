@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::report::chain::{Subject, TimelineEntry, of_stateful_sets};
-use crate::report::story;
+use crate::report::timeline;
 use crate::report::{SeenStatefulSets, Typed};
 use windlass_kube_port::observed::{Observed, ObservedPod, ObservedStatefulSet};
 
@@ -311,7 +311,7 @@ fn timeline_includes_events_of_statefulsets_and_their_pods() {
         ("NodeDeployment", "ledger"),
     ];
     let seen = SeenStatefulSets::of(&ledger(&json!({})), None, &[]);
-    let told = story::of_stateful_sets(&seen, of.map(|(kind, name)| event(kind, name)).into());
+    let told = timeline::of_stateful_sets(&seen, of.map(|(kind, name)| event(kind, name)).into());
     let events: Vec<String> =
         told.iter().filter(|entry| entry.reason == "X").map(|entry| entry.about.to_string()).collect();
     assert_eq!(events, ["StatefulSetRollout ledger", "StatefulSet ledger", "Pod ledger-10"]);

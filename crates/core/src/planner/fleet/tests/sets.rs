@@ -24,7 +24,7 @@ enum Becomes {
 
 /// What else is requested or happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Asked {
+enum Input {
     Nothing,
     Abort,
     Retry,
@@ -36,16 +36,16 @@ enum Asked {
     StallUnderRollback,
 }
 
-const ASKED: [Asked; 9] = [
-    Asked::Nothing,
-    Asked::Abort,
-    Asked::Retry,
-    Asked::Restart,
-    Asked::Pause,
-    Asked::NoNodes,
-    Asked::Refused,
-    Asked::StallUnderHold,
-    Asked::StallUnderRollback,
+const ASKED: [Input; 9] = [
+    Input::Nothing,
+    Input::Abort,
+    Input::Retry,
+    Input::Restart,
+    Input::Pause,
+    Input::NoNodes,
+    Input::Refused,
+    Input::StallUnderHold,
+    Input::StallUnderRollback,
 ];
 
 fn rollout_to_v2(strategy: Strategy, stage: Stage) -> SetRollout {
@@ -89,7 +89,7 @@ pub(super) fn set_of(facts: &mut FleetFacts) -> &mut SetRollout {
     }
 }
 
-fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
+fn that(facts: FleetFacts, becomes: Becomes, asked: Input) -> FleetFacts {
     let promoting = facts.rollout.now.set().is_some_and(|r| r.stage == Stage::Promoting);
     let facts = match becomes {
         // While a rollout is promoting, its target is read from the status: the planner never sees another one.
@@ -99,15 +99,15 @@ fn that(facts: FleetFacts, becomes: Becomes, asked: Asked) -> FleetFacts {
         Becomes::Back => facts.wanting("v1"),
     };
     match asked {
-        Asked::Nothing | Asked::StallUnderHold => facts,
-        Asked::Abort => facts.with(|f| f.requests.abort = Some(plan_to("v2").id)),
-        Asked::Retry => facts.with(|f| f.requests.retry = Some(plan_to("v2").id)),
-        Asked::Restart => facts.with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into())),
-        Asked::Pause => facts.paused(),
-        Asked::NoNodes => facts.with(|f| f.spec.replicas = 0),
-        Asked::Refused => facts.with(|f| f.findings.blocker = Some(Blocker::Spec("template: no".to_owned()))),
+        Input::Nothing | Input::StallUnderHold => facts,
+        Input::Abort => facts.with(|f| f.requests.abort = Some(plan_to("v2").id)),
+        Input::Retry => facts.with(|f| f.requests.retry = Some(plan_to("v2").id)),
+        Input::Restart => facts.with(|f| f.requests.restart = Some("2030-01-01T00:00:00Z".into())),
+        Input::Pause => facts.paused(),
+        Input::NoNodes => facts.with(|f| f.spec.replicas = 0),
+        Input::Refused => facts.with(|f| f.findings.blocker = Some(Blocker::Spec("template: no".to_owned()))),
         // A new node cannot run the target.
-        Asked::StallUnderRollback => {
+        Input::StallUnderRollback => {
             let mut facts = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
             if let Some(new) = facts.sets.get_mut("v2") {
                 new.children[1] = node(1).granted("v2").seen().failed();
@@ -123,21 +123,21 @@ fn goes(target: &str, cause: Cause, strategy: Strategy) -> Start {
 
 /// The table of `docs/explanation/strategy-blue-green.md` (the spec changes to …), as the planner's decisions.
 #[allow(clippy::match_same_arms, reason = "a table, a row for each case")]
-fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Asked) -> FleetDecision {
+fn expected(strategy: Strategy, stage: Stage, becomes: Becomes, asked: Input) -> FleetDecision {
     let next = goes(if becomes == Becomes::New { "v3" } else { "v1" }, Cause::TemplateChanged, strategy);
     let restart = goes("v2", Cause::RestartRequested, Strategy::InPlace);
     match (stage, becomes, asked) {
         (Stage::Promoting, _, _) => FleetDecision::Keep,
-        (Stage::Retiring, _, Asked::NoNodes | Asked::Refused) => FleetDecision::Keep,
-        (Stage::Retiring, Becomes::Same, Asked::Restart) => FleetDecision::CompleteAndStart(restart),
+        (Stage::Retiring, _, Input::NoNodes | Input::Refused) => FleetDecision::Keep,
+        (Stage::Retiring, Becomes::Same, Input::Restart) => FleetDecision::CompleteAndStart(restart),
         (Stage::Retiring, Becomes::Same, _) => FleetDecision::Keep,
         (Stage::Retiring, _, _) => FleetDecision::CompleteAndStart(next),
-        (_, _, Asked::Abort) => FleetDecision::Abort,
-        (_, _, Asked::NoNodes) => FleetDecision::ScaledToZero,
-        (_, _, Asked::Refused) => FleetDecision::Keep,
+        (_, _, Input::Abort) => FleetDecision::Abort,
+        (_, _, Input::NoNodes) => FleetDecision::ScaledToZero,
+        (_, _, Input::Refused) => FleetDecision::Keep,
         (_, Becomes::New, _) => FleetDecision::Supersede(Start { cause: Cause::Superseded, ..next }),
         (_, Becomes::Back, _) => FleetDecision::CancelToCurrent,
-        (_, Becomes::Same, Asked::StallUnderRollback) => FleetDecision::CancelAfterFailure,
+        (_, Becomes::Same, Input::StallUnderRollback) => FleetDecision::CancelAfterFailure,
         (_, Becomes::Same, _) => FleetDecision::Keep,
     }
 }
@@ -151,7 +151,7 @@ fn decision_matrix_of_spec_change_stage_strategy_and_request() {
             for becomes in [Becomes::Same, Becomes::New, Becomes::Back] {
                 for asked in ASKED {
                     let facts = that(amid(strategy, stage), becomes, asked);
-                    let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
+                    let stalled = matches!(asked, Input::StallUnderHold | Input::StallUnderRollback);
                     let decided = decide(&facts, Some(&plan_to("v2")), &to("v2"), stalled);
                     let cell = format!("{strategy:?} {stage:?} {becomes:?} {asked:?}");
                     assert_eq!(decided, expected(strategy, stage, becomes, asked), "{cell}");
@@ -176,9 +176,9 @@ fn failed_promotion_resumes_only_on_a_matching_retry() {
     for strategy in MAKERS {
         for asked in ASKED {
             let facts = that(amid(strategy, Stage::Promoting), Becomes::Same, asked);
-            let stalled = matches!(asked, Asked::StallUnderHold | Asked::StallUnderRollback);
+            let stalled = matches!(asked, Input::StallUnderHold | Input::StallUnderRollback);
             let expected = match asked {
-                Asked::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, strategy)),
+                Input::Retry => FleetDecision::Resume(goes("v2", Cause::RetryRequested, strategy)),
                 _ => FleetDecision::Keep,
             };
             // Whatever the spec is now, the target is the persisted one.

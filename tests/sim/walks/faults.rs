@@ -71,7 +71,7 @@ impl FaultPlan for Plan {
 }
 
 /// The faults of a walk, and its operator.
-pub struct Trouble {
+pub struct Faults {
     pub operator: Running,
     plan: Plan,
     signals: UnboundedReceiver<Signal>,
@@ -94,7 +94,7 @@ fn is_walked(entry: &Entry) -> bool {
     }
 }
 
-impl Trouble {
+impl Faults {
     /// A first operator without faults.
     pub fn new(world: &mut World) -> Self {
         let (send, signals) = unbounded_channel();

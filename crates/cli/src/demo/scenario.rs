@@ -39,7 +39,7 @@ impl From<String> for Ended {
 }
 
 /// The scenario, its stage and its picture.
-pub struct Story<S> {
+pub struct Scenario<S> {
     // First, so that it stops watching before the cluster is torn down.
     picture: Picture,
     /// Where it runs.
@@ -56,7 +56,7 @@ struct Step {
     made: usize,
 }
 
-impl<S: Stage> Story<S> {
+impl<S: Stage> Scenario<S> {
     /// Starts watching; nothing runs yet.
     pub fn begin(stage: S, screen: Screen, nodes: usize) -> Self {
         let client = stage.client();

@@ -21,7 +21,7 @@ const NO_PODS: &str = "FailedCreate";
 /// The problem with one of a Job's pods, or with creating them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub(super) struct Trouble {
+pub(super) struct JobProblem {
     /// Identifies the problem. As long as the problem stays the same, its first text is kept: kubelets change the
     /// wording every few seconds, and each change would be a write.
     key: String,
@@ -29,7 +29,7 @@ pub(super) struct Trouble {
     text: String,
 }
 
-impl Trouble {
+impl JobProblem {
     fn new(about: &[&str], text: &str) -> Self {
         Self { key: about.join("/"), text: cut(text, MAX_PROBLEM_BYTES) }
     }
@@ -52,9 +52,9 @@ impl Trouble {
 
 /// Checks a Job's pods, unless the Job makes progress. If they cannot be read now, the known problem is kept: it is
 /// only reported, no decision is based on it.
-pub(super) async fn look(cluster: &dyn Cluster, job: &Value, before: &Trouble) -> Trouble {
+pub(super) async fn look(cluster: &dyn Cluster, job: &Value, before: &JobProblem) -> JobProblem {
     if gets_on(job) {
-        return Trouble::default();
+        return JobProblem::default();
     }
     let found = match pods(cluster, job).await {
         // There are many events, so they are not listed every few seconds: an event that was found once is kept.
@@ -66,7 +66,7 @@ pub(super) async fn look(cluster: &dyn Cluster, job: &Value, before: &Trouble) -
     match found {
         Ok(Some(found)) if !found.is_known(before) => found,
         // Once the Job has failed, its failed pods may be deleted together with the others: the known problem is kept.
-        Ok(None) if !has_failed(&job["status"]) => Trouble::default(),
+        Ok(None) if !has_failed(&job["status"]) => JobProblem::default(),
         Ok(_) | Err(_) => before.clone(),
     }
 }
@@ -108,16 +108,16 @@ async fn pods(cluster: &dyn Cluster, job: &Value) -> Result<Vec<Value>, ClusterE
 }
 
 /// The last event of the Job controller about pods that it could not create.
-async fn refused(cluster: &dyn Cluster, job: &Value) -> Result<Option<Trouble>, ClusterError> {
+async fn refused(cluster: &dyn Cluster, job: &Value) -> Result<Option<JobProblem>, ClusterError> {
     let meta = Meta::read(job);
     let by = format!("regarding.kind=Job,regarding.name={},reason={NO_PODS}", meta.name);
     let events = cluster.selected(Kind::Event, &meta.namespace, Selector::Fields(by)).await?;
     let of_it = events.iter().filter(|event| event["regarding"]["uid"] == meta.uid.as_str());
     let told = of_it.filter_map(EventNote::read).max_by_key(|told| told.at);
-    Ok(told.map(|told| Trouble::new(&[NO_PODS], &format!("{NO_PODS}: {}", told.note))))
+    Ok(told.map(|told| JobProblem::new(&[NO_PODS], &format!("{NO_PODS}: {}", told.note))))
 }
 
-fn of_pods(pods: &[Value]) -> Option<Trouble> {
+fn of_pods(pods: &[Value]) -> Option<JobProblem> {
     // A pod that cannot run now says more than one that has ended.
     let waits = pods.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
     waits.clone().find_map(waits_for).or_else(|| pods.iter().find_map(ended_badly))
@@ -133,7 +133,7 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// What a pod waits for, unless that passes by itself.
-fn waits_for(pod: &Value) -> Option<Trouble> {
+fn waits_for(pod: &Value) -> Option<JobProblem> {
     let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
     for container in containers(pod) {
         let (waiting, of) = (&container["state"]["waiting"], text(&container["name"]));
@@ -145,18 +145,18 @@ fn waits_for(pod: &Value) -> Option<Trouble> {
         let says = if message.is_empty() { String::new() } else { format!(": {message}") };
         let text = format!("container {of} of pod {name} is waiting: {reason}{says}");
         let class = if OF_IMAGES.contains(&reason) { OF_IMAGES[0] } else { reason };
-        return Some(Trouble::new(&[uid, of, class], &text));
+        return Some(JobProblem::new(&[uid, of, class], &text));
     }
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let mut unscheduled = conditions.filter(|c| c["type"] == "PodScheduled" && c["status"] == "False");
     let unscheduled = unscheduled.next()?;
     let reason = text(&unscheduled["reason"]);
     let says = format!("pod {name} is not scheduled: {reason}: {}", text(&unscheduled["message"]));
-    Some(Trouble::new(&[uid, reason], &says))
+    Some(JobProblem::new(&[uid, reason], &says))
 }
 
 /// How one of a pod's containers last failed, or why the pod itself failed.
-fn ended_badly(pod: &Value) -> Option<Trouble> {
+fn ended_badly(pod: &Value) -> Option<JobProblem> {
     let (name, uid) = (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]));
     for container in containers(pod) {
         let Some((code, end)) = end(container) else { continue };
@@ -167,14 +167,14 @@ fn ended_badly(pod: &Value) -> Option<Trouble> {
             says.push_str(": ");
             says.push_str(word);
         }
-        return Some(Trouble::new(&[uid, of, &code, reason], &says));
+        return Some(JobProblem::new(&[uid, of, &code, reason], &says));
     }
     if pod["status"]["phase"] != "Failed" {
         return None;
     }
     let (reason, message) = (text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
     let reason = if reason.is_empty() { "Failed" } else { reason };
-    Some(Trouble::new(&[uid, reason], &format!("pod {name} failed: {reason}: {message}")))
+    Some(JobProblem::new(&[uid, reason], &format!("pod {name} failed: {reason}: {message}")))
 }
 
 /// How a container ended, now or before its last restart, if it failed.

@@ -69,10 +69,10 @@ impl<T> Known<T> {
 /// Gives each type its pool.
 macro_rules! pooled {
     ($($type:ty),* $(,)?) => {$(
-        impl $crate::api::kept_once::Pooled for $type {
-            fn pool() -> &'static $crate::api::kept_once::Pool<Self> {
-                static POOL: std::sync::LazyLock<$crate::api::kept_once::Pool<$type>> =
-                    std::sync::LazyLock::new($crate::api::kept_once::Pool::new);
+        impl $crate::api::interned::Pooled for $type {
+            fn pool() -> &'static $crate::api::interned::Pool<Self> {
+                static POOL: std::sync::LazyLock<$crate::api::interned::Pool<$type>> =
+                    std::sync::LazyLock::new($crate::api::interned::Pool::new);
                 &POOL
             }
         }
