@@ -75,9 +75,10 @@ async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStrea
     // The bytes stay in the stream's buffer. Some servers send nothing before the client does.
     match tokio::time::timeout(FIRST_WORD, stream.fill_buf()).await {
         Ok(Err(error)) => Err(error),
-        Ok(Ok([])) => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection after the TLS handshake"))
-        }
+        Ok(Ok([])) => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the server closed the connection after the TLS handshake",
+        )),
         Ok(Ok(_)) | Err(_) => Ok(stream),
     }
 }

@@ -332,6 +332,9 @@ mod tests {
         assert!(connections.connect("shop", &with_key("key")).await.is_ok());
         assert_eq!(connections.count(), 1);
         let unread = error(&connections, &with_key("other")).await;
-        assert!(unread.to_string().ends_with("could not be read: the API server does not answer"), "{unread}");
+        assert!(
+            unread.to_string().ends_with("could not be read: the API server does not answer"),
+            "{unread}"
+        );
     }
 }

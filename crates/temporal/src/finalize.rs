@@ -122,8 +122,7 @@ async fn delete_versions(
             Err(error) => {
                 tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "could not delete workers; retrying");
                 let message = error.message();
-                refused
-                    .get_or_insert_with(|| format!("could not delete the workers of {build}: {message}"));
+                refused.get_or_insert_with(|| format!("could not delete the workers of {build}: {message}"));
             }
         }
     }

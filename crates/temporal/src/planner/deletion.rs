@@ -138,7 +138,10 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                     });
                 }
                 Some(0) if deployment.is_terminating => {
-                    wait_for(format!("waiting for the deletion of Deployment {} to complete", deployment.name));
+                    wait_for(format!(
+                        "waiting for the deletion of Deployment {} to complete",
+                        deployment.name
+                    ));
                 }
                 Some(0) if !is_over(version, now) => wait_for(format!(
                     "no workflow runs on {build}; Windlass deletes its workers after {} s without workflows, because counts lag",

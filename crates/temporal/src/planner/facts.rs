@@ -339,7 +339,9 @@ pub fn believe(
         Ok(described) if at_stake > 0 && !lists_one(&described) => {
             not_believed(match described.versions.len() {
                 0 => format!("Temporal lists no version of {deployment}"),
-                others => format!("Temporal lists {others} versions of {deployment}, but none of this object"),
+                others => {
+                    format!("Temporal lists {others} versions of {deployment}, but none of this object")
+                }
             })
         }
         Ok(described) => TemporalState::Known(described),

@@ -61,7 +61,12 @@ pub fn ramp(
         match facts.target_version().and_then(|version| version.unversioned) {
             Some(0) => return Next::Skip("no other workers poll the task queues".to_owned()),
             Some(_) => {}
-            None => return Next::wait(Reason::WaitingForPollers, "waiting for Temporal to report other pollers of the task queues"),
+            None => {
+                return Next::wait(
+                    Reason::WaitingForPollers,
+                    "waiting for Temporal to report other pollers of the task queues",
+                );
+            }
         }
     }
     let wanted = Percent(f32::from(percent));
@@ -86,7 +91,10 @@ pub fn ramp(
     if now < until {
         return Next::Wait {
             reason: Reason::Ramping,
-            message: format!("{percent} % of the tasks go to {target}; the next step starts at {}", at(until)),
+            message: format!(
+                "{percent} % of the tasks go to {target}; the next step starts at {}",
+                at(until)
+            ),
             until: Some(until),
         };
     }
@@ -191,7 +199,9 @@ fn not_served(facts: &Facts) -> Option<Next> {
     match version.and_then(|version| version.pollers) {
         Some(0) | None => Some(Next::wait(
             Reason::WaitingForPollers,
-            format!("no worker of {target} has polled Temporal recently: Windlass routes no further tasks to it"),
+            format!(
+                "no worker of {target} has polled Temporal recently: Windlass routes no further tasks to it"
+            ),
         )),
         Some(_) => None,
     }

@@ -20,8 +20,7 @@ pub fn await_available(facts: &Facts) -> Next {
         return Next::Done;
     }
     if workers.replicas == 0 {
-        let message =
-            format!("waiting for Deployment {} to be scaled up: it has 0 replicas", workers.name);
+        let message = format!("waiting for Deployment {} to be scaled up: it has 0 replicas", workers.name);
         return Next::wait(Reason::WorkersNotReady, message);
     }
     let complaint = workers.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
@@ -76,6 +75,9 @@ pub fn await_promote(facts: &Facts) -> Next {
     }
     Next::wait(
         Reason::ReadyToPromote,
-        format!("{} is ready for its promotion: run windlass promote, or set spec.forcePromote to {}", facts.target.build, facts.target.hash),
+        format!(
+            "{} is ready for its promotion: run windlass promote, or set spec.forcePromote to {}",
+            facts.target.build, facts.target.hash
+        ),
     )
 }

@@ -19,9 +19,9 @@ impl Reconcile<'_> {
         }
         let checked = match (hooks::too_many_tasks(&self.facts), &self.cx.hooks) {
             (Some(sentence), _) => Err(HooksRejected::Permanent(sentence)),
-            (None, None) => {
-                Err(HooksRejected::Permanent("spec.hooks: this program does not support hooks; remove spec.hooks".to_owned()))
-            }
+            (None, None) => Err(HooksRejected::Permanent(
+                "spec.hooks: this program does not support hooks; remove spec.hooks".to_owned(),
+            )),
             (None, Some(port)) => port.check(&HookedObject::facts(&self.facts), &self.facts.spec.hooks).await,
         };
         let Err(refused) = checked else { return };

@@ -194,7 +194,8 @@ impl Reconcile<'_> {
         };
         let Some(guard) = self.scope().guard() else { return };
         if temporal.set_routing(&self.facts.deployment, &write, &guard).await.is_ok() {
-            let note = "Windlass removed a ramp that belongs to no rollout: all tasks go to the current version";
+            let note =
+                "Windlass removed a ramp that belongs to no rollout: all tasks go to the current version";
             self.record_event(Event::normal(Reason::RampCleared, self.now.to_string(), note));
         }
     }

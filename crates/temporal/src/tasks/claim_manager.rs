@@ -42,7 +42,12 @@ impl Task for ClaimManager {
             return Ok(wait_for(cx, Reason::Paused, PAUSED, LATER));
         }
         let Some(guard) = scope.guard() else {
-            return Ok(wait_for(cx, Reason::TemporalUnreachable, "waiting for a connection to Temporal", LATER));
+            return Ok(wait_for(
+                cx,
+                Reason::TemporalUnreachable,
+                "waiting for a connection to Temporal",
+                LATER,
+            ));
         };
         match temporal.set_manager(&scope.facts.deployment, true, &guard).await {
             Ok(_) => Ok(wait_for(

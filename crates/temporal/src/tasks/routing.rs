@@ -47,9 +47,7 @@ impl Task for ClearRamp {
 async fn carry_out(cx: &TaskContext<'_>, scope: &WorkerScope, next: Next) -> Result<Outcome, TaskError> {
     let Next::Write(write) = next else { return Ok(outcome(next, cx)) };
     match scope.write(&write).await {
-        Ok(()) => {
-            Ok(wait_for(cx, Reason::Promoting, "waiting for Temporal to report the new routing", SOON))
-        }
+        Ok(()) => Ok(wait_for(cx, Reason::Promoting, "waiting for Temporal to report the new routing", SOON)),
         Err(error) => Ok(wait_out(cx, &error)),
     }
 }

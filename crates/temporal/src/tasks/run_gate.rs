@@ -216,7 +216,10 @@ impl RunGate {
             Ok(GateState::Completed) => return Ok(GateStatus::Succeeded),
             Ok(GateState::Failed { message }) => return Ok(GateStatus::Failed(message)),
             Ok(GateState::TimedOut) => {
-                return Ok(GateStatus::Failed(format!("it did not complete within {} s", self.timeout_seconds)));
+                return Ok(GateStatus::Failed(format!(
+                    "it did not complete within {} s",
+                    self.timeout_seconds
+                )));
             }
             Ok(GateState::Ended { message }) => {
                 return Ok(GateStatus::Failed(format!("it was cancelled or terminated: {message}")));

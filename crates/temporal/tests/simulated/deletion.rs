@@ -19,7 +19,11 @@ async fn deleted_worker_deployment_unsets_current_and_drains() {
     s.seconds(120).await;
     assert!(s.temporal.writes().contains(&Write::Routing(RoutingWrite::Current(None))));
     assert_eq!(s.deployments()[0]["spec"]["replicas"], 2);
-    assert!(s.message("Reconciling").contains(": 1. Windlass deletes its workers"), "{}", s.message("Reconciling"));
+    assert!(
+        s.message("Reconciling").contains(": 1. Windlass deletes its workers"),
+        "{}",
+        s.message("Reconciling")
+    );
     s.temporal.end("long");
     s.until("it is gone", |s| s.object().is_none()).await;
     assert!(s.deployments().is_empty());
@@ -309,7 +313,11 @@ async fn retained_workers_survive_a_temporal_that_lost_their_records() {
         retained["template"] = crate::stage::template("v2");
         s.create(retained).await;
         s.until("it is said", |s| s.condition("UpToDate") == "Unknown/TemporalUnreachable").await;
-        assert!(s.message("UpToDate").contains("the status has no record of the workers"), "{}", s.message("UpToDate"));
+        assert!(
+            s.message("UpToDate").contains("the status has no record of the workers"),
+            "{}",
+            s.message("UpToDate")
+        );
         s.seconds(150).await;
         s.set_image("v3").await;
         s.seconds(150).await;

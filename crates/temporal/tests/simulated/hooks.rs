@@ -226,7 +226,11 @@ async fn api_server_rejects_invalid_hooks() {
         (json!([http("a", "BeforeNode")]), true, "apply to nodes only"),
         (json!([http("a", "AfterPromotion")]), true, "apply to nodes only"),
         (json!([http("a", "AfterStep")]), false, "a step of spec.rollout.steps with hooks: true"),
-        (json!([http("a", "BeforeRollout"), http("a", "AfterRollout")]), true, "two hooks with the same name"),
+        (
+            json!([http("a", "BeforeRollout"), http("a", "AfterRollout")]),
+            true,
+            "two hooks with the same name",
+        ),
         (json!([http("A", "BeforeRollout")]), true, "lowercase letters"),
         (json!([{"name": "a", "at": "BeforeRollout"}]), true, "exactly one of"),
         (json!([two]), true, "exactly one of"),
