@@ -1,4 +1,4 @@
-//! Starts the real control plane of the tests, with played kubelets and Windlass's definitions, and keeps it
+//! Starts the real control plane of the tests, with simulated kubelets and Windlass's definitions, and keeps it
 //! until Ctrl-C: a place to try things with `kubectl`.
 //!
 //! ```text

@@ -51,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_serves_every_address_serves_both_families() {
+    fn unspecified_address_serves_ipv4_and_ipv6() {
         // Bound, and not listening: tests listen on loopback addresses only.
         let Ok(every) = bound("[::]:0".parse().unwrap()) else { return };
         assert!(!every.only_v6().unwrap());
     }
 
     #[test]
-    fn one_address_is_served_alone_and_a_port_in_use_is_an_error() {
+    fn specific_address_is_bound_and_port_in_use_is_an_error() {
         let first = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = first.local_addr().unwrap();
         assert!(address.ip().is_loopback() && address.is_ipv4());

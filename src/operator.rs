@@ -656,7 +656,7 @@ mod tests {
     use windlass_kube_port::ClusterError;
 
     #[test]
-    fn after_a_failure_the_plan_keeps_its_time_and_the_server_is_obeyed_for_ten_minutes_at_most() {
+    fn requeue_after_failure_respects_plan_and_capped_retry_after() {
         let seconds = Duration::from_secs;
         let busy = |retry_after: Option<u64>| {
             let retry_after = retry_after.map(seconds);

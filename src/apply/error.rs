@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_step_failed_the_servers_answer_decides_what_is_done_about_it() {
+    fn server_response_determines_handling_for_every_failed_step() {
         let message = || "no".to_owned();
         for (wrap, step) in WRAPS {
             let conflict = wrap(ClusterError::Conflict { object: object(), message: message() });

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_sidecar_is_reached_applies_at_once_and_all_of_one_that_is_not_injected() {
+    fn sidecar_address_changes_apply_at_once() {
         let (injected, reached, by_url, other) = (
             sidecar("w:1", ""),
             sidecar("w:2", "http://a"),

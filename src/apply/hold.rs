@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manager_that_is_named_is_the_one_of_the_field_that_differs() {
+    fn named_manager_is_the_owner_of_the_differing_field() {
         let entry = |manager: &str, time: &str, fields: Value| json!({"manager": manager, "time": time, "fieldsV1": {"f:spec": {"f:updateStrategy": fields}}});
         let entries = [
             entry("argocd", "t1", json!({"f:rollingUpdate": {"f:partition": {}}})),

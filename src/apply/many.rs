@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_that_fails_means_for_the_others_is_what_was_asked_for() {
+    async fn failure_policy_decides_whether_other_objects_are_processed() {
         for (on_failure, failure, all_begun, is_conflict) in [
             (OnFailure::Stop, conflict as fn() -> ClusterError, false, true),
             (OnFailure::Stop, refused, false, false),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_come_in_the_order_of_the_objects() {
+    async fn results_follow_the_order_of_the_objects() {
         let slow_first = |number: u64| async move {
             for _ in number..8 {
                 tokio::task::yield_now().await;

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_users_label_that_admission_overrides_is_written_once() {
+    async fn label_overridden_by_admission_is_written_once() {
         let probes = ProbeCache::default();
         let (live, answer) = (set("windlass", "", 1), set("windlass", "platform", 1));
         assert_eq!(due_for(&probes, &live, "one"), ["/metadata/labels/team"]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_windlass_depends_on_is_written_once_a_minute_and_reported() {
+    async fn required_fields_are_restored_once_a_minute_and_reported() {
         let probes = ProbeCache::default();
         let (live, answer) = (set("windlass", "one", 3), set("platform", "one", 2));
         written(&probes, &live, "one", &answer).await;

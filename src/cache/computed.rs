@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_of_a_content_is_known_of_all_that_have_it_and_of_no_other() {
+    fn cached_results_are_shared_by_equal_content_only() {
         let spec = |image: &str, grant: &str| {
             let template = json!({"spec": {"containers": [{"name": "db", "image": "by content"}]}});
             node(1, &json!({"image": image, "grantID": grant, "podTemplate": template})).spec.clone().unwrap()
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_settled_as_long_as_it_and_its_fleet_are_what_they_were() {
+    fn node_is_settled_until_it_or_its_fleet_changes() {
         let fleet = |status: Value| {
             let spec = json!({"replicas": 1, "updateStrategy": {"type": "InPlace"},
                 "template": {"spec": {"podTemplate": {"spec": {}}}}});

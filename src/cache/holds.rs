@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ondelete_that_follows_the_own_hold_is_somebody_elses() {
+    fn ondelete_after_own_hold_is_attributed_to_another_manager() {
         let holds = Holds::default();
         assert!(!holds.was_opened("a", Mode::Window, 9), "nothing is known of what an earlier process wrote");
         holds.wrote("a", Mode::Window, 3);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_overwrite_doubles_the_pause_until_it_is_forgotten() {
+    async fn each_overwrite_doubles_the_pause_until_expiry() {
         let holds = Holds::default();
         assert_eq!(holds.pause("a"), Duration::ZERO);
         for seconds in [30, 60, 120, 240, 480, 960, 1800, 1800] {

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_stands_for_as_long_as_its_pods_are_worth_and_for_twice_as_long_as_it_took() {
+    async fn live_read_validity_scales_with_pod_count_and_read_duration() {
         let stood = async |pods: usize, took: u64| {
             let mut live = LivePods::of(KnownPods::new());
             tokio::time::advance(Duration::from_millis(took)).await;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_heard_of_a_pod_after_the_read_counts_more_also_that_it_went() {
+    async fn pod_events_newer_than_the_read_take_precedence() {
         let pod = |name: &str, version| LivePod {
             name: name.to_owned(),
             uid: "pod".to_owned(),

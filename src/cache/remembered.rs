@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_there_until_it_is_taken_and_under_its_own_key_alone() {
+    fn values_are_kept_per_key_until_taken() {
         let known: Remembered<str, u32> = Remembered::default();
         for (key, value) in [("a", 1), ("b", 2), ("a", 3)] {
             known.put(key, value);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_an_object_is_forgotten_whatever_part_of_it_and_nothing_else_is() {
+    fn forget_drops_all_entries_of_one_object_only() {
         let known: Remembered<(String, u32), u32> = Remembered::default();
         let key = |uid: &str, part| (uid.to_owned(), part);
         for (value, key) in [key("a", 1), key("a", 2), key("a/revision", 1), key("b", 1)].iter().enumerate() {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_map_is_emptied_before_one_more_is_taken_in() {
+    fn full_map_is_cleared_before_the_next_insert() {
         let known: Remembered<(String, usize), usize> = Remembered::default();
         let key = |part| ("uid".to_owned(), part);
         for part in 0..=MAX_ENTRIES {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_nodes_do_as_they_should_is_told_when_it_is_quiet() {
+    async fn normal_node_events_are_sent_when_idle() {
         let mut stage = Stage::new();
         stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
         stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanComplete);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_never_waits_longer_than_its_patience() {
+    async fn normal_events_are_delayed_for_a_bounded_time() {
         let mut stage = Stage::new();
         stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
         assert!(stage.sent_while_busy(4800).await.is_empty());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_many_plans_of_one_fleet_a_part_is_told_each_whole() {
+    async fn node_plan_events_are_rate_limited_per_fleet() {
         let mut stage = Stage::new();
         let owner =
             |uid: &str| json!({"kind": "NodeDeployment", "name": uid, "uid": uid, "controller": true});
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trouble_and_fleets_are_told_at_once() {
+    async fn warnings_and_fleet_events_are_sent_immediately() {
         let mut stage = Stage::new();
         stage.tell(Kind::StatefulNode, EventType::Normal, Reason::PlanStarted);
         stage.tell(Kind::StatefulNode, EventType::Warning, Reason::PlanFailed);

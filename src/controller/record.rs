@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_between_two_statuses_is_counted_once_with_its_time() {
+    fn finished_plans_and_tasks_are_counted_once_with_duration() {
         let metrics = Metrics::default();
         let ended = |plan: &str, outcome: &str| json!({"planID": plan, "outcome": outcome, "startedAt": "2030-01-01T12:00:00Z", "finishedAt": "2030-01-01T12:05:00Z"});
         let before = fleet("Running", &json!([ended("p0", "Complete")]));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_s_plan_is_a_part_of_the_rollout_during_which_it_began() {
+    fn node_plan_span_belongs_to_the_rollout_active_at_its_start() {
         let at = |minute: u32| format!("2030-01-01T12:{minute:02}:00Z");
         let entry = |plan: &str, from: u32, to: u32| json!({"planID": plan, "startedAt": at(from), "finishedAt": at(to)});
         let status: NodeDeploymentStatus = serde_json::from_value(json!({
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_tells_of_a_plan_gives_its_spans_the_same_ids() {
+    fn span_ids_are_deterministic_per_plan() {
         assert_eq!(TraceId::of("495ff12537"), TraceId::of("495ff12537"));
         assert_ne!(TraceId::of("495ff12537"), TraceId::of("495ff12538"));
         assert_ne!(SpanId::of(&["a", "b"]), SpanId::of(&["a"]));

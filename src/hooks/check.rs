@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_carried_out_is_taken() {
+    fn valid_hooks_are_accepted() {
         let all = "{{fleet}} {{namespace}} {{image}} {{fromHash}} {{planID}} {{taskID}} {{set}}";
         let table = [
             (
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_is_refused_with_the_hooks_name() {
+    fn invalid_hooks_are_rejected_with_the_hook_name() {
         let table = [
             (
                 "BeforeRollout",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_needs_somebody_to_ask() {
+    fn query_hook_requires_a_prometheus_url() {
         let hook = json!({"name": "q", "at": "BeforeNode", "query": {"promql": "up", "success": "true"}});
         let sentence = check(&serde_json::from_value(hook).unwrap(), &HookRules::default()).unwrap_err();
         assert!(sentence.starts_with("hook q: ") && sentence.contains("--prometheus-url"), "{sentence}");

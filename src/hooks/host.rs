@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_given_without_a_port() {
+    fn host_is_parsed_without_scheme_port_or_path() {
         let table = [
             ("peer", "peer"),
             ("Hooks.Example.COM.", "hooks.example.com"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_to_the_node_or_to_a_host_that_is_allowed() {
+    fn url_may_target_the_node_or_an_allowed_host() {
         let table = [
             ("http://{{podIP}}", "http://10.0.0.7"),
             ("http://{{podIP}}:8080/drain", "http://10.0.0.7:8080/drain"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_trick_leads_a_request_elsewhere() {
+    fn url_to_any_other_host_is_rejected() {
         let table = [
             "http://kubernetes.default.svc/",
             "http://10.0.0.1/",
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_there_is_nobody_to_ask() {
+    fn missing_or_invalid_pod_ip_is_an_error() {
         let url = HookUrl::parse("http://{{podIP}}:1/", &BTreeSet::new()).unwrap();
         for ip in [None, Some(""), Some("peer"), Some("10.0.0.7@peer")] {
             let values = Values { pod_ip: ip.map(str::to_owned), ..values() };

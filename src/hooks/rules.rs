@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prometheus_is_where_its_url_says() {
+    fn prometheus_url_yields_the_query_endpoint() {
         let at = |text| PrometheusUrl::parse(text).map(|url| url.instant_queries());
         assert_eq!(at("http://p:9090").as_deref(), Ok("http://p:9090/api/v1/query"));
         assert_eq!(at("http://p/under/").as_deref(), Ok("http://p/under/api/v1/query"));

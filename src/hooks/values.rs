@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_filled_in_and_other_braces_are_left_alone() {
+    fn placeholders_are_filled_and_other_braces_are_kept() {
         let table = [
             ("", ""),
             ("plain", "plain"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_value_is_named_with_those_that_are_known() {
+    fn unknown_placeholder_error_lists_the_known_ones() {
         for text in ["{{podip}}", "{{pod-ip}}", "{{ fleet }}", "x{{Fleet}}", "{{status.phase}}"] {
             let sentence = Filled::parse(text).unwrap_err();
             assert!(sentence.contains("unknown placeholder {{"), "{text}: {sentence}");
@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_yet_is_named() {
+    fn unavailable_values_are_named_in_the_error() {
         let sentence = fill("{{node}} and {{fleet}} and {{pod}}").unwrap_err();
         assert_eq!(sentence, "{{node}}, {{pod}} is not known");
     }
 
     #[test]
-    fn each_value_has_a_variable_of_its_own() {
+    fn each_value_has_a_unique_variable() {
         let mut variables: Vec<&str> = ValueName::ALL.iter().map(|name| name.variable()).collect();
         variables.sort_unstable();
         variables.dedup();

@@ -42,7 +42,7 @@ fn assert_has(text: &str, line: &str) {
 }
 
 #[test]
-fn what_the_operator_does_is_counted_by_kind_and_outcome_and_timed() {
+fn operations_are_counted_by_kind_and_outcome_and_timed() {
     let text = all().text(true, &[]);
     for line in [
         "windlass_reconcile_total{kind=\"StatefulNode\",outcome=\"done\"} 2",
@@ -70,7 +70,7 @@ fn what_the_operator_does_is_counted_by_kind_and_outcome_and_timed() {
 }
 
 #[test]
-fn fleets_are_told_of_as_long_as_they_are_there() {
+fn fleet_metrics_exist_while_the_fleet_exists() {
     let metrics = Metrics::default();
     let text = metrics.text(true, &[fleet("db"), fleet("web")]);
     for line in [
@@ -120,7 +120,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_page_of_metrics_lists_what_is_told() {
+fn metrics_page_lists_all_metrics() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/metrics.md");
     let (begin, end) = ("<!-- generated: UPDATE_DOCS=1 cargo test --lib metrics -->\n", "<!-- end -->\n");
     let page = std::fs::read_to_string(path).unwrap();

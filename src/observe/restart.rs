@@ -42,7 +42,7 @@ mod tests {
     use windlass_kube_port::observed::Observed;
 
     #[test]
-    fn the_latest_restart_counts_and_under_the_grant_of_an_abort_the_one_that_is_asked_for() {
+    fn latest_restart_counts_except_under_an_abort_grant() {
         let (early, late) = ("2030-01-31T12:00:00Z", "2030-02-28T12:00:00Z");
         let rows = [
             ("0123456789-2", None, None, None),

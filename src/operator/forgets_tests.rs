@@ -37,7 +37,7 @@ fn fleet(image: &str) -> DynamicObject {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_fleet_and_its_nodes_is_kept_once_they_are_gone() {
+async fn deleted_fleet_leaves_no_cached_state() {
     let cluster = furnished();
     let client = cluster.client("windlass", "shop");
     let operator = Operator::new(client.clone()).clock(cluster.clock());

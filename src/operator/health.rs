@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cache_that_hears_nothing_makes_the_replica_unready_and_then_ill_until_it_hears_again() {
+    async fn silent_watch_makes_replica_unready_and_then_unhealthy() {
         let (health, view) = acting();
         let mut said: Vec<Expected> = Vec::new();
         for seconds in 1..=125 {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_never_comes_to_its_end_makes_the_replica_unready_and_never_ill() {
+    async fn endless_list_makes_replica_unready_but_not_unhealthy() {
         let (health, view) = acting();
         view.freshness.lost(Kind::Pod);
         for _ in 0..300 {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn definitions_that_lack_something_make_every_replica_unready_and_none_ill() {
+    async fn incomplete_crds_make_replicas_unready_but_not_unhealthy() {
         let (health, _) = acting();
         for health in [health, Health::default()] {
             health.definitions_lack(Some("apply deploy/crds".to_owned()));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refusals_make_what_is_known_old_and_are_no_reason_to_start_anew() {
+    async fn rejected_requests_make_the_cache_stale_without_a_restart() {
         let (health, view) = acting();
         let (_, refused) = acting();
         health.acts_on(vec![view.clone(), refused.clone()]);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_of_the_caches_of_several_namespaces_counts() {
+    async fn oldest_cache_of_all_namespaces_determines_health() {
         let (health, view) = acting();
         let (_, other) = acting();
         health.acts_on(vec![view.clone(), other]);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_replica_that_stands_by_is_ready_as_long_as_it_reads_the_lease_and_never_ill() {
+    async fn standby_replica_is_ready_while_it_reads_the_lease() {
         let health = Health::default();
         assert!(!health.is_ready());
         health.record_standby(StandbyState::Well);

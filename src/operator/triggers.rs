@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_acts_at_once_on_the_end_of_what_a_node_does_and_waits_on_the_way_there() {
+    fn fleet_reconciles_at_once_on_node_plan_end_only() {
         let mut requests = Requests::of_fleet_db();
         let waits = [
             ("a grant that no plan was started for", json!({"spentGrantID": "1"})),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_acts_at_once_on_what_its_plan_waits_for_and_waits_on_the_way_there() {
+    fn node_reconciles_at_once_on_awaited_changes_only() {
         let set = |version, seen: u32| {
             object("db-0", version, &json!({"spec": {}, "status": {"observedGeneration": seen}}))
         };

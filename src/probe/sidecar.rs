@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_the_text_under_its_key() {
+    fn token_is_the_text_under_its_key() {
         let table = [
             (json!({"data": {"token": "czNjcmV0Cg=="}}), Some("s3cret")),
             (json!({"data": {"token": ""}}), None),

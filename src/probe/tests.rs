@@ -126,7 +126,7 @@ fn prober() -> (Arc<FakeSidecars>, Arc<SidecarProber>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_is_answered_later_and_its_answer_is_of_now_for_five_seconds() {
+async fn probe_is_asynchronous_and_answer_is_fresh_for_five_seconds() {
     let (played, prober) = prober();
     let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
     assert_eq!((heard.last, heard.is_fresh), (None, false));
@@ -144,7 +144,7 @@ async fn a_question_is_answered_later_and_its_answer_is_of_now_for_five_seconds(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_belongs_to_its_pod_its_address_and_its_task() {
+async fn answer_belongs_to_its_pod_address_and_task() {
     let other_pod = |mut question: Question| {
         question.peer.pod_uid = "another".to_owned();
         question
@@ -180,7 +180,7 @@ async fn an_answer_belongs_to_its_pod_its_address_and_its_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_an_earlier_question_is_dropped_and_the_new_one_is_sent() {
+async fn answer_to_an_outdated_request_is_dropped() {
     let (played, prober) = prober();
     played.takes("http://a", Some(Duration::from_secs(1)));
     let answered = run(&prober);
@@ -198,7 +198,7 @@ async fn an_answer_to_an_earlier_question_is_dropped_and_the_new_one_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_answer_is_asked_less_and_less_and_heard_when_it_does() {
+async fn unresponsive_sidecar_is_probed_with_backoff_until_it_answers() {
     let (played, prober) = prober();
     played.takes("http://a", None);
     let hour = async {
@@ -224,7 +224,7 @@ async fn one_that_does_not_answer_is_asked_less_and_less_and_heard_when_it_does(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_asked_less_and_less_though_something_else_is_answered() {
+async fn failing_request_backs_off_while_another_succeeds() {
     let (played, prober) = prober();
     *played.refuses.lock().unwrap() = true;
     for _ in 0..600 * 4 {
@@ -248,7 +248,7 @@ async fn what_fails_is_asked_less_and_less_though_something_else_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_does_not_answer_is_asked_no_more_often_because_it_is_asked_something_else() {
+async fn other_requests_do_not_raise_the_rate_to_a_silent_sidecar() {
     let (played, prober) = prober();
     played.takes("http://a", None);
     let task = |n: usize| question("http://a", SidecarRequest::MarkReady { task_id: format!("plan-{n}") });
@@ -269,7 +269,7 @@ async fn one_that_does_not_answer_is_asked_no_more_often_because_it_is_asked_som
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_question_delays_no_other_question_to_the_same_sidecar() {
+async fn failing_request_does_not_delay_others_to_the_same_sidecar() {
     let (played, prober) = prober();
     *played.refuses.lock().unwrap() = true;
     run(&prober);
@@ -286,7 +286,7 @@ async fn a_failing_question_delays_no_other_question_to_the_same_sidecar() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_sidecar_is_asked_a_second_time_and_given_its_time() {
+async fn slow_sidecar_is_probed_again_with_a_longer_timeout() {
     let (played, prober) = prober();
     played.takes("http://a", Some(Duration::from_millis(900)));
     run(&prober);
@@ -305,7 +305,7 @@ async fn a_slow_sidecar_is_asked_a_second_time_and_given_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_question_is_sent_once_however_often_it_is_asked() {
+async fn repeated_requests_are_sent_once() {
     let (played, prober) = prober();
     played.takes("http://a", Some(Duration::from_millis(100)));
     run(&prober);
@@ -326,7 +326,7 @@ fn run(prober: &Arc<SidecarProber>) -> Arc<Mutex<usize>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_remembered_of_a_node_that_is_gone_or_of_which_nothing_is_wished() {
+async fn state_of_deleted_or_settled_nodes_is_forgotten() {
     let (_, prober) = prober();
     for name in ["a", "b"] {
         prober.ask_sidecar(&key(name), watch("http://a"));
@@ -366,7 +366,7 @@ impl SidecarClient for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_asked_again() {
+async fn panicking_sidecar_request_is_reported_and_sent_again() {
     let prober = SidecarProber::of_sidecars(Arc::new(Panics), Arc::new(MockCluster::new()));
     for _ in 0..2 {
         prober.ask_sidecar(&key("a"), watch("http://a"));
@@ -436,7 +436,7 @@ async fn heard(prober: &SidecarProber, names: &[String]) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_that_swallow_what_they_are_sent_hold_up_nobody_who_answers() {
+async fn thousand_unresponsive_sidecars_do_not_delay_the_others() {
     let client = Arc::new(Dropped::default());
     let prober = SidecarProber::of_sidecars(client.clone(), Arc::new(MockCluster::new()));
     let times: Arc<Mutex<BTreeMap<Key, usize>>> = Arc::default();

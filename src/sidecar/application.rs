@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_success_means_caught_up_unless_its_body_denies_it() {
+    fn success_means_caught_up_unless_the_body_denies_it() {
         for yes in ["", "OK", "true", " true\n", r#"{"caughtUp": true}"#, r#"{"peers": 3}"#, "<html>"] {
             assert!(reports_caught_up(yes.as_bytes()), "{yes}");
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_height_is_a_whole_number_bare_or_in_an_object() {
+    fn height_is_an_integer_bare_or_in_an_object() {
         for (text, height) in
             [("7", 7), (" 7\n", 7), ("0", 0), (r#"{"height": 8000000, "hash": "x"}"#, 8_000_000)]
         {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excerpt_is_one_short_line() {
+    fn excerpt_is_one_short_line() {
         assert_eq!(excerpt(b" bad\n\tthing \xff"), "bad thing \u{fffd}");
         let long = excerpt("é".repeat(500).as_bytes());
         assert_eq!(long.chars().count(), 121);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_waits_for_its_own_height() {
+    fn halt_waits_for_its_own_height() {
         let mut memory = Memory::default();
         memory.submit(TaskRequest::halt_at_height("near", 10), true);
         memory.submit(TaskRequest::halt_at_height("far", 20), true);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_that_was_reached_stays_reached() {
+    fn completed_halt_stays_complete() {
         let mut memory = Memory::default();
         memory.submit(TaskRequest::halt_at_height("halt", 10), true);
         memory.observe_height(&Ok(10));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_height_is_waited_out_and_said() {
+    fn unknown_height_keeps_the_halt_running_with_a_message() {
         let mut memory = Memory::default();
         memory.submit(TaskRequest::halt_at_height("halt", 10), true);
         memory.observe_height(&Err("the application is silent".to_owned()));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_finished_task_is_forgotten_first() {
+    fn oldest_finished_task_is_evicted_first() {
         let mut memory = Memory::default();
         memory.submit(TaskRequest::halt_at_height("halt", 10), true);
         for n in 1..MAX_TASKS {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_full_of_unfinished_tasks_takes_no_more() {
+    fn memory_full_of_unfinished_tasks_accepts_no_more() {
         let mut memory = Memory::default();
         for n in 0..MAX_TASKS {
             memory.submit(TaskRequest::halt_at_height(format!("h{n}"), 10), true);

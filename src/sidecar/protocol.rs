@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_form_is_the_documented_one() {
+    fn wire_format_matches_the_documentation() {
         let status = Status { ready: true, caught_up: false, height: None, halted: false };
         assert_eq!(
             serde_json::to_value(status).unwrap(),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_reads_back_as_it_was_written() {
+    fn requests_round_trip() {
         for request in [TaskRequest::mark_ready("a"), TaskRequest::halt_at_height("b", 7)] {
             let text = serde_json::to_string(&request).unwrap();
             assert_eq!(serde_json::from_str::<TaskRequest>(&text).unwrap(), request);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_newer_or_older_sidecar_is_read() {
+    fn answers_of_newer_and_older_sidecars_are_readable() {
         let newer = json!({"ready": true, "caughtUp": true, "height": 3, "halted": true, "peers": 9});
         let status: Status = serde_json::from_value(newer).unwrap();
         assert_eq!(status, Status { ready: true, caught_up: true, height: Some(3), halted: true });
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_does_not_say_whether_it_is_ready_is_not_a_status() {
+    fn answer_without_readiness_is_not_a_status() {
         serde_json::from_value::<Status>(json!({"caughtUp": true})).unwrap_err();
         serde_json::from_value::<TaskAnswer>(json!({"id": "x", "state": "Done"})).unwrap_err();
     }
 
     #[test]
-    fn params_may_be_left_out_where_none_are_needed() {
+    fn unneeded_params_may_be_omitted() {
         for request in [
             json!({"id": "a", "type": "mark-ready"}),
             json!({"id": "a", "type": "mark-ready", "params": null}),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field() {
+    fn refusal_names_the_field() {
         let long = "x".repeat(MAX_TASK_ID_BYTES + 1);
         for id in [json!(null), json!(7), json!(""), json!(".."), json!("a/b"), json!("a b"), json!(long)] {
             let sentence = refusal(json!({"id": id, "type": "mark-ready"}));

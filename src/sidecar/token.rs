@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_equal_tokens_are_the_same() {
+    fn only_equal_tokens_match() {
         assert!(same(b"secret", b"secret"));
         for other in [&b"secreT"[..], b"Secret", b"secre", b"secrets", b""] {
             assert!(!same(b"secret", other), "{other:?}");
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_presented_with_the_bearer_scheme() {
+    fn token_is_read_from_the_bearer_scheme() {
         let headers = |value: &str| HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
         assert_eq!(presented(&headers("Bearer abc")), Some(&b"abc"[..]));
         assert_eq!(presented(&headers("bearer  abc")), Some(&b"abc"[..]));

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_filled_in() {
+    fn template_is_filled_in() {
         let table = [
             (None, "10.0.0.7", "http://10.0.0.7:7777"),
             (None, "fd00::7", "http://[fd00::7]:7777"),
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pod_address_the_node_is_not_to_blame() {
+    fn missing_pod_ip_is_its_own_error() {
         assert_eq!(db_0(None, None), Err(UrlError::NoPodIp));
         assert_eq!(db_0(None, Some("")), Err(UrlError::NoPodIp));
         assert_eq!(db_0(Some("http://{name}:{port}"), None).as_deref(), Ok("http://db-0:7777"));
     }
 
     #[test]
-    fn a_bad_template_is_a_sentence_about_the_template() {
+    fn bad_template_error_describes_the_template() {
         let table = [
             ("http://{pod}:{port}", "{pod}"),
             ("http://{podip}", "{podip}"),

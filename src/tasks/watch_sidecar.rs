@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_height_is_written_twice_in_a_short_deadline_and_twice_a_minute_in_a_long_one() {
+    fn height_interval_is_half_the_deadline_within_5_and_30_seconds() {
         for (deadline, interval) in [(600, 30), (60, 30), (59, 29), (20, 10), (8, 5), (1, 5), (0, 5)] {
             assert_eq!(height_interval(deadline).as_secs(), interval, "{deadline}");
         }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_has_decided_for_a_node_that_holds_what_it_is_to_hold() {
+    fn fleet_decision_covers_nodes_at_their_expected_revision() {
         let to_v2 = json!({"targetHash": "v2", "targetRevision": "db-2", "stage": "Updating"});
         let status = |changes: Value| {
             let mut fleet = json!({"status": {"rollout": to_v2}});

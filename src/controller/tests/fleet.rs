@@ -135,7 +135,7 @@ fn outcomes(stage: &Stage) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_fleet_is_made_without_a_plan_and_rests_without_a_write() {
+async fn new_fleet_is_created_without_plan_and_then_settles() {
     let stage = Stage::new();
     stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(3, "v1")}));
     stage.look_at_fleet().await.unwrap();
@@ -158,7 +158,7 @@ async fn a_new_fleet_is_made_without_a_plan_and_rests_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_is_told_when_it_starts_and_when_it_is_complete_and_the_first_write_does_nothing_else() {
+async fn rollout_is_stored_before_grants_and_each_event_is_sent_once() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
@@ -189,7 +189,7 @@ async fn a_rollout_is_told_when_it_starts_and_when_it_is_complete_and_the_first_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_target_supersedes_the_old_one_and_the_old_one_again_ends_the_rollout() {
+async fn new_target_supersedes_the_active_rollout() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.begin().await;
@@ -207,7 +207,7 @@ async fn a_new_target_supersedes_the_old_one_and_the_old_one_again_ends_the_roll
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() {
+async fn abort_ends_the_named_plan_and_reverts_pending_grants() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.begin().await;
@@ -254,7 +254,7 @@ async fn an_abort_that_names_the_plan_ends_it_and_nodes_stay_at_what_they_run() 
 
 /// A node that was told to restart and waits for a hook, or whose pod is not gone yet, keeps its pod.
 #[tokio::test(start_paused = true)]
-async fn an_abort_takes_back_a_restart_that_has_not_been_carried_out() {
+async fn abort_reverts_a_restart_that_was_not_carried_out() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     let ready = json!([{"type": "Ready", "status": "True"}]);
     let labels = json!({"windlass.dev/deployment": "db"});
@@ -282,7 +282,7 @@ async fn an_abort_takes_back_a_restart_that_has_not_been_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
+async fn invalid_requests_are_reported_once() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
     let asked = async |key: &str, value: &str| {
         stage.annotate(key, value);
@@ -315,7 +315,7 @@ async fn what_a_person_asks_for_that_cannot_be_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_waits_may_be_skipped_and_only_once() {
+async fn skip_of_a_required_fleet_task_is_refused_once() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.begin().await;
@@ -335,7 +335,7 @@ async fn only_what_waits_may_be_skipped_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_cannot_be_read_is_said_and_what_runs_is_left_alone() {
+async fn unreadable_fleet_spec_is_reported_and_nodes_keep_running() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&json!({"spec": {"replicas": "many"}}));
     stage.look_at_fleet().await.unwrap();
@@ -361,7 +361,7 @@ async fn a_spec_that_cannot_be_read_is_said_and_what_runs_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_over_its_size_is_said_once_and_nothing_is_begun_that_it_cannot_hold() {
+async fn oversized_status_is_reported_once_and_blocks_the_rollout() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let entry = |message: String| json!({"planID": "p", "recipe": "InPlace", "targetHash": "v1:0", "outcome": "Complete", "message": message});
     let history = |message: &str| json!({"status": {"history": vec![entry(message.to_owned()); 9]}});
@@ -394,7 +394,7 @@ async fn a_status_over_its_size_is_said_once_and_nothing_is_begun_that_it_cannot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
+async fn unknown_or_incomplete_strategy_is_reported_as_invalid_spec() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = async |patch: Value| {
         stage.change_fleet(&patch);
@@ -420,7 +420,7 @@ async fn a_strategy_that_is_not_known_or_says_too_little_is_no_strategy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account() {
+async fn unreadable_rollout_plan_fails_and_a_finished_one_is_ignored() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.begin().await;
@@ -459,7 +459,7 @@ async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_is_never_a_revision_and_is_looked_at_again() {
+async fn rejected_template_creates_no_revision_and_is_retried() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.fail("try StatefulSet", refused("spec.containers: no"));
     stage.change_fleet(&to_v2());
@@ -481,7 +481,7 @@ async fn what_the_api_server_refuses_is_never_a_revision_and_is_looked_at_again(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said_even_so() {
+async fn persistent_forbidden_errors_and_fleet_status_are_reported() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.fail("try StatefulSet", busy());
     stage.change_fleet(&to_v2());
@@ -510,7 +510,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts_and_what_was_observed_is_said
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_meanwhile_holds_up_no_other() {
+async fn immediate_changes_reach_all_nodes_despite_a_conflict_on_one() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     let ports = json!([{"port": 80}]);
     stage.change_fleet(&json!({"spec": {"template": {
@@ -555,7 +555,7 @@ async fn what_applies_at_once_is_brought_to_every_node_and_one_that_changed_mean
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_to_go_and_changed_meanwhile_holds_up_no_other_and_is_looked_at_again() {
+async fn conflict_on_one_removed_node_does_not_block_the_others() {
     let mut spec = fleet_spec(4, "v1");
     spec["updateStrategy"] = json!({"type": "InPlace", "inPlace": {"maxUnavailable": 3}});
     let stage = Stage::serving(spec).await;
@@ -578,7 +578,7 @@ async fn a_node_that_is_to_go_and_changed_meanwhile_holds_up_no_other_and_is_loo
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
+async fn scale_in_removes_nodes_one_by_one_and_can_be_canceled() {
     let stage = Stage::serving(fleet_spec(4, "v1")).await;
     let wish =
         |name: &str| stage.get(Kind::StatefulNode, name)["spec"]["removalID"].as_str().map(str::to_owned);
@@ -618,7 +618,7 @@ async fn who_leaves_one_after_the_other_stays_where_it_is_wanted_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_leaves_while_the_api_server_shows_another_down_that_was_thought_to_serve() {
+async fn scale_in_waits_while_a_live_read_shows_another_pod_unready() {
     let stage = Stage::serving(fleet_spec(4, "v1")).await;
     let is_asked = || stage.get(Kind::StatefulNode, "db-3")["spec"]["removalID"].is_string();
     let is_there = || stage.cx.view.nodes.get(&Key::new("shop", "db-3")).is_some();
@@ -652,7 +652,7 @@ async fn nobody_leaves_while_the_api_server_shows_another_down_that_was_thought_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_scaled_away_goes_once_the_claims_that_are_to_stay_are_not_its_own() {
+async fn scaled_in_node_is_deleted_after_retained_claims_are_released() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let is_there = || stage.cx.view.nodes.get(&Key::new("shop", "db-1")).is_some();
     let node = stage.get(Kind::StatefulNode, "db-1")["metadata"]["uid"].clone();
@@ -676,7 +676,7 @@ async fn a_node_that_is_scaled_away_goes_once_the_claims_that_are_to_stay_are_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends() {
+async fn retain_status_covers_all_nodes_and_is_cleared_first() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let said = || stage.fleet()["status"]["deletionPolicy"].as_str().map(str::to_owned);
     let owned = || {
@@ -700,7 +700,7 @@ async fn the_status_says_retain_when_it_is_so_on_all_and_stops_before_that_ends(
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_go_with_a_stateful_set_or_its_pod_are_not_released() {
+async fn claims_owned_by_a_statefulset_or_pod_block_node_removal() {
     let owner = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "uid": "x"}]);
     let rows = [
         ("nothing", json!([]), "Retain", true),
@@ -731,7 +731,7 @@ async fn claims_that_go_with_a_stateful_set_or_its_pod_are_not_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_made_before_the_status_stops_to_say_retain_is_made_so() {
+async fn node_created_before_retain_status_is_cleared_has_no_owner() {
     let mut spec = fleet_spec(1, "v1");
     spec["deletionPolicy"] = json!("Retain");
     let stage = Stage::serving(spec).await;
@@ -748,7 +748,7 @@ async fn a_node_made_before_the_status_stops_to_say_retain_is_made_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deletion_policy_says_whose_the_nodes_and_the_service_are() {
+async fn deletion_policy_sets_owners_of_nodes_and_service() {
     let mut spec = fleet_spec(2, "v1");
     spec["service"] = json!({"ports": [{"port": 80}]});
     let stage = Stage::serving(spec).await;
@@ -782,7 +782,7 @@ async fn the_deletion_policy_says_whose_the_nodes_and_the_service_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched() {
+async fn fleet_service_is_created_repaired_and_removed_if_owned() {
     let with = |ports: Value| json!({"spec": {"service": {"ports": ports}}});
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
     stage.change_fleet(&with(json!([{"port": 80}])));
@@ -838,7 +838,7 @@ async fn the_fleets_service_is_made_kept_and_removed_and_anothers_is_not_touched
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_no_watch_shows_is_asked_for_now_and_then() {
+async fn foreign_fleet_service_is_looked_up_at_intervals() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
     stage.change_fleet(&json!({"spec": {"service": {"ports": [{"port": 80}]}}}));
     // The Service exists, and no watch shows it: it is somebody else's, without our labels.
@@ -864,7 +864,7 @@ async fn a_service_that_no_watch_shows_is_asked_for_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revisions_beyond_the_limit_go_and_those_in_use_stay() {
+async fn revisions_over_the_limit_are_deleted_unless_in_use() {
     let mut spec = fleet_spec(1, "v1");
     spec["revisionHistoryLimit"] = json!(1);
     let stage = Stage::serving(spec).await;
@@ -886,7 +886,7 @@ async fn revisions_beyond_the_limit_go_and_those_in_use_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_beyond_replicas_go_from_the_highest_and_missing_ones_are_made() {
+async fn scale_in_starts_at_highest_ordinal_and_missing_are_created() {
     let stage = Stage::serving(fleet_spec(4, "v1")).await;
     stage.change_fleet(&json!({"spec": {"replicas": 2}}));
     stage.settle().await;
@@ -907,7 +907,7 @@ async fn nodes_beyond_replicas_go_from_the_highest_and_missing_ones_are_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_that_is_refused_is_said_as_what_it_is_and_asked_for_again() {
+async fn rejected_node_delete_is_reported_and_retried() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     let no = "admission webhook \"keep.shop\" denied the request: ask first";
     stage.fail("delete StatefulNode db-2", refused(no).of_delete());
@@ -937,7 +937,7 @@ async fn with_new_nodes_that_wait_a_minute() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_is_looked_at_again_when_something_is_due() {
+async fn fleet_is_requeued_when_the_next_deadline_is_due() {
     let stage = with_new_nodes_that_wait_a_minute().await;
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "then they are available");
     stage.pass(20).await;
@@ -961,7 +961,7 @@ async fn a_fleet_is_looked_at_again_when_something_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_ready_by_a_clock_ahead_of_ours_is_available_after_its_wait() {
+async fn min_ready_seconds_are_awaited_when_node_clock_is_ahead() {
     let stage = with_new_nodes_that_wait_a_minute().await;
     *stage.clock.0.lock().unwrap() -= TimeDelta::hours(1);
     assert_eq!(seconds(stage.look_at_fleet().await.unwrap()), Some(60), "counted from when it is seen");
@@ -974,7 +974,7 @@ async fn a_node_that_is_ready_by_a_clock_ahead_of_ours_is_available_after_its_wa
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_that_was_answered_before_the_clock_was_set_back_is_not_answered_again() {
+async fn drift_handled_before_a_clock_change_is_not_handled_again() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let before = |seconds: i64| stage.clock.now() - TimeDelta::seconds(seconds);
     stage.change(
@@ -997,7 +997,7 @@ async fn an_edit_that_was_answered_before_the_clock_was_set_back_is_not_answered
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_back_where_that_is_wanted() {
+async fn each_rollout_stall_is_reported_once_and_may_roll_back() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60},
         "template": {"spec": {"image": "db:v2"}}}}));
@@ -1024,7 +1024,7 @@ async fn a_rollout_that_stands_still_is_told_once_for_each_stall_and_is_rolled_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_stands_still_is_told_once_for_each_stall() {
+async fn each_creation_stall_is_reported_once() {
     let stage = Stage::new();
     stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(2, "v1")}));
     stage.change_fleet(&json!({"spec": {"updateStrategy": {"progressDeadlineSeconds": 60}}}));
@@ -1054,7 +1054,7 @@ async fn a_creation_that_stands_still_is_told_once_for_each_stall() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_skip_that_comes_after_its_plan_has_ended_is_told_once() {
+async fn skip_after_the_end_of_the_plan_is_reported_once() {
     let stage = Stage::serving(fleet_spec(1, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.settle().await;
@@ -1076,7 +1076,7 @@ async fn a_skip_that_comes_after_its_plan_has_ended_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scaled_to_nothing_in_a_rollout_it_ends_and_a_deleted_fleet_does_nothing_more() {
+async fn scale_to_zero_ends_the_rollout_and_deleted_fleet_starts_none() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.begin().await;
@@ -1093,7 +1093,7 @@ async fn scaled_to_nothing_in_a_rollout_it_ends_and_a_deleted_fleet_does_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_of_a_rollout_is_written_at_most_once_a_second() {
+async fn rollout_progress_is_written_at_most_once_a_second() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
@@ -1110,7 +1110,7 @@ async fn progress_of_a_rollout_is_written_at_most_once_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_of_somebody_elses_in_the_way_is_said_and_not_touched() {
+async fn conflicting_foreign_revision_is_reported_and_left_untouched() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let wanted = async |stage: &Stage| {
         stage.fail("create ControllerRevision", busy());
@@ -1142,7 +1142,7 @@ async fn a_revision_of_somebody_elses_in_the_way_is_said_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_current_revision_that_somebody_deleted_in_a_rollout_is_made_again_from_what_nodes_hold() {
+async fn deleted_current_revision_is_recreated_from_nodes() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     let current = stage.fleet()["status"]["currentRevision"].as_str().unwrap().to_owned();
     let before = stage.get(Kind::ControllerRevision, &current);
@@ -1159,7 +1159,7 @@ async fn the_current_revision_that_somebody_deleted_in_a_rollout_is_made_again_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sidecars_address_and_token_apply_at_once() {
+async fn sidecar_address_and_token_apply_at_once() {
     let mut spec = fleet_spec(2, "v1");
     spec["template"]["spec"]["sidecar"] = json!({"image": "w:1", "url": "http://a", "tokenSecret": "one"});
     let stage = Stage::serving(spec).await;
@@ -1180,7 +1180,7 @@ async fn a_sidecars_address_and_token_apply_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nodes_labels_and_owner_that_a_hand_took_away_come_back() {
+async fn removed_node_labels_and_owner_are_restored() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let before = stage.get(Kind::StatefulNode, "db-1")["metadata"].clone();
     let labels =
@@ -1201,7 +1201,7 @@ async fn a_nodes_labels_and_owner_that_a_hand_took_away_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_cannot_be_given_for_another_reason_than_a_change_is_an_error() {
+async fn node_patch_error_other_than_conflict_is_returned() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.fail("patch StatefulNode db-1", busy());
     stage.change_fleet(&json!({"spec": {"template": {"spec": {"progressDeadlineSeconds": 60}}}}));
@@ -1209,7 +1209,7 @@ async fn what_a_node_cannot_be_given_for_another_reason_than_a_change_is_an_erro
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_that_is_being_deleted_gets_no_service_and_no_nodes() {
+async fn fleet_being_deleted_creates_no_service_or_nodes() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     stage.remove(Kind::StatefulNode, "db-1");
     stage.change_fleet(&json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"},
@@ -1222,7 +1222,7 @@ async fn a_fleet_that_is_being_deleted_gets_no_service_and_no_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_change_before_anything_has_completed_are_the_specs_fault_until_it_can_be_carried_out() {
+async fn claim_change_before_first_completion_is_an_invalid_spec() {
     let mut spec = fleet_spec(2, "v1");
     spec["updateStrategy"] = json!({"type": "BlueGreen"});
     let stage = Stage::new();
@@ -1241,7 +1241,7 @@ async fn claims_that_change_before_anything_has_completed_are_the_specs_fault_un
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_beside_a_plan_does_not_make_the_plan_wait_longer_than_it_wants_to() {
+async fn service_error_does_not_delay_the_plan() {
     let mut spec = fleet_spec(2, "v1");
     spec["service"] = json!({"ports": [{"port": 80}]});
     let stage = Stage::serving(spec).await;

@@ -68,7 +68,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
+async fn new_set_takes_over_and_the_old_one_is_removed_after_a_delay() {
     let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 100}))).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
@@ -100,7 +100,7 @@ async fn a_new_set_is_made_takes_over_and_the_old_one_goes_after_its_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_is_gone_with_its_pods_and_without_those_that_a_hand_has_cut_loose() {
+async fn set_retires_with_its_pods_and_ignores_orphaned_pods() {
     let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1}))).await;
     let labels =
         json!({"windlass.dev/deployment": "db", "windlass.dev/node": "db-1", "windlass.dev/set": "first"});
@@ -120,7 +120,7 @@ async fn a_set_is_gone_with_its_pods_and_without_those_that_a_hand_has_cut_loose
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
+async fn manual_promotion_by_hash_is_used_only_once() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Manual", "retireDelaySeconds": 0}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
@@ -145,7 +145,7 @@ async fn a_person_promotes_by_the_hash_and_it_is_spent_with_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
+async fn restoring_the_completed_spec_ends_the_rollout_and_its_set() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
@@ -163,7 +163,7 @@ async fn what_is_wanted_again_takes_the_rollout_back_and_its_nodes_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_target_before_the_promotion_has_a_set_of_its_own() {
+async fn new_target_before_promotion_creates_a_new_set() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
@@ -183,7 +183,7 @@ async fn another_target_before_the_promotion_has_a_set_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted() {
+async fn abort_or_stall_rollback_removes_the_entrant_nodes() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Manual"}))).await;
     stage.change_fleet(&to_v2());
     stage.until("AwaitingPromotion").await;
@@ -216,7 +216,7 @@ async fn an_abort_takes_the_new_nodes_away_and_a_stall_does_where_that_is_wanted
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
+async fn changes_during_promotion_are_deferred_and_abort_is_refused() {
     let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 0}))).await;
     stage.change_fleet(&to_v2());
     stage.until("Promoting").await;
@@ -240,7 +240,7 @@ async fn while_it_promotes_nothing_else_counts_and_an_abort_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_every_look() {
+async fn rollout_waits_for_a_set_name_and_lists_are_throttled() {
     let stage = Stage::serving(blue_green(&json!({}))).await;
     stage.fail("names Pod", busy());
     stage.change_fleet(&to_v2());
@@ -266,7 +266,7 @@ async fn a_set_that_cannot_be_named_is_not_begun_and_lists_are_not_asked_for_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
+async fn immediate_promotion_deletes_old_nodes_and_recreates_none() {
     let stage = Stage::serving(blue_green(&json!({"promotion": "Immediately"}))).await;
     stage.change_fleet(&to_v2());
     stage.look_at_fleet().await.unwrap();
@@ -282,7 +282,7 @@ async fn where_the_old_nodes_go_first_they_go_and_are_not_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_retires_lives_on_while_paused_and_while_the_service_selects_it() {
+async fn retiring_set_is_kept_while_the_fleet_is_paused() {
     let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 30}))).await;
     stage.change_fleet(&to_v2());
     stage.until("Retiring").await;
@@ -299,7 +299,7 @@ async fn a_set_that_retires_lives_on_while_paused_and_while_the_service_selects_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_starts_the_next() {
+async fn new_target_during_retirement_completes_the_current_rollout() {
     let stage = Stage::serving(blue_green(&json!({"retireDelaySeconds": 1000}))).await;
     stage.change_fleet(&to_v2());
     stage.until("Retiring").await;
@@ -317,7 +317,7 @@ async fn what_is_wanted_while_the_old_set_retires_completes_the_rollout_and_star
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_is_taken_back_only_once_it_is_known_whose_the_service_is() {
+async fn promotion_is_reverted_only_after_service_ownership_is_known() {
     let mut spec = blue_green(&json!({"retireDelaySeconds": 5}));
     spec["updateStrategy"]["hooks"] = json!([{"name": "look", "at": "AfterPromotion", "approval": {}}]);
     let stage = Stage::serving(spec).await;
@@ -351,7 +351,7 @@ async fn a_promotion_is_taken_back_only_once_it_is_known_whose_the_service_is() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_promotion_that_cannot_be_taken_back_keeps_nothing_else_waiting() {
+async fn failed_promotion_revert_does_not_block_other_changes() {
     let object = || "Service shop/db".to_owned();
     let message = || "the month is frozen".to_owned();
     let refused = ClusterError::Refused { object: object(), message: message() };
@@ -391,7 +391,7 @@ async fn a_promotion_that_cannot_be_taken_back_keeps_nothing_else_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_is_taken_back_does_not_pass_the_point_of_no_return_while_it_cannot_end() {
+async fn aborted_rollout_is_not_promoted_before_its_plan_ends() {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "tidy:1"}]});
     let mut spec = blue_green(&json!({"promotion": "Immediately"}));
     spec["updateStrategy"]["hooks"] =
@@ -429,7 +429,7 @@ fn hard_fork() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hard_fork_halts_the_old_nodes_at_the_height_and_no_other() {
+async fn hard_fork_halts_only_the_old_nodes_at_the_height() {
     let stage = Stage::serving(hard_fork()).await;
     let heights = || {
         let of = |name: &String| {
@@ -465,7 +465,7 @@ async fn a_hard_fork_halts_the_old_nodes_at_the_height_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hard_fork_without_a_height_does_not_pass_what_cannot_be_undone() {
+async fn hard_fork_without_halt_height_is_not_promoted() {
     let stage = Stage::serving(hard_fork()).await;
     stage.change_fleet(&to_v2());
     stage.until("CreatingEntrants").await;

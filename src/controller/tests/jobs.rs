@@ -4,7 +4,7 @@ use super::fleet::fleet_spec;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_went_for_an_end_of_its_plan_that_was_not_stored_is_made_anew() {
+async fn job_deleted_for_an_unstored_plan_end_is_recreated() {
     let stage = Stage::serving(fleet_spec(2, "v1")).await;
     let image = |image: &str| json!({"spec": {"template": {"spec": {"image": image}}}});
     let looks = async |times: u32| {

@@ -43,14 +43,14 @@ async fn looks_at(nodes: i32) -> Vec<(u32, u32)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_asks_for_the_facts_as_often_for_forty_nodes_as_for_three() {
+async fn reconcile_builds_facts_equally_often_for_any_node_count() {
     let (few, many) = (looks_at(3).await, looks_at(40).await);
     assert_eq!(few, many, "asked for and put together, look by look");
     assert!(many.iter().all(|(_, taken)| *taken <= 5), "put together more than a handful of times: {many:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_in_other_fleets_makes_nobody_put_the_facts_together_again() {
+async fn facts_are_not_rebuilt_for_changes_in_other_fleets() {
     let stage = Stage::serving(fleet_spec(3, "v1")).await;
     let other = |version: u32| {
         json!({"metadata": {"labels": {"windlass.dev/deployment": "cache"}, "ownerReferences": [

@@ -15,7 +15,7 @@ fn at(seconds: i64) -> DateTime<Utc> {
 }
 
 #[test]
-fn the_first_of_several_times_is_when_an_object_is_looked_at_again() {
+fn earliest_deadline_determines_the_requeue() {
     let next = Next::on_event();
     assert_eq!(next.within(seconds(30)).delay("a"), seconds(30));
     assert_eq!(next.within(seconds(30)).within(seconds(5)).delay("a"), seconds(5));
@@ -27,7 +27,7 @@ fn the_first_of_several_times_is_when_an_object_is_looked_at_again() {
 }
 
 #[test]
-fn what_is_overdue_or_due_now_was_seen_just_now_and_is_not_waited_for() {
+fn overdue_deadlines_are_ignored_in_the_requeue() {
     let next = Next::on_event();
     assert_eq!(next.at(None, at(0)), next);
     assert_eq!(next.at(Some(at(0)), at(0)), next);
@@ -41,7 +41,7 @@ fn what_is_overdue_or_due_now_was_seen_just_now_and_is_not_waited_for() {
 }
 
 #[test]
-fn without_any_time_an_object_is_looked_at_all_the_same_and_not_all_of_them_at_once() {
+fn safety_poll_is_jittered_and_never_postponed() {
     let polls: Vec<Duration> = (0..100).map(|n| Next::on_event().delay(&format!("shop/db-{n}"))).collect();
     assert!(polls.iter().all(|poll| (SAFETY_POLL..SAFETY_POLL + seconds(120)).contains(poll)), "{polls:?}");
     let different: std::collections::BTreeSet<&Duration> = polls.iter().collect();

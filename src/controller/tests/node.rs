@@ -105,7 +105,7 @@ fn to_v2() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_made_by_a_plan_that_is_written_before_anything_is_done_and_then_rests() {
+async fn node_plan_is_stored_before_it_runs_and_then_settles() {
     let stage = Stage::with_node(&template("v1"));
     stage.look_at_node().await.unwrap();
     let calls = stage.calls();
@@ -134,7 +134,7 @@ async fn a_node_is_made_by_a_plan_that_is_written_before_anything_is_done_and_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_image_another_template_and_a_restart_each_have_their_plan() {
+async fn image_template_and_restart_changes_each_start_a_plan() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.node_settles().await;
@@ -159,7 +159,7 @@ async fn another_image_another_template_and_a_restart_each_have_their_plan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_target_supersedes_a_plan_and_the_old_one_again_leaves_none() {
+async fn new_target_supersedes_the_node_plan() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
@@ -175,7 +175,7 @@ async fn another_target_supersedes_a_plan_and_the_old_one_again_leaves_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_fails_says_why_and_is_tried_again_later_and_later() {
+async fn failed_plan_is_reported_and_retried_with_backoff() {
     let stage = Stage::with_node(&template("v1"));
     stage.fail("create StatefulSet", refused("spec.x: no"));
     stage.look_at_node().await.unwrap();
@@ -203,7 +203,7 @@ async fn a_plan_that_fails_says_why_and_is_tried_again_later_and_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account() {
+async fn unreadable_active_plan_fails_and_a_finished_one_is_ignored() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
@@ -224,7 +224,7 @@ async fn a_plan_that_cannot_be_read_fails_and_one_that_is_over_is_of_no_account(
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_task_that_waits_may_be_skipped() {
+async fn skip_is_accepted_for_waiting_tasks_only() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
@@ -248,7 +248,7 @@ async fn only_a_task_that_waits_may_be_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_skip_that_names_no_task_of_a_plan_that_goes_on_is_told_once_unless_the_plan_is_an_earlier_one() {
+async fn skip_of_unknown_task_is_reported_once_unless_plan_is_past() {
     let stage = Stage::running(&template("v1")).await;
     let earlier = stage.node()["status"]["plan"]["tasks"][4]["id"].clone();
     let looked_at = async |id: &Value| {
@@ -281,7 +281,7 @@ async fn a_skip_that_names_no_task_of_a_plan_that_goes_on_is_told_once_unless_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_alone() {
+async fn unreadable_spec_is_reported_and_node_keeps_running() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&json!({"spec": {"suspend": "perhaps"}}));
     stage.look_at_node().await.unwrap();
@@ -300,7 +300,7 @@ async fn a_spec_that_cannot_be_read_or_rendered_is_said_and_what_runs_is_left_al
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun() {
+async fn rejected_template_is_reported_before_a_plan_starts() {
     let stage = Stage::running(&template("v1")).await;
     stage.fail("try StatefulSet", refused("containers: no"));
     stage.change_node(&to_v2());
@@ -341,7 +341,7 @@ async fn a_template_that_the_api_server_refuses_is_said_before_anything_is_begun
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_written_once() {
+async fn service_error_is_returned_and_plan_status_is_written_once() {
     let mut spec = template("v1");
     spec["ports"] = json!([{"name": "db", "port": 1}]);
     let stage = Stage::running(&spec).await;
@@ -371,7 +371,7 @@ async fn what_fails_beside_a_plan_that_moves_is_the_error_and_the_status_is_writ
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_belong_to_something_else_are_said_and_not_touched() {
+async fn conflicting_foreign_objects_are_reported_and_left_untouched() {
     for (kind, name) in [(Kind::StatefulSet, "db-0"), (Kind::Service, "db-0"), (CLAIM, "data-db-0-0")] {
         let mut spec = template("v1");
         spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
@@ -395,7 +395,7 @@ async fn names_that_belong_to_something_else_are_said_and_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_was_free_is_not_asked_for_again_while_its_object_is_made() {
+async fn free_name_is_not_looked_up_again_during_creation() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let stage = Stage::with_node(&spec);
@@ -420,7 +420,7 @@ async fn a_name_that_was_free_is_not_asked_for_again_while_its_object_is_made() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
+async fn older_node_keeps_a_conflicting_claim_name() {
     let stage = Stage::new();
     let with = |claim: &str| {
         let mut spec = template("v1");
@@ -452,7 +452,7 @@ async fn of_two_nodes_whose_claims_have_one_name_the_older_one_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_applies_at_once_needs_no_plan_and_a_hands_edits_are_healed() {
+async fn immediate_changes_need_no_plan_and_manual_edits_are_repaired() {
     let stage = Stage::running(&template("v1")).await;
     let edit = json!({"spec": {"updateStrategy": {"type": "RollingUpdate"}, "replicas": 3, "revisionHistoryLimit": 1,
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}},
@@ -498,7 +498,7 @@ fn claims_go(set: &mut Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_not_suspended_while_admission_has_its_stateful_set_delete_its_claims() {
+async fn suspend_waits_while_admission_makes_scale_in_delete_claims() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let stage = Stage::with_node(&spec);
@@ -532,7 +532,7 @@ async fn a_node_is_not_suspended_while_admission_has_its_stateful_set_delete_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_whose_write_conflicts_is_written_soon_though_no_event_tells_of_it() {
+async fn conflicting_service_write_is_retried_without_an_event() {
     let stage = Stage::running(&template("v1")).await;
     stage.fail("patch Service", conflict());
     stage.change_node(&json!({"spec": {"ports": [{"port": 81}]}}));
@@ -546,7 +546,7 @@ async fn a_service_whose_write_conflicts_is_written_soon_though_no_event_tells_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_of_somebody_elses_is_said_without_a_break_when_a_plan_starts() {
+async fn foreign_service_stays_reported_when_a_plan_starts() {
     let stage = Stage::running(&template("v1")).await;
     stage.remove(Kind::Service, "db-0");
     let foreign =
@@ -572,7 +572,7 @@ async fn a_service_of_somebody_elses_is_said_without_a_break_when_a_plan_starts(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_node_left_goes_unseen_where_a_hand_took_its_mark_off_and_is_looked_for() {
+async fn unlabeled_object_of_an_earlier_node_is_polled_until_deleted() {
     let (none, another) = (json!({}), json!({"app.kubernetes.io/managed-by": "platform"}));
     for (kind, labels) in [
         (Kind::StatefulSet, &none),
@@ -609,7 +609,7 @@ fn managed_by_the_platform(set: &mut Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_that_admission_gives_to_another_manager_is_written_once_a_minute_and_said() {
+async fn relabeled_stateful_set_is_repaired_each_minute_and_reported() {
     let stage = Stage::with_node(&template("v1"));
     stage.admits(managed_by_the_platform);
     stage.node_settles().await;
@@ -635,7 +635,7 @@ async fn a_stateful_set_that_admission_gives_to_another_manager_is_written_once_
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_stateful_set_of_another_manager_is_gone_is_noticed_although_no_watch_shows_it() {
+async fn deleted_relabeled_stateful_set_is_detected_without_a_watch() {
     let stage = Stage::with_node(&template("v1"));
     stage.admits(managed_by_the_platform);
     stage.node_settles().await;
@@ -648,7 +648,7 @@ async fn that_a_stateful_set_of_another_manager_is_gone_is_noticed_although_no_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stateful_set_of_another_manager_that_is_not_in_the_cache_is_not_taken_for_missing() {
+async fn relabeled_stateful_set_absent_from_the_cache_is_read_live() {
     let stage = Stage::with_node(&template("v1"));
     stage.admits(managed_by_the_platform);
     stage.node_settles().await;
@@ -664,7 +664,7 @@ async fn a_stateful_set_of_another_manager_that_is_not_in_the_cache_is_not_taken
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_of_the_stateful_set_that_came_after_the_decision_is_not_taken_for_our_own() {
+async fn stateful_set_edit_after_the_decision_is_detected_as_drift() {
     let stage = Stage::running(&template("v1")).await;
     let key = Key::new("shop", "db-0");
     let node = stage.cx.view.nodes.get(&key).unwrap();
@@ -684,7 +684,7 @@ async fn an_edit_of_the_stateful_set_that_came_after_the_decision_is_not_taken_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
+async fn manual_template_edit_is_found_by_dry_run_and_reverted() {
     let stage = Stage::running(&template("v1")).await;
     stage.admits(|set| set["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(9));
     stage.change(Kind::StatefulSet, "db-0", &json!({"metadata": {"labels": {"somebody": "else"}}}));
@@ -724,7 +724,7 @@ async fn a_template_that_a_hand_edited_is_found_by_a_dry_run_and_put_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
+async fn claim_ownership_follows_the_retention_policy() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     let stage = Stage::with_node(&spec);
@@ -758,7 +758,7 @@ async fn claims_go_with_the_node_or_stay_as_the_spec_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_not_asked_all_the_time() {
+async fn missing_pod_is_reported_after_a_delay_and_polled() {
     let stage = Stage::running(&template("v1")).await;
     let asked = || stage.calls().iter().filter(|c| *c == "get Pod db-0-0").count();
     stage.remove(Kind::Pod, "db-0-0");
@@ -811,7 +811,7 @@ async fn why_a_node_has_no_pod_is_said_after_a_while_and_what_has_its_name_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
+async fn wait_reason_is_written_only_for_long_waits() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.look_at_node().await.unwrap();
@@ -835,7 +835,7 @@ async fn what_a_plan_waits_for_is_written_when_the_wait_is_a_long_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_allowed_is_said_when_it_lasts() {
+async fn persistent_forbidden_errors_are_reported() {
     let stage = Stage::running(&template("v1")).await;
     stage.fail("patch StatefulSet", forbidden("no right"));
     stage.change_node(&json!({"spec": {"suspend": true}}));
@@ -864,7 +864,7 @@ async fn what_is_not_allowed_is_said_when_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_allowed_of_a_service_is_said_when_it_lasts() {
+async fn persistent_forbidden_service_writes_are_reported() {
     for verb in ["patch", "create"] {
         let stage = Stage::running(&template("v1")).await;
         stage.fail(&format!("{verb} Service"), forbidden("exceeded quota"));
@@ -883,7 +883,7 @@ async fn what_is_not_allowed_of_a_service_is_said_when_it_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_beside_a_plan_is_said_and_keeps_nothing_else_from_being_applied() {
+async fn rejected_write_is_reported_and_other_changes_still_apply() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     for (write, change) in [
@@ -912,7 +912,7 @@ async fn what_is_refused_beside_a_plan_is_said_and_keeps_nothing_else_from_being
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_being_deleted_starts_nothing() {
+async fn node_being_deleted_starts_no_plan() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(
         &json!({"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}, "spec": {"image": "db:v2"}}),
@@ -924,7 +924,7 @@ async fn a_node_that_is_being_deleted_starts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_where_it_is_to_stay() {
+async fn unlabeled_own_claim_is_relabeled_and_released_if_retained() {
     for (retention, owners_after) in [("Retain", 0), ("Delete", 1)] {
         let mut spec = template("v1");
         spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
@@ -965,7 +965,7 @@ async fn a_claim_of_the_nodes_that_lost_its_label_gets_it_back_and_is_let_go_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_the_claim_is_labelled() {
+async fn lost_stateful_set_of_a_node_with_its_claim_is_recreated() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     // A claim that the node owns is the node's, and so is a claim with the node's label.
@@ -983,7 +983,7 @@ async fn a_node_that_ran_on_its_claim_gets_its_lost_stateful_set_back_whatever_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_node_cannot_run_what_it_was_granted_is_written_at_once_and_that_it_can_again_too() {
+async fn failure_and_recovery_of_a_granted_pod_are_written_at_once() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());
     stage.node_settles_until_pod("db:v2").await;
@@ -1005,8 +1005,7 @@ async fn that_a_node_cannot_run_what_it_was_granted_is_written_at_once_and_that_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_has_seen_a_spec_says_that_claims_are_still_to_follow_where_they_could_not_be_let_go_of()
- {
+async fn status_reports_pending_claims_when_their_release_fails() {
     let mut spec = template("v1");
     spec["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": {}}]);
     spec["volumeClaimRetention"] = json!("Delete");
@@ -1026,7 +1025,7 @@ async fn a_status_that_has_seen_a_spec_says_that_claims_are_still_to_follow_wher
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
+async fn node_awaiting_removal_is_still_marked_ready() {
     let mut spec = template("v1");
     spec["sidecar"] = json!({"image": "w:1"});
     let mut sidecars = MockSidecarClient::new();
@@ -1068,7 +1067,7 @@ async fn a_node_that_waits_to_leave_is_marked_ready_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_end_of_a_plan_conflicts_its_sidecar_is_not_asked_anew_at_each_attempt() {
+async fn sidecar_is_not_queried_again_while_the_plan_end_conflicts() {
     let mut spec = template("v1");
     spec["sidecar"] = json!({"image": "w:1"});
     let mut sidecars = MockSidecarClient::new();

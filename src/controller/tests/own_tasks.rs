@@ -69,7 +69,7 @@ async fn counting_runs() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
+async fn custom_task_progress_is_stored_before_its_next_run() {
     let stage = counting_runs().await;
     let runs = || stage.node()["status"]["plan"]["tasks"][4]["progress"]["runs"].as_u64();
     let before = runs().expect("it runs");
@@ -81,7 +81,7 @@ async fn the_progress_of_a_task_of_ones_own_is_stored_before_its_next_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_write_of_a_tasks_progress_is_no_reason_to_run_it_again_at_once() {
+async fn progress_write_does_not_rerun_the_task_immediately() {
     let stage = counting_runs().await;
     stage.look_at_node().await.unwrap();
     let before = stage.node()["status"]["plan"].clone();
@@ -118,7 +118,7 @@ async fn soaking(is_over: &IsOver) -> (Stage, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_does_not_complete_over_a_node_that_went_down_while_a_task_of_ones_own_came_last() {
+async fn rollout_waits_for_node_unavailable_after_last_custom_task() {
     let is_over = IsOver::default();
     let (stage, first) = soaking(&is_over).await;
     let completed = |stage: &Stage| stage.fleet()["status"]["lastCompletedRolloutHash"].clone();
@@ -138,7 +138,7 @@ async fn a_rollout_does_not_complete_over_a_node_that_went_down_while_a_task_of_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_task_of_ones_own_is_stored_at_once_and_once_although_its_plan_goes_on() {
+async fn end_of_a_custom_task_is_stored_once_while_its_plan_continues() {
     let is_over = IsOver::default();
     let (stage, _) = soaking(&is_over).await;
     let writes = || {
@@ -177,7 +177,7 @@ impl Task for CheckBackup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_task_of_ones_own_that_holds_its_plan_is_not_passed_over() {
+async fn failed_custom_task_with_hold_blocks_its_plan() {
     let held = |plan: &Value, task: usize| (plan["state"].clone(), plan["tasks"][task]["state"].clone());
     let stage = updating(
         "{name: NodeUpdate, tasks: [{type: apply-stateful-set}, {type: apply-service}, {type: test-check-backup}, \

@@ -75,7 +75,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_admission_adds_to_a_template_replaces_no_pod_and_is_not_put_back() {
+async fn admission_template_changes_replace_no_pod_and_are_kept() {
     for (what, policy) in
         [("an annotation", annotate as fn(&mut Value)), ("a mirror", mirror), ("a proxy", inject)]
     {
@@ -110,7 +110,7 @@ async fn what_admission_adds_to_a_template_replaces_no_pod_and_is_not_put_back()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_completes_under_admission_that_rewrites_and_names_what_was_asked_for() {
+async fn node_completes_with_desired_image_under_mutating_admission() {
     for (what, policy) in
         [("an annotation", annotate as fn(&mut Value)), ("a mirror", mirror), ("a proxy", inject)]
     {
@@ -137,7 +137,7 @@ async fn a_node_completes_under_admission_that_rewrites_and_names_what_was_asked
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_somebody_edited_under_a_policy_is_put_right() {
+async fn manual_template_edit_under_mutating_admission_is_reverted() {
     let stage = Stage::running(&template("v1")).await;
     stage.admits(annotate);
     stage.strip_label();
@@ -152,7 +152,7 @@ async fn a_template_that_somebody_edited_under_a_policy_is_put_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_came_back_before_its_revision_moved_is_known_by_its_words() {
+async fn pod_recreated_before_revision_change_is_known_by_annotations() {
     let mut stage = Stage::running(&template("v1")).await;
     stage.change_node(&json!({"spec": {"image": "db:v2"}}));
     stage.node_settles().await;
@@ -175,7 +175,7 @@ async fn a_pod_that_came_back_before_its_revision_moved_is_known_by_its_words() 
 
 /// Otherwise all nodes whose statuses were lost would replace their pods, each by itself.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_an_earlier_revision_stays_though_the_status_that_knew_it_is_lost() {
+async fn pod_of_an_earlier_revision_is_kept_after_status_loss() {
     let mut stage = Stage::running(&template("v1")).await;
     let hash = stage.node()["status"]["podTemplateHash"].clone();
     stage.change_node(&json!({"spec": {"grantedHash": hash, "grantID": "0123456789-2"}}));
@@ -197,7 +197,7 @@ async fn a_pod_of_an_earlier_revision_stays_though_the_status_that_knew_it_is_lo
 
 /// A template that a person edits keeps Windlass's annotations, so a pod that was created from it has them as well.
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_template_that_somebody_edited_goes_though_its_node_has_no_status_yet() {
+async fn pod_of_an_edited_template_is_replaced_after_status_loss() {
     let mut stage = Stage::running(&template("v1")).await;
     stage.change(SET, "db-0", &json!({"spec": {"template": {"metadata": {"annotations": {"by": "hand"}}}}}));
     stage.remove(Kind::Pod, "db-0-0");
@@ -215,7 +215,7 @@ async fn a_pod_of_a_template_that_somebody_edited_goes_though_its_node_has_no_st
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_an_earlier_version_left_are_not_written_and_their_pod_stays_whatever_moves() {
+async fn objects_of_an_earlier_version_and_their_pods_are_kept() {
     let mut stage = Stage::running(&template("v1")).await;
     stage.forget_what_is_new();
     let (pod, set, node) = (stage.pod_uid(), stage.get(SET, "db-0"), stage.node());

@@ -8,7 +8,7 @@ fn image(image: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_ends_as_asked_though_the_next_revision_cannot_be_stored() {
+async fn rollout_ends_on_request_if_the_next_revision_is_not_stored() {
     let refusals = [forbidden("exceeded quota"), busy(), refused("denied by a webhook")];
     for error in refusals {
         for (request, state) in [("abort", "Aborted"), ("no nodes", "Superseded")] {
@@ -34,7 +34,7 @@ async fn a_rollout_ends_as_asked_though_the_next_revision_cannot_be_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_names_are_listed_for_a_set_whose_revision_cannot_be_stored() {
+async fn set_names_are_not_listed_when_the_revision_cannot_be_stored() {
     let mut spec = fleet_spec(2, "v1");
     spec["updateStrategy"] = json!({"type": "BlueGreen"});
     spec["service"] = json!({"ports": [{"port": 80}]});

@@ -23,7 +23,7 @@ fn asked(text: &str, samples: &[(&str, f64)]) -> Result<bool, String> {
 }
 
 #[test]
-fn an_answer_is_judged() {
+fn http_expressions_are_evaluated() {
     let body = r#"{"state":"drained","shards":[{"n":0},{"n":3}],"ratio":0.5,"leader":null,"is-big":true}"#;
     let table = [
         ("status == 200", true),
@@ -56,7 +56,7 @@ fn an_answer_is_judged() {
 }
 
 #[test]
-fn what_is_not_in_an_answer_is_no_truth() {
+fn missing_response_fields_are_evaluation_errors() {
     for (text, body) in [
         ("body.state == 'drained'", "<html>"),
         ("body.state == 'drained'", "{}"),
@@ -76,7 +76,7 @@ fn what_is_not_in_an_answer_is_no_truth() {
 }
 
 #[test]
-fn the_result_of_a_query_is_judged() {
+fn query_expressions_are_evaluated() {
     let two = [("db-0-0", 0.01), ("db-1-0", 2.0)];
     #[allow(clippy::type_complexity, reason = "a table")]
     let table: [(&str, &[(&str, f64)], bool); 8] = [
@@ -95,7 +95,7 @@ fn the_result_of_a_query_is_judged() {
 }
 
 #[test]
-fn what_is_no_number_is_no_success() {
+fn nan_comparison_is_an_evaluation_error() {
     let asked = |text| asked(text, &[("a", f64::NAN)]);
     // Comparisons with NaN have no result in either direction.
     for text in ["scalar < 0.05", "scalar >= 0.05", "!(scalar >= 0.05)", "result.all(r, r.value < 0.05)"] {
@@ -105,7 +105,7 @@ fn what_is_no_number_is_no_success() {
 }
 
 #[test]
-fn what_does_not_compile_is_said_in_the_parsers_words_and_where() {
+fn compile_errors_include_message_and_position() {
     let table = [
         ("status ==", "Syntax error", "line 1, column 10"),
         ("status == 200 &&\n  )", "Syntax error", "line 2, column 3"),
@@ -143,7 +143,7 @@ fn what_does_not_compile_is_said_in_the_parsers_words_and_where() {
 }
 
 #[test]
-fn nothing_that_is_written_ends_the_process() {
+fn malformed_expressions_do_not_crash_the_process() {
     let texts = [
         "(".repeat(2_000),
         "[".repeat(2_000),
@@ -172,7 +172,7 @@ fn nothing_that_is_written_ends_the_process() {
 }
 
 #[test]
-fn nothing_that_is_evaluated_takes_long_or_much() {
+fn evaluation_is_bounded_in_time_and_memory() {
     let list: Vec<u8> = vec![1; 30_000];
     let body = json!(list).to_string();
     assert!(body.len() < 64 * 1024);

@@ -185,7 +185,7 @@ mod tests {
 
     /// Proxy variables apply to a process: the test above runs again in another one.
     #[tokio::test]
-    async fn no_proxy_is_asked() {
+    async fn hook_client_ignores_proxy_variables() {
         let (own, dead) = (std::env::current_exe().unwrap(), "http://127.0.0.1:9");
         let mut command = tokio::process::Command::new(own);
         command.args(["--exact", "probe::hooks::client::tests::no_redirect_is_followed"]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn at_most_64_kib_of_an_answer_are_read() {
+    async fn response_body_is_read_up_to_64_kib() {
         let (url, _) = peer().await;
         for (bytes, read, is_cut) in
             [(0, 0, false), (65_536, 65_536, false), (65_537, 65_536, true), (9 << 20, 65_536, true)]
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replica_that_does_not_lead_any_more_asks_nobody() {
+    async fn former_leader_sends_no_requests() {
         let (client, leads) = (Arc::new(Counting::default()), Arc::new(Mutex::new(true)));
         let may_ask = leads.clone();
         let client_of_leader = WhileLeading::new(client.clone(), move || *may_ask.lock().unwrap());

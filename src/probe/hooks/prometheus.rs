@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_answered_is_said() {
+    fn other_responses_are_errors_with_details() {
         let matrix = r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#;
         let refused = r#"{"status":"error","errorType":"bad_data","error":"parse error at char 3"}"#;
         let table = [

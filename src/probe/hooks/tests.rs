@@ -98,7 +98,7 @@ async fn verdict(probe: HookProbe, answered: Result<HookReply, String>) -> (Verd
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_means_what_the_hook_says() {
+async fn http_verdict_follows_the_hook_expressions() {
     let drained = r#"{"state":"drained"}"#;
     let failed = r#"{"state":"failed"}"#;
     let judged = ("body.state == 'drained'", "body.state == 'failed'");
@@ -147,7 +147,7 @@ async fn an_answer_means_what_the_hook_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_means_what_the_hook_says() {
+async fn query_verdict_follows_the_hook_expressions() {
     let vector = |value: &str| {
         let result = json!([{"metric": {}, "value": [1, value]}]);
         reply(
@@ -177,7 +177,7 @@ async fn a_query_means_what_the_hook_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
+async fn request_identifies_its_task_and_reads_the_secret_when_sent() {
     let mut cluster = MockCluster::new();
     let secret = json!({"data": {"token": "QmVhcmVyIGFiYwo="}});
     cluster
@@ -217,7 +217,7 @@ async fn a_request_says_whose_it_is_and_a_secret_is_read_when_it_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
+async fn one_request_is_sent_per_interval() {
     let asked = asked((0..9).map(|_| reply(503, "")).collect(), MockCluster::new());
     let question = question(HookProbe::Http(Box::new(http("", ""))));
     let ask = |first: u64| asked.prober.ask(&owner(), question.clone(), Duration::from_secs(first));
@@ -243,7 +243,7 @@ async fn it_is_asked_once_at_a_time_and_again_after_the_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_belongs_to_the_question_that_it_was_given_to() {
+async fn answer_belongs_to_its_attempt() {
     let asked = asked(vec![reply(200, ""), reply(200, "")], MockCluster::new());
     let first = question(HookProbe::Http(Box::new(http("", ""))));
     let second = HookQuestion { attempt: 2, ..first.clone() };
@@ -269,7 +269,7 @@ impl HookClient for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_panics_is_an_answer_that_says_so_and_it_is_sent_again() {
+async fn panicking_hook_request_is_reported_and_sent_again() {
     let clock: SharedClock = Arc::new(Still);
     let prober = HookProber::of_hooks(Arc::new(Panics), Arc::new(MockCluster::new()), clock);
     let question = question(HookProbe::Http(Box::new(http("", ""))));

@@ -34,7 +34,7 @@ fn padded(answer: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_application_says_whether_it_has_caught_up() {
+async fn caught_up_follows_the_application_response() {
     let application = FakeServer::saying("").await;
     let sidecar = beside_caught_up(&application).await;
     for (answer, expected) in [
@@ -54,7 +54,7 @@ async fn the_application_says_whether_it_has_caught_up() {
 }
 
 #[tokio::test]
-async fn a_ready_node_whose_application_lags_has_not_caught_up() {
+async fn ready_node_with_lagging_application_is_not_caught_up() {
     let application = FakeServer::saying("false").await;
     let sidecar = beside_caught_up(&application).await;
     sidecar.post(json!({"id": "a", "type": "mark-ready"})).await;
@@ -65,7 +65,7 @@ async fn a_ready_node_whose_application_lags_has_not_caught_up() {
 }
 
 #[tokio::test]
-async fn an_application_that_is_dead_has_not_caught_up_and_has_no_height() {
+async fn dead_application_is_not_caught_up_and_has_no_height() {
     let dead = Some(dead_url().await.parse().unwrap());
     let sidecar =
         Sidecar::start(SidecarArgs { caught_up_url: dead.clone(), height_url: dead, ..args() }).await;
@@ -74,7 +74,7 @@ async fn an_application_that_is_dead_has_not_caught_up_and_has_no_height() {
 }
 
 #[tokio::test]
-async fn a_silent_application_does_not_hold_up_the_status() {
+async fn silent_application_does_not_delay_the_status() {
     let application = FakeServer::start(Answer::Never).await;
     let sidecar = Sidecar::start(SidecarArgs {
         caught_up_url: Some(application.url()),
@@ -91,7 +91,7 @@ async fn a_silent_application_does_not_hold_up_the_status() {
 }
 
 #[tokio::test]
-async fn the_application_says_its_height() {
+async fn height_follows_the_application_response() {
     let application = FakeServer::saying("").await;
     let sidecar = beside_height(&application).await;
     for (answer, expected) in [
@@ -108,7 +108,7 @@ async fn the_application_says_its_height() {
 }
 
 #[tokio::test]
-async fn a_halt_runs_until_the_application_is_at_the_height() {
+async fn halt_runs_until_the_application_reaches_the_height() {
     let application = FakeServer::saying("99").await;
     let sidecar = beside_height(&application).await;
     let (status, answer) = halt_at(&sidecar, 100).await;
@@ -127,7 +127,7 @@ async fn a_halt_runs_until_the_application_is_at_the_height() {
 }
 
 #[tokio::test]
-async fn asking_for_the_task_alone_is_enough_to_see_it_complete() {
+async fn reading_the_task_suffices_to_complete_it() {
     let application = FakeServer::saying("100").await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
@@ -138,7 +138,7 @@ async fn asking_for_the_task_alone_is_enough_to_see_it_complete() {
 }
 
 #[tokio::test]
-async fn an_application_that_stops_at_the_height_stays_halted() {
+async fn application_that_stops_at_the_height_stays_halted() {
     let application = FakeServer::saying("100").await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
@@ -151,7 +151,7 @@ async fn an_application_that_stops_at_the_height_stays_halted() {
 }
 
 #[tokio::test]
-async fn a_halt_over_an_unknown_height_goes_on_and_says_why() {
+async fn halt_at_unknown_height_keeps_running_with_the_reason() {
     let application = FakeServer::start(Answer::Say(500, String::new())).await;
     let sidecar = beside_height(&application).await;
     halt_at(&sidecar, 100).await;
@@ -162,7 +162,7 @@ async fn a_halt_over_an_unknown_height_goes_on_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_halt_without_a_height_to_ask_for_fails_and_says_what_to_do() {
+async fn halt_without_height_url_fails_with_advice() {
     let sidecar = Sidecar::start(args()).await;
     let (status, answer) = halt_at(&sidecar, 100).await;
     assert_eq!((status, &answer["state"]), (202, &json!("Failed")));

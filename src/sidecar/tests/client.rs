@@ -60,7 +60,7 @@ async fn client_and_server_understand_each_other() {
 }
 
 #[tokio::test]
-async fn each_question_goes_to_its_own_path_below_the_base() {
+async fn requests_use_their_own_path_below_the_base_url() {
     let sidecar = FakeServer::saying(STATUS).await;
     let base = format!("{}/nodes/db-0/", sidecar.url);
     client().status(&base).await.unwrap();
@@ -78,7 +78,7 @@ async fn each_question_goes_to_its_own_path_below_the_base() {
 }
 
 #[tokio::test]
-async fn a_token_that_no_header_can_carry_is_not_sent_and_not_told() {
+async fn token_invalid_as_a_header_is_neither_sent_nor_printed() {
     let sidecar = FakeServer::saying("").await;
     let request = TaskRequest::mark_ready("a");
     let error = client().submit(&sidecar.url, &request, Some("s3c\nret")).await.unwrap_err();
@@ -88,7 +88,7 @@ async fn a_token_that_no_header_can_carry_is_not_sent_and_not_told() {
 }
 
 #[tokio::test]
-async fn a_dead_sidecar_is_unreachable() {
+async fn dead_sidecar_is_unreachable() {
     let url = dead_url().await;
     for error in errors(&client(), &url).await {
         assert!(matches!(error, SidecarError::Unreachable(_)), "{error:?}");
@@ -98,7 +98,7 @@ async fn a_dead_sidecar_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_base_that_is_no_url_is_unreachable() {
+async fn invalid_base_url_is_unreachable() {
     for url in ["", "10.0.0.1:7777", "https://10.0.0.1:7777"] {
         for error in errors(&client(), url).await {
             assert!(matches!(error, SidecarError::Unreachable(_)), "{error:?}");
@@ -108,7 +108,7 @@ async fn a_base_that_is_no_url_is_unreachable() {
 }
 
 #[tokio::test]
-async fn a_slow_sidecar_is_given_up_in_time() {
+async fn slow_sidecar_times_out() {
     let sidecar = FakeServer::start(Answer::Never).await;
     let given_up = timeout(Duration::from_secs(5), errors(&impatient(), &sidecar.url)).await.unwrap();
     for error in given_up {
@@ -123,7 +123,7 @@ async fn a_slow_sidecar_is_given_up_in_time() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_refuses_is_quoted() {
+async fn sidecar_refusal_is_quoted() {
     let sidecar = FakeServer::start(Answer::Say(500, r#"{"message": "out of\ncheese"}"#.into())).await;
     for error in errors(&client(), &sidecar.url).await {
         let SidecarError::Refused { status, message } = error else { panic!("{error:?}") };
@@ -139,7 +139,7 @@ async fn a_sidecar_that_refuses_is_quoted() {
 }
 
 #[tokio::test]
-async fn what_is_outside_the_protocol_is_not_quoted() {
+async fn non_protocol_content_is_not_quoted() {
     let server = FakeServer::saying("").await;
     let secrets = [
         "s3cret",
@@ -156,7 +156,7 @@ async fn what_is_outside_the_protocol_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn only_a_404_means_that_the_task_is_unknown() {
+async fn only_404_means_an_unknown_task() {
     let sidecar = FakeServer::start(Answer::Say(404, String::new())).await;
     assert_eq!(client().task(&sidecar.url, "a").await, Ok(None));
     assert!(matches!(client().status(&sidecar.url).await, Err(SidecarError::Refused { status: 404, .. })));
@@ -165,7 +165,7 @@ async fn only_a_404_means_that_the_task_is_unknown() {
 }
 
 #[tokio::test]
-async fn an_answer_outside_the_protocol_is_garbled() {
+async fn non_protocol_answer_is_garbled() {
     let sidecar = FakeServer::saying("").await;
     for lie in ["", "<html>", "{", "[]", "{}", r#"{"ready": "yes"}"#, r#"{"id": "a", "state": "Done"}"#] {
         sidecar.now_says(lie);
@@ -177,7 +177,7 @@ async fn an_answer_outside_the_protocol_is_garbled() {
 }
 
 #[tokio::test]
-async fn an_answer_for_another_task_is_garbled() {
+async fn answer_for_another_task_is_garbled() {
     let sidecar = FakeServer::saying(r#"{"id": "b", "state": "Complete", "message": ""}"#).await;
     let error = client().task(&sidecar.url, "a").await.unwrap_err();
     assert!(matches!(error, SidecarError::Garbled(_)), "{error:?}");
@@ -185,7 +185,7 @@ async fn an_answer_for_another_task_is_garbled() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_up_to_64_kib() {
+async fn answer_is_read_up_to_64_kib() {
     let padding = |bytes: usize| " ".repeat(bytes - STATUS.len());
     let sidecar = FakeServer::saying(&format!("{}{STATUS}", padding(64 * 1024))).await;
     client().status(&sidecar.url).await.unwrap();
@@ -197,13 +197,13 @@ async fn an_answer_is_read_up_to_64_kib() {
 }
 
 #[tokio::test]
-async fn an_accepted_task_needs_no_particular_answer() {
+async fn accepted_task_needs_no_response_body() {
     let sidecar = FakeServer::start(Answer::Say(202, String::new())).await;
     client().submit(&sidecar.url, &TaskRequest::mark_ready("a"), None).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirect_is_not_followed() {
     let elsewhere = FakeServer::saying(STATUS).await;
     let sidecar = FakeServer::start(Answer::RedirectTo(format!("{}/v1/status", elsewhere.url))).await;
     for error in errors(&client(), &sidecar.url).await {
@@ -213,7 +213,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_mock_stands_in_for_it() {
+async fn client_can_be_mocked() {
     let mut mock = MockSidecarClient::new();
     mock.expect_submit()
         .withf(|url, request, token| {
@@ -226,7 +226,7 @@ async fn a_mock_stands_in_for_it() {
 }
 
 #[test]
-fn a_proxy_of_the_environment_is_not_asked() {
+fn sidecar_client_ignores_proxy_variables() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let proxy = format!("http://{nobody}");
     // Variables belong to a process: another test runs again in one that has them.

@@ -6,7 +6,7 @@ use super::super::{SidecarArgs, run};
 use super::{args, ask, free_port, http};
 
 #[tokio::test]
-async fn an_address_in_use_is_a_sentence_that_says_what_to_do() {
+async fn address_in_use_error_gives_advice() {
     let (taken, _) = free_port().await;
     let bind = taken.local_addr().unwrap();
     let sentence = run(SidecarArgs { bind, ..args() }).await.unwrap_err();
@@ -14,7 +14,7 @@ async fn an_address_in_use_is_a_sentence_that_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_command_serves_on_its_address() {
+async fn command_serves_on_its_address() {
     let (listener, url) = free_port().await;
     let bind = listener.local_addr().unwrap();
     drop(listener);

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Sidecar, args};
 
 #[tokio::test]
-async fn a_fresh_sidecar_is_alive_and_keeps_the_pod_out_of_service() {
+async fn new_sidecar_is_alive_and_not_ready() {
     let sidecar = Sidecar::start(args()).await;
     assert_eq!(sidecar.get("/healthz").await.0, 200);
     assert_eq!(sidecar.get("/readyz").await.0, 503);
@@ -16,7 +16,7 @@ async fn a_fresh_sidecar_is_alive_and_keeps_the_pod_out_of_service() {
 }
 
 #[tokio::test]
-async fn marking_ready_takes_effect_at_once() {
+async fn mark_ready_takes_effect_at_once() {
     let sidecar = Sidecar::start(args()).await;
     let (status, answer) = sidecar.post(json!({"id": "a1-4", "type": "mark-ready", "params": {}})).await;
     assert_eq!((status, &answer["id"], &answer["state"]), (202, &json!("a1-4"), &json!("Complete")));
@@ -29,7 +29,7 @@ async fn marking_ready_takes_effect_at_once() {
 }
 
 #[tokio::test]
-async fn the_same_task_again_is_answered_and_not_done_again() {
+async fn repeated_task_is_answered_without_running_again() {
     let sidecar = Sidecar::start(args()).await;
     let request = json!({"id": "a1-4", "type": "mark-ready", "params": {}});
     let (_, first) = sidecar.post(&request).await;
@@ -38,7 +38,7 @@ async fn the_same_task_again_is_answered_and_not_done_again() {
 }
 
 #[tokio::test]
-async fn an_id_with_other_content_is_a_conflict_and_changes_nothing() {
+async fn same_id_with_different_content_is_a_conflict() {
     let sidecar = Sidecar::start(args()).await;
     sidecar.post(json!({"id": "x", "type": "halt-at-height", "params": {"height": 5}})).await;
     let before = sidecar.get_json("/v1/tasks/x").await;
@@ -56,7 +56,7 @@ async fn an_id_with_other_content_is_a_conflict_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_malformed_task_is_refused_with_the_field() {
+async fn malformed_task_is_refused_with_the_field() {
     let sidecar = Sidecar::start(args()).await;
     let table = [
         ("{".to_owned(), "not JSON"),
@@ -83,7 +83,7 @@ async fn a_malformed_task_is_refused_with_the_field() {
 }
 
 #[tokio::test]
-async fn a_task_longer_than_is_read_is_refused() {
+async fn oversized_task_is_refused() {
     let sidecar = Sidecar::start(args()).await;
     let request = json!({"id": "a", "type": "mark-ready", "params": {"padding": "x".repeat(16 * 1024)}});
     let (status, answer) = sidecar.post(request).await;
@@ -93,7 +93,7 @@ async fn a_task_longer_than_is_read_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_task_and_an_unknown_path_are_not_found() {
+async fn unknown_task_and_unknown_path_are_not_found() {
     let sidecar = Sidecar::start(args()).await;
     let (status, body) = sidecar.get("/v1/tasks/never-heard-of").await;
     assert_eq!(status, 404);
@@ -103,7 +103,7 @@ async fn an_unknown_task_and_an_unknown_path_are_not_found() {
 }
 
 #[tokio::test]
-async fn a_restarted_sidecar_has_forgotten_that_it_was_ready() {
+async fn restarted_sidecar_is_not_ready() {
     let sidecar = Sidecar::start(args()).await;
     sidecar.post(json!({"id": "a", "type": "mark-ready"})).await;
     drop(sidecar);

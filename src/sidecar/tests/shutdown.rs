@@ -18,7 +18,7 @@ async fn half_a_request(sidecar: &Sidecar) -> TcpStream {
 }
 
 #[tokio::test]
-async fn a_stopped_server_answers_what_it_was_asked_and_ends() {
+async fn stopped_server_answers_pending_requests_and_exits() {
     let application = FakeServer::start(Answer::SayAfter(Duration::from_millis(200), "7".into())).await;
     let mut sidecar = Sidecar::start(SidecarArgs { height_url: Some(application.url()), ..args() }).await;
     let asked = tokio::spawn(ask(http().get(format!("{}/v1/status", sidecar.url))));
@@ -32,7 +32,7 @@ async fn a_stopped_server_answers_what_it_was_asked_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_server_does_not_wait_for_ever_for_a_request_to_arrive() {
+async fn stopped_server_does_not_wait_for_incomplete_requests() {
     let mut sidecar = Sidecar::serve(SidecarServer::with_request_timeout(&args(), 10 * LONG).unwrap()).await;
     let _open = half_a_request(&sidecar).await;
     // Let the server accept it before the shutdown.
@@ -42,7 +42,7 @@ async fn a_stopped_server_does_not_wait_for_ever_for_a_request_to_arrive() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_arrives_whole_is_given_up() {
+async fn incomplete_request_times_out() {
     let server = SidecarServer::with_request_timeout(&args(), Duration::from_millis(100)).unwrap();
     let sidecar = Sidecar::serve(server).await;
     let mut connection = half_a_request(&sidecar).await;

@@ -25,7 +25,7 @@ fn status_of(result: Result<(), SidecarError>) -> u16 {
 }
 
 #[tokio::test]
-async fn a_task_without_the_token_is_refused_and_not_done() {
+async fn task_without_valid_token_is_refused() {
     let file = File::with("s3cret\n");
     let sidecar = guarded(&file).await;
     assert_eq!(status_of(submit(&sidecar, None).await), 401);
@@ -38,7 +38,7 @@ async fn a_task_without_the_token_is_refused_and_not_done() {
 }
 
 #[tokio::test]
-async fn a_refusal_asks_for_a_bearer_token_before_it_looks_at_the_task() {
+async fn token_is_checked_before_the_task() {
     let file = File::with("s3cret");
     let sidecar = guarded(&file).await;
     let request = http().post(format!("{}/v1/tasks", sidecar.url)).body("{");
@@ -48,7 +48,7 @@ async fn a_refusal_asks_for_a_bearer_token_before_it_looks_at_the_task() {
 }
 
 #[tokio::test]
-async fn a_task_with_the_token_is_taken_and_reading_needs_none() {
+async fn task_with_token_is_accepted_and_reads_need_none() {
     let file = File::with("s3cret\n");
     let sidecar = guarded(&file).await;
     submit(&sidecar, Some("s3cret\n")).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_task_with_the_token_is_taken_and_reading_needs_none() {
 }
 
 #[tokio::test]
-async fn a_changed_token_holds_from_the_next_task_on() {
+async fn changed_token_applies_to_the_next_task() {
     let file = File::with("old");
     let sidecar = guarded(&file).await;
     submit(&sidecar, Some("old")).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_changed_token_holds_from_the_next_task_on() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_gone_or_empty_lets_nobody_in() {
+async fn missing_or_empty_token_refuses_every_task() {
     let file = File::with(" \n");
     let sidecar = guarded(&file).await;
     for token in [None, Some(""), Some("s3cret")] {
@@ -83,7 +83,7 @@ async fn a_token_that_is_gone_or_empty_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn a_sidecar_does_not_start_over_a_token_that_cannot_be_read() {
+async fn sidecar_does_not_start_with_an_unreadable_token() {
     let empty = File::with("\n");
     let missing = empty.0.with_extension("missing");
     for file in [empty.0.clone(), missing] {

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_says_why_it_cannot_run_and_how_it_ended() {
+    fn pod_problem_describes_waiting_and_terminated_containers() {
         let none = json!({});
         let unscheduled = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]);
         let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_run_is_named_before_those_that_ended() {
+    fn pod_that_cannot_run_takes_precedence_over_terminated_pods() {
         let ended = with(ended(1, "Error"), json!({}));
         let waits = with(waiting("ImagePullBackOff", "not found"), json!({}));
         let found = of_pods(&[ended, waits]).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_so_is_said_in_the_words_of_the_first_time() {
+    fn unchanged_problem_keeps_its_first_message() {
         let says =
             |reason: &str, message: &str| of_pods(&[with(waiting(reason, message), json!({}))]).unwrap();
         let (pull, backs_off) = (says("ErrImagePull", "not found"), says("ImagePullBackOff", "Back-off 10s"));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_of_a_task_has_one_name_and_no_other_has_it() {
+    fn job_name_is_unique_per_attempt() {
         let name = job_name("db-0", "backup", "0123456789-2", 1);
         assert_eq!(name, "db-0-backup-5336b111");
         assert_ne!(name, job_name("db-0", "backup", "0123456789-2", 2));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_container_gets_the_variables_and_keeps_its_own() {
+    fn containers_get_hook_variables_and_keep_their_own() {
         let template = json!({
             "backoffLimit": 0,
             "futureField": [null],
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_kept_for_an_hour_or_longer() {
+    fn job_is_kept_for_at_least_an_hour() {
         for (asked, kept) in [
             (json!(null), json!(3_600)),
             (json!(0), json!(3_600)),

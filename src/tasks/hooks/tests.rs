@@ -166,7 +166,7 @@ fn again(advance: &Advance) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn params_are_the_hooks_name_and_where_it_stands() {
+async fn params_are_the_hook_name_and_position() {
     let read = |params: &str| {
         let yaml = format!("{{name: T, tasks: [{{type: call-http, params: {params}}}]}}");
         Recipe::parse(&yaml).unwrap().check(&Registry::new())
@@ -182,7 +182,7 @@ async fn params_are_the_hooks_name_and_where_it_stands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_is_nothing_to_do_the_task_is_skipped_and_says_why() {
+async fn task_without_work_is_skipped_with_the_reason() {
     let drain = json!({"name": "drain", "at": "BeforeNode", "http": {"url": "http://peer/"}});
     let mut gone = Stage::new(&drain, MockCluster::new());
     gone.scope.hooks = HookList::Fleet(Arc::default());
@@ -202,7 +202,7 @@ async fn where_there_is_nothing_to_do_the_task_is_skipped_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_passes_and_goes_on_passing_while_no_operator_runs() {
+async fn wait_continues_across_operator_restarts() {
     let hook = json!({"name": "soak", "at": "AfterStep", "wait": {"seconds": 300}});
     let mut stage = Stage::new(&hook, MockCluster::new());
     assert_eq!(again(&stage.look().await), Duration::from_mins(5));
@@ -219,7 +219,7 @@ async fn a_time_passes_and_goes_on_passing_while_no_operator_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_is_waited_for_until_this_task_is_approved() {
+async fn approval_hook_waits_until_its_task_is_approved() {
     let hook = json!({"name": "go", "at": "BeforePromotion", "approval": {}});
     let mut stage = Stage::new(&hook, MockCluster::new());
     let _ = stage.look().await;

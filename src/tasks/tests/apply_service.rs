@@ -18,7 +18,7 @@ fn with_service() -> Node {
 }
 
 #[tokio::test]
-async fn a_missing_service_is_created_once() {
+async fn missing_service_is_created_once() {
     let mut bench = bench(&Node::serving("v1"));
     let view = bench.view.clone();
     bench
@@ -37,12 +37,12 @@ async fn a_missing_service_is_created_once() {
 }
 
 #[tokio::test]
-async fn a_service_that_says_what_the_spec_says_is_not_written() {
+async fn service_matching_the_spec_is_not_written() {
     assert_eq!(said(&bench(&with_service()).once(&ApplyService {}).await), "done");
 }
 
 #[tokio::test]
-async fn a_service_that_differs_is_brought_back() {
+async fn drifted_service_is_repaired() {
     let mut changed = with_service();
     changed.service.as_mut().unwrap()["spec"]["publishNotReadyAddresses"] = json!(false);
     let table = [
@@ -64,7 +64,7 @@ async fn a_service_that_differs_is_brought_back() {
 }
 
 #[tokio::test]
-async fn a_service_of_another_is_left_alone_and_one_that_leaves_is_waited_for() {
+async fn foreign_service_is_kept_and_a_terminating_one_is_awaited() {
     let owned_by = |owner: Value| {
         let mut node = with_service();
         node.service.as_mut().unwrap()["metadata"]["ownerReferences"] = owner;

@@ -15,7 +15,7 @@ async fn without_a_write(node: Node) -> String {
 }
 
 #[tokio::test]
-async fn the_granted_template_is_written_once_on_the_version_that_was_seen() {
+async fn granted_template_is_written_once_at_the_observed_version() {
     let mut bench = bench(&Node::serving("v1").granted("v2"));
     let view = bench.view.clone();
     bench
@@ -44,7 +44,7 @@ async fn the_granted_template_is_written_once_on_the_version_that_was_seen() {
 }
 
 #[tokio::test]
-async fn a_missing_stateful_set_is_created_once_with_the_granted_template() {
+async fn missing_stateful_set_is_created_once_with_granted_template() {
     let mut bench = bench(&Node::new("v1"));
     let view = bench.view.clone();
     bench
@@ -71,7 +71,7 @@ async fn a_missing_stateful_set_is_created_once_with_the_granted_template() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours() {
+async fn stateful_set_is_not_written_without_a_grant_or_ownership() {
     const NO_GRANT: &str =
         "waiting for a grant: this version of Windlass renders a different template from the granted one";
     const USED: &str = "waiting for a new grant: the pod keeps its template until then";
@@ -93,7 +93,7 @@ async fn nothing_is_written_without_the_grant_or_over_what_is_not_ours() {
 }
 
 #[tokio::test]
-async fn under_a_spent_grant_the_template_is_restored() {
+async fn template_is_restored_under_a_spent_grant() {
     let edited =
         |n: Node| n.set("/metadata/generation", json!(4)).set("/status/observedGeneration", json!(4));
     let table = [
@@ -109,7 +109,7 @@ async fn under_a_spent_grant_the_template_is_restored() {
 }
 
 #[tokio::test]
-async fn what_the_server_answers_to_a_write_is_told_apart() {
+async fn write_errors_are_distinguished() {
     let table = [
         (conflict(), "waiting for the cache to show a concurrent change"),
         (refused(), "failed: the API server rejects x: spec.x: no"),
@@ -123,7 +123,7 @@ async fn what_the_server_answers_to_a_write_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_taken_name_fails_and_one_of_ours_is_waited_for() {
+async fn foreign_stateful_set_fails_and_an_own_one_is_awaited() {
     let owned_by = |owner: (&'static str, &'static str, &'static str)| json!({"metadata": meta("db-0", "x", 9, Some(owner))});
     let table = [
         (

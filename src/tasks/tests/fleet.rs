@@ -125,7 +125,7 @@ pub(super) fn spec_in(ops: &[PatchOp]) -> Value {
 }
 
 #[tokio::test]
-async fn nodes_are_granted_the_target_once_as_far_as_the_wave_goes() {
+async fn nodes_are_granted_the_target_once_within_the_wave() {
     for (max, expected) in [(1, vec!["db-2"]), (2, vec!["db-2", "db-1"])] {
         let nodes: Vec<Value> = (0..3).map(|i| serving(i, "v1")).collect();
         let fleet = fleet(nodes.clone()).at_most(max);
@@ -162,7 +162,7 @@ async fn nodes_are_granted_the_target_once_as_far_as_the_wave_goes() {
 }
 
 #[tokio::test]
-async fn a_grant_whose_answer_did_not_come_uses_the_wave_until_it_is_known() {
+async fn grant_with_unknown_outcome_counts_against_the_wave() {
     let nodes = vec![serving(0, "v1"), down(serving(1, "v1")), serving(2, "v1")];
     // Until it is known, neither goes: db-2 may have been granted, and if not, it serves while db-1 is down.
     for (doubt, granted, expected) in [(false, 1, "again"), (true, 0, "waiting for the wave")] {
@@ -185,7 +185,7 @@ async fn a_grant_whose_answer_did_not_come_uses_the_wave_until_it_is_known() {
 }
 
 #[tokio::test]
-async fn a_node_that_changed_or_went_meanwhile_is_left_for_the_next_look() {
+async fn changed_or_deleted_node_is_left_to_the_next_reconcile() {
     let gone = || ClusterError::NotFound { object: "x".to_owned() };
     for error in [conflict(), gone()] {
         let mut cluster = MockCluster::new();
@@ -228,7 +228,7 @@ fn generated_claims() -> Value {
 }
 
 #[tokio::test]
-async fn claims_that_are_only_written_otherwise_stop_no_rollout() {
+async fn equivalent_claim_templates_do_not_block_the_rollout() {
     let table = [
         (claims_of("1Gi"), false),
         (claims_of("1024Mi"), false),
@@ -242,7 +242,7 @@ async fn claims_that_are_only_written_otherwise_stop_no_rollout() {
 }
 
 #[tokio::test]
-async fn a_grant_leaves_the_claims_of_its_node_as_they_are_written() {
+async fn grant_keeps_the_claim_templates_of_the_node() {
     for claims in [claims_of("1Gi"), claims_of("1024Mi"), generated_claims()] {
         let mut cluster = MockCluster::new();
         cluster
@@ -260,7 +260,7 @@ async fn a_grant_leaves_the_claims_of_its_node_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_grant_that_the_server_refuses_fails_or_is_tried_again() {
+async fn rejected_grant_fails_and_a_transient_error_is_retried() {
     let table = [
         (refused(), "failed: the API server rejects x: spec.x: no"),
         (overloaded(), "again Some(7s): x: slow down"),
@@ -277,7 +277,7 @@ async fn a_grant_that_the_server_refuses_fails_or_is_tried_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_while_paused_or_while_the_wave_is_full() {
+async fn nothing_is_granted_while_paused_or_at_the_wave_limit() {
     let v1 = |i| serving(i, "v1");
     let v2 = |i| serving(i, "v2");
     let table = [
@@ -303,7 +303,7 @@ async fn nothing_is_granted_while_paused_or_while_the_wave_is_full() {
 }
 
 #[tokio::test]
-async fn a_missing_node_is_waited_for_and_never_counts_as_updated() {
+async fn missing_node_is_awaited_and_never_counts_as_updated() {
     let mut missing = fleet(vec![serving(0, "v2"), serving(1, "v2")]);
     missing.nodes[1]["metadata"]["ownerReferences"] = json!([]);
     missing.nodes[1]["metadata"]["name"] = json!("other-1");
@@ -313,7 +313,7 @@ async fn a_missing_node_is_waited_for_and_never_counts_as_updated() {
 }
 
 #[tokio::test]
-async fn every_node_has_to_be_observed_at_the_target_and_then_to_serve() {
+async fn nodes_must_be_observed_at_the_target_and_then_be_ready() {
     let v2 = |i| serving(i, "v2");
     let mut not_observed = v2(1);
     not_observed["status"]["podTemplateHash"] = json!(hash("v1"));

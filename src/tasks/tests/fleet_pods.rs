@@ -59,7 +59,7 @@ async fn granted(
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_node_that_serves_goes_on_old_news_of_another() {
+async fn serving_node_is_not_granted_on_stale_data_of_another() {
     let up = |ordinal: usize| live(&format!("db-{ordinal}-0"), &format!("pod-{ordinal}"), true);
     let shown = |ordinal: usize| known(&format!("db-{ordinal}-0"), &format!("pod-{ordinal}"), true);
     let rows = [
@@ -80,7 +80,7 @@ async fn no_node_that_serves_goes_on_old_news_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
+async fn unavailable_node_is_granted_unless_live_read_shows_it_ready() {
     let rows = [
         ("it is down", live("db-1-0", "pod-1", false), true),
         ("its pod is gone", live("other", "", true), true),
@@ -113,7 +113,7 @@ async fn a_node_that_is_down_goes_unless_it_came_up_and_nobody_knew() {
 
 /// A status that was lost, or that is behind, says nothing of a pod that is Ready.
 #[tokio::test(start_paused = true)]
-async fn a_node_whose_status_is_behind_its_ready_pod_is_not_down() {
+async fn node_with_stale_status_and_ready_pod_is_not_unavailable() {
     let nodes = vec![serving(0, "v1"), behind(down(serving(1, "v1")))];
     let listed = vec![live("db-0-0", "pod-1", true), live("db-1-0", "pod-1", true)];
     let (granted, outcome) = granted(nodes, &[known("db-1-0", "pod-1", true)], listed, None, 1).await;
@@ -123,7 +123,7 @@ async fn a_node_whose_status_is_behind_its_ready_pod_is_not_down() {
 
 /// A node that is Failed, or that was never ready, is granted whatever the others do, but not on old news of its own pod.
 #[tokio::test(start_paused = true)]
-async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
+async fn failed_node_is_granted_unless_a_live_read_shows_it_ready() {
     let failed = |mut node: Value| {
         node["status"]["phase"] = json!("Failed");
         node
@@ -142,7 +142,7 @@ async fn a_broken_node_goes_unless_it_came_up_and_nobody_knew() {
 
 /// The status of its node may have been written by a version that said less of it.
 #[tokio::test(start_paused = true)]
-async fn a_broken_node_does_not_go_while_its_main_container_runs() {
+async fn failed_node_is_not_granted_while_its_main_container_runs() {
     let mut failed = down(serving(1, "v1"));
     failed["status"]["phase"] = json!("Failed");
     for (what, state, expected) in [
@@ -166,7 +166,7 @@ async fn a_broken_node_does_not_go_while_its_main_container_runs() {
 /// A pod that was not Ready for a moment, which the cache missed, is not available before minReadySeconds have passed
 /// again.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_not_ready_for_a_moment_is_noticed() {
+async fn brief_pod_unreadiness_missed_by_the_cache_is_detected() {
     for (min_ready, since, goes) in [(0, 5, true), (10, 5, false), (10, 100, true)] {
         let (view, mut cluster) = (View::shared(), MockCluster::new());
         let mut pod = known("db-1-0", "pod-1", true);
@@ -186,7 +186,7 @@ async fn a_pod_that_was_not_ready_for_a_moment_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_rests_on_no_other_node_is_granted_without_a_read() {
+async fn grant_independent_of_other_nodes_needs_no_live_read() {
     let mut moving = behind(serving(1, "v1"));
     moving["spec"]["grantID"] = json!("grant-2");
     let (granted, outcome) = granted(vec![serving(0, "v2"), moving], &[], Vec::new(), None, 0).await;
@@ -194,7 +194,7 @@ async fn what_rests_on_no_other_node_is_granted_without_a_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_fails_lets_nothing_go() {
+async fn failed_live_read_prevents_grants() {
     let mut cluster = MockCluster::new();
     cluster.expect_live_pods().returning(|_, _| Err(overloaded()));
     let scope = fleet(vec![serving(0, "v1")]).scope(cluster, &View::shared());
@@ -203,7 +203,7 @@ async fn a_read_that_fails_lets_nothing_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_serves_and_goes_first_goes_only_as_it_is_known_to_be() {
+async fn serving_incumbents_are_retired_only_after_a_live_read() {
     let (view, mut cluster) = (View::shared(), MockCluster::new());
     view.observe(Kind::Pod, &known("db-0-0", "pod-0", true));
     cluster.expect_live_pods().times(1).returning(|_, _| Ok(vec![live("db-0-0", "pod-0", false)]));

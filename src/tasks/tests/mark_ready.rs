@@ -14,7 +14,7 @@ fn unreachable() -> SidecarError {
 }
 
 #[tokio::test]
-async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
+async fn node_without_sidecar_is_ready_when_its_pod_is() {
     let v1 = || Node::serving("v1");
     let table = [
         ("ready", v1(), "done"),
@@ -42,7 +42,7 @@ async fn without_a_sidecar_a_node_is_ready_when_its_pod_is() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_says_ready_is_not_told_again() {
+async fn ready_sidecar_is_not_marked_again() {
     let mut bench = bench(&with_sidecar());
     bench.sidecars.expect_status().times(1).returning(|_| Ok(status(true)));
     let ready = bench.scope();
@@ -64,7 +64,7 @@ fn with_sidecar() -> Node {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_is_not_ready_is_told_with_the_tasks_own_id() {
+async fn unready_sidecar_is_marked_with_the_task_id() {
     let mut bench = bench(&with_sidecar().not_ready());
     let id = plan("NodeUpdate").tasks[0].id.clone();
     let mut told = false;
@@ -107,7 +107,7 @@ fn secret(bench: &mut Bench, answer: Result<Option<Value>, ClusterError>) {
 }
 
 #[tokio::test]
-async fn a_sidecar_is_told_with_the_token_of_the_secret_that_its_node_names() {
+async fn sidecar_request_carries_the_token_of_the_node_secret() {
     let mut bench = bench(&with_token());
     bench.sidecars.expect_status().times(2).returning(|_| Ok(status(false)));
     secret(&mut bench, Ok(Some(json!({"data": {"token": "czNjcmV0Cg=="}}))));
@@ -122,7 +122,7 @@ async fn a_sidecar_is_told_with_the_token_of_the_secret_that_its_node_names() {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
+async fn unavailable_token_is_reported_and_no_request_is_sent() {
     let forbidden =
         ClusterError::Forbidden { object: "Secret shop/tok".to_owned(), message: "no".to_owned() };
     let table = [
@@ -144,7 +144,7 @@ async fn a_token_that_cannot_be_had_is_said_and_nothing_is_sent_without_it() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_says_ready_while_its_pod_is_not_is_not_believed() {
+async fn ready_sidecar_with_unready_pod_keeps_the_task_waiting() {
     let mut bench = bench(&with_sidecar().not_ready());
     bench.sidecars.expect_status().returning(|_| Ok(status(true)));
     let outcome = said(&heard(&MarkReady {}, &bench.scope()).await);
@@ -152,7 +152,7 @@ async fn a_sidecar_that_says_ready_while_its_pod_is_not_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting() {
+async fn unready_sidecar_with_ready_pod_keeps_the_task_waiting() {
     let mut bench = bench(&with_sidecar());
     bench.sidecars.expect_status().returning(|_| Ok(status(false)));
     bench.sidecars.expect_submit().returning(|_, _, _| Ok(()));
@@ -163,7 +163,7 @@ async fn a_sidecar_that_says_not_ready_while_its_pod_is_keeps_the_task_waiting()
 }
 
 #[tokio::test]
-async fn a_sidecar_that_cannot_be_reached_or_refuses_is_waited_for() {
+async fn unreachable_or_refusing_sidecar_keeps_the_task_waiting() {
     let refusal = || SidecarError::Refused { status: 401, message: "no token".to_owned() };
     let garbled = || SidecarError::Garbled("not JSON".to_owned());
     for error in [unreachable(), refusal(), garbled()] {
@@ -180,7 +180,7 @@ async fn a_sidecar_that_cannot_be_reached_or_refuses_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_sidecar_said_once_is_no_success_and_it_is_asked_anew() {
+async fn expired_sidecar_answer_is_not_a_success() {
     let mut bench = bench(&with_sidecar());
     bench.sidecars.expect_status().times(1).returning(|_| Ok(status(true)));
     let ready = bench.scope();
@@ -194,7 +194,7 @@ async fn what_a_sidecar_said_once_is_no_success_and_it_is_asked_anew() {
 }
 
 #[tokio::test]
-async fn a_sidecar_is_not_asked_before_it_runs() {
+async fn sidecar_is_not_queried_before_it_runs() {
     let starting = with_sidecar()
         .not_ready()
         .pod("/status/initContainerStatuses/0/state", json!({"waiting": {"reason": "PodInitializing"}}));
@@ -205,7 +205,7 @@ async fn a_sidecar_is_not_asked_before_it_runs() {
 }
 
 #[tokio::test]
-async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
+async fn mark_ready_plan_needs_no_grant_and_ends_with_its_pod() {
     let marks = |node: &Node| Bench { recipe: "MarkReady", ..bench(node) };
     let other = Node::serving("v1").granted("v2");
     assert_eq!(said(&marks(&other).once(&MarkReady {}).await), "done");
@@ -214,7 +214,7 @@ async fn a_plan_that_only_marks_needs_no_grant_and_ends_when_its_pod_goes() {
 }
 
 #[tokio::test]
-async fn a_dead_sidecar_does_not_keep_its_pod_from_being_replaced() {
+async fn dead_sidecar_does_not_block_pod_replacement() {
     // No call of the sidecar is expected: a call would panic.
     let mut node = with_sidecar().with_new_pod("v0").not_ready();
     node.object["spec"]["grantID"] = json!("grant-2");

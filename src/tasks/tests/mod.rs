@@ -344,7 +344,7 @@ fn overloaded() -> ClusterError {
 }
 
 #[test]
-fn every_builtin_recipe_can_be_run_by_the_builtin_tasks() {
+fn builtin_tasks_can_run_every_builtin_recipe() {
     let registry = Registry::builtin_recipes();
     registry.check_all().unwrap();
     let shapes: Vec<(String, Vec<&str>)> = registry
@@ -391,7 +391,7 @@ fn every_builtin_recipe_can_be_run_by_the_builtin_tasks() {
 }
 
 #[test]
-fn only_builtin_tasks_that_wait_may_be_skipped() {
+fn only_waiting_builtin_tasks_are_skippable() {
     let registry = Registry::builtin_recipes();
     let mut plans = registry
         .recipes()

@@ -4,7 +4,7 @@ use super::super::ObserveImage;
 use super::*;
 
 #[tokio::test]
-async fn the_image_is_observed_on_the_new_pod_and_on_no_other() {
+async fn image_is_observed_on_the_new_pod_only() {
     let to_v2 = || Node::serving("v1").granted("v2").with_set("v2").with_new_pod("v2");
     let table = [
         ("the new pod runs it", to_v2(), "done"),

@@ -10,7 +10,7 @@ use crate::planner::node::decide::leaving;
 use windlass_kube_port::Selector;
 
 #[tokio::test]
-async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
+async fn halt_is_not_requested_before_the_promotion_is_recorded() {
     let uid = serving("db-0", "v1")["status"]["podUID"].clone();
     let told = |sidecar: Value, said: Value| {
         let amid = amid("HardFork", "CreatingEntrants").changed("db-0", "/spec/sidecar", sidecar);
@@ -49,7 +49,7 @@ async fn nobody_is_asked_to_halt_before_the_status_says_that_it_will() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_to_halt_for_a_new_node_that_does_not_run() {
+async fn halt_is_not_requested_while_an_entrant_does_not_run() {
     let with_sidecar = |amid: Amid| amid.changed("db-0", "/spec/sidecar", json!({"image": "w:1"}));
     let stopped = || with_sidecar(not_ready(amid("HardFork", "Promoting"), "db-new-0"));
     assert_eq!(stopped().without_a_write(&SubmitHalt {}).await, "waiting for db-new-0 to run the target");
@@ -65,7 +65,7 @@ async fn nobody_is_asked_to_halt_for_a_new_node_that_does_not_run() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_cannot_be_reached_is_named_in_what_is_waited_for() {
+async fn unreachable_sidecar_is_named_in_the_wait_message() {
     let ready = json!({"type": "Ready", "status": "True", "reason": "NodeReady", "lastTransitionTime": "2030-01-01T00:00:00Z"});
     let mute = json!({"type": "SidecarReady", "status": "Unknown", "reason": "Unreachable", "message": "no answer", "lastTransitionTime": "2030-01-01T00:00:00Z"});
     let with = |amid: Amid, name: &str| {
@@ -80,7 +80,7 @@ async fn a_sidecar_that_cannot_be_reached_is_named_in_what_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_old_node_has_halted_when_its_sidecar_says_so_of_this_very_task() {
+async fn node_has_halted_when_its_sidecar_reports_the_current_task() {
     let asked = |said: Value| {
         let spec =
             |amid: Amid, field: &str, value: Value| amid.changed("db-0", &format!("/spec/{field}"), value);
@@ -103,7 +103,7 @@ async fn an_old_node_has_halted_when_its_sidecar_says_so_of_this_very_task() {
 }
 
 #[tokio::test]
-async fn where_old_nodes_go_first_their_claims_are_not_theirs_any_more() {
+async fn incumbents_are_deleted_first_only_after_claims_are_released() {
     let immediate = |retention: &str| {
         let amid = amid("BlueGreen", "Promoting").without("db-new-0");
         let templates = json!([{"metadata": {"name": "data"}}]);
@@ -169,7 +169,7 @@ async fn where_old_nodes_go_first_their_claims_are_not_theirs_any_more() {
 }
 
 #[tokio::test]
-async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
+async fn incumbents_are_not_deleted_first_while_traffic_cannot_switch() {
     let anothers = json!({"metadata": meta("db", "service-uid", 9, None),
         "spec": {"selector": {"windlass.dev/deployment": "db", "windlass.dev/set": "first"}}});
     for (is, said_so) in [
@@ -195,7 +195,7 @@ async fn where_old_nodes_go_first_none_goes_while_traffic_could_not_move() {
 
 /// Some of the old nodes may be gone by then: the promotion of what was wanted is finished first.
 #[tokio::test]
-async fn a_wrong_spec_keeps_the_old_nodes_until_the_promotion_has_begun() {
+async fn invalid_spec_keeps_incumbents_until_the_promotion_starts() {
     let refused = "template: the API server rejects it: no";
     for stage in ["CreatingEntrants", "Promoting"] {
         let goes = stage == "Promoting";
@@ -222,7 +222,7 @@ async fn a_wrong_spec_keeps_the_old_nodes_until_the_promotion_has_begun() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_to_halt_as_long_as_traffic_could_not_move() {
+async fn halt_is_not_requested_while_traffic_cannot_switch() {
     let view = View::shared();
     let amid = amid("HardFork", "CreatingEntrants").changed("db-0", "/spec/sidecar", json!({"image": "w:1"}));
     let amid = amid.changed("db-0", "/status/sidecar", json!({"podUID": "pod-1", "height": 7}));
@@ -234,7 +234,7 @@ async fn nobody_is_asked_to_halt_as_long_as_traffic_could_not_move() {
 }
 
 #[tokio::test]
-async fn the_old_set_stays_until_it_is_recorded_that_traffic_has_moved() {
+async fn old_set_is_kept_until_the_traffic_switch_is_recorded() {
     let recipe = "{name: BlueGreen, tasks: [{type: switch-traffic}, \
         {type: await-approval, params: {hook: look, at: AfterPromotion}}, {type: retire-incumbents}]}";
     let seed = PlanSeed { uid: "uid", target_hash: "v1:x", now: now(), attempt: 0, disambiguator: "" };
@@ -248,7 +248,7 @@ async fn the_old_set_stays_until_it_is_recorded_that_traffic_has_moved() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
+async fn conflicting_node_delete_records_no_event() {
     for (answer, told) in
         [(Ok(()), 1), (Err(ClusterError::Conflict { object: String::new(), message: String::new() }), 0)]
     {
@@ -262,7 +262,7 @@ async fn a_node_that_is_another_by_now_is_not_said_to_be_deleted() {
 }
 
 #[tokio::test]
-async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do() {
+async fn orphaned_pod_is_awaited_with_advice_to_delete_it() {
     const BY: (&str, &str, &str) = ("StatefulSet", "db-0", "set-uid");
     for (owner, named) in
         [(Some(BY), "Pod db-0-0"), (None, "Pod db-0-0 (it no longer has an owner: delete it)")]
@@ -279,7 +279,7 @@ async fn what_a_hand_cut_loose_is_waited_for_and_the_person_is_told_what_to_do()
 }
 
 #[tokio::test]
-async fn new_nodes_wait_for_an_old_pod_that_no_watch_shows_any_more() {
+async fn entrants_wait_for_an_old_pod_missing_from_the_watch() {
     for strategy in ["BlueGreen", "BlueGreenImmediate"] {
         let immediately = strategy == "BlueGreenImmediate";
         let mut metadata = meta("db-0-0", "pod-uid", 6, None);

@@ -40,7 +40,7 @@ fn builtin() -> Registry {
 }
 
 #[test]
-fn the_types_of_tasks_that_decisions_look_at_are_those_of_the_registry() {
+fn task_types_used_by_decisions_exist_in_the_registry() {
     for type_ in TaskType::VARIANTS {
         let step = Step { type_: type_.to_string(), params: Map::new() };
         let read = recipe(vec![step]).check(&builtin());
@@ -72,7 +72,7 @@ fn without(original: &Recipe, at: usize) -> Recipe {
 }
 
 #[test]
-fn a_recipe_that_lacks_a_step_is_refused_with_its_name() {
+fn recipe_without_a_required_task_is_refused_with_its_name() {
     for original in builtin().recipes() {
         let tasks = names(original);
         for (at, task) in tasks.iter().enumerate() {
@@ -101,7 +101,7 @@ fn a_recipe_that_lacks_a_step_is_refused_with_its_name() {
 }
 
 #[test]
-fn two_steps_that_change_places_are_refused() {
+fn swapped_tasks_are_refused() {
     for original in builtin().recipes() {
         for first in 0..original.tasks.len() {
             for second in first + 1..original.tasks.len() {
@@ -120,7 +120,7 @@ fn two_steps_that_change_places_are_refused() {
 }
 
 #[test]
-fn a_step_that_is_there_twice_is_refused_wherever_it_stands() {
+fn duplicate_task_is_refused_at_any_position() {
     for original in builtin().recipes() {
         for step in &original.tasks {
             for place in 0..=original.tasks.len() {
@@ -134,7 +134,7 @@ fn a_step_that_is_there_twice_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn a_step_without_the_params_that_it_has_to_have_is_refused() {
+fn task_without_required_params_is_refused() {
     let original = builtin().recipe("HardFork").unwrap().clone();
     let mut bare = original.clone();
     bare.tasks[0].params.clear();
@@ -148,14 +148,14 @@ fn a_step_without_the_params_that_it_has_to_have_is_refused() {
 }
 
 #[test]
-fn every_builtin_recipe_passes_and_so_does_one_of_another_name() {
+fn builtin_recipes_and_custom_recipes_are_accepted() {
     assert_eq!(builtin().check_all(), Ok(()));
     assert_eq!(check(recipe(vec![nothing()])), Ok(()));
     assert!(builtin().is_builtin("switch-traffic") && !builtin().is_builtin("test-nothing"));
 }
 
 #[tokio::test]
-async fn a_plan_that_is_persisted_already_is_carried_out_whatever_it_has() {
+async fn stored_plan_runs_whatever_tasks_it_has() {
     let seed = PlanSeed { uid: "u", target_hash: "v1:0", now: now(), attempt: 0, disambiguator: "" };
     let mut plan = Recipe { name: "InPlace".to_owned(), tasks: vec![nothing()] }.plan(seed);
     assert_eq!(advance(&mut plan, &builtin(), &Env::new(), now(), 60).await, Advance::Ended);
@@ -164,7 +164,7 @@ async fn a_plan_that_is_persisted_already_is_carried_out_whatever_it_has() {
 
 proptest! {
     #[test]
-    fn tasks_of_ones_own_may_stand_anywhere(
+    fn custom_tasks_are_allowed_anywhere(
         which in any::<Index>(),
         places in prop::collection::vec(any::<Index>(), 0..20),
     ) {

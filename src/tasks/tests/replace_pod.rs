@@ -18,7 +18,7 @@ async fn without_a_write(node: Node) -> String {
 }
 
 #[tokio::test]
-async fn an_owned_pod_at_another_revision_is_deleted_once_with_its_uid() {
+async fn owned_pod_at_another_revision_is_deleted_once_by_uid() {
     for node in [to_v2(), to_v2().not_ready()] {
         let mut bench = bench(&node);
         let view = bench.view.clone();
@@ -42,7 +42,7 @@ fn node_that_leaves() -> Value {
 }
 
 #[tokio::test]
-async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_anothers() {
+async fn terminating_current_or_foreign_pod_is_not_deleted() {
     let other_owner = |n: Node| n.pod("/metadata/ownerReferences/0/uid", json!("other"));
     let table = [
         ("at the update revision", to_v2().with_new_pod("v2"), "done"),
@@ -83,7 +83,7 @@ async fn no_pod_is_deleted_that_leaves_or_is_new_or_is_anothers() {
 }
 
 #[tokio::test]
-async fn a_broken_pod_is_replaced_even_under_a_spent_grant() {
+async fn failed_pod_is_replaced_even_under_a_spent_grant() {
     let used = "waiting for a new grant: the pod keeps its template until then";
     assert_eq!(without_a_write(to_v2().spent().not_ready()).await, used, "it may do its work");
     let mut bench = bench(&to_v2().spent().not_running());
@@ -92,7 +92,7 @@ async fn a_broken_pod_is_replaced_even_under_a_spent_grant() {
 }
 
 #[tokio::test]
-async fn what_the_server_answers_to_a_delete_is_told_apart() {
+async fn delete_errors_are_distinguished() {
     let table = [
         (conflict(), "waiting for the cache to show a concurrent change"),
         (refused(), "failed: the API server rejects x: spec.x: no"),
@@ -106,7 +106,7 @@ async fn what_the_server_answers_to_a_delete_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_pod_that_was_just_made_stays_although_the_revision_moves() {
+async fn recreated_pod_is_kept_when_the_revision_changes() {
     let words = BuiltFor { hash: hash("v2"), image: "db:v2".to_owned(), main_container: "db".to_owned() };
     let mut came = to_v2().with_new_pod("v2").set("/status/updateRevision", json!("db-0-moved"));
     for object in [&mut came.set, &mut came.pod] {
@@ -124,7 +124,7 @@ async fn a_pod_that_was_just_made_stays_although_the_revision_moves() {
 }
 
 #[tokio::test]
-async fn a_pod_stays_whose_revision_was_seen_after_two_others() {
+async fn pod_of_an_earlier_observed_revision_is_kept() {
     let ready = bench(&to_v2().terminating()).scope();
     for (version, revision) in ["db-0-moved", "db-0-v2", "db-0-moved-again"].into_iter().enumerate() {
         let told = to_v2().set("/status/updateRevision", json!(revision));
@@ -158,7 +158,7 @@ fn that_tells_of_it() -> Value {
 const REVISION_IS_TOLD: &str = "waiting for the revision that the StatefulSet controller gave to the pod";
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_revision_is_told_of_after_it_came_stays() {
+async fn pod_is_kept_when_its_revision_is_observed_later() {
     let ready = bench(&of_an_unknown_revision()).scope();
     assert_eq!(said(&run(&ReplacePod {}, &ready).await), REVISION_IS_TOLD);
     ready.scope.view.observe(Kind::StatefulSet, &that_tells_of_it());
@@ -166,7 +166,7 @@ async fn a_pod_whose_revision_is_told_of_after_it_came_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_an_unknown_revision_goes_once_the_server_was_asked() {
+async fn pod_of_unknown_revision_is_deleted_only_after_a_live_read() {
     for (is_told, expected) in [(true, "done"), (false, OLD_POD_GOES)] {
         let mut bench = bench(&of_an_unknown_revision());
         let asked = bench.cluster.expect_get().times(1);

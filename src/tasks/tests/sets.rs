@@ -143,7 +143,7 @@ pub(super) fn turned(by_us: bool) -> Value {
 }
 
 #[tokio::test]
-async fn a_service_that_a_hand_has_turned_is_no_switch() {
+async fn manual_selector_change_does_not_count_as_a_switch() {
     for (by_us, said_so) in [(true, "done"), (false, "waiting for db-new-0 to be ready")] {
         let view = View::shared();
         let amid = not_ready(amid("BlueGreen", "Promoting"), "db-new-0");
@@ -155,7 +155,7 @@ async fn a_service_that_a_hand_has_turned_is_no_switch() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again() {
+async fn lost_target_during_promotion_must_be_restored() {
     for (stage, advice) in
         [("AwaitingEntrants", "change the template"), ("Promoting", "restore its spec.template")]
     {
@@ -171,7 +171,7 @@ async fn a_target_that_is_gone_while_it_is_promoted_is_to_be_set_again() {
 }
 
 #[tokio::test]
-async fn a_set_has_other_claims_only_where_they_mean_something_else() {
+async fn claims_of_a_set_differ_only_if_their_meaning_differs() {
     for (wanted, differ) in [("1Gi", false), ("1024Mi", false), ("2Gi", true)] {
         let mut template = spec_json("v2");
         template["volumeClaimTemplates"] = claims_of(wanted);
@@ -183,7 +183,7 @@ async fn a_set_has_other_claims_only_where_they_mean_something_else() {
 }
 
 #[tokio::test]
-async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
+async fn traffic_switches_in_one_write_and_a_rerun_writes_nothing() {
     let view = View::shared();
     let shown = view.clone();
     let mut cluster = MockCluster::new();
@@ -212,7 +212,7 @@ async fn traffic_moves_in_one_write_and_a_second_run_writes_nothing() {
 }
 
 #[tokio::test]
-async fn traffic_does_not_move_before_the_status_says_that_it_will() {
+async fn traffic_does_not_switch_before_the_promotion_is_recorded() {
     for stage in ["CreatingEntrants", "AwaitingEntrants", "AwaitingPromotion"] {
         let waits = amid("BlueGreen", stage).without_a_write(&SwitchTraffic {}).await;
         assert_eq!(waits, "waiting for the promotion to be recorded", "{stage}");
@@ -220,7 +220,7 @@ async fn traffic_does_not_move_before_the_status_says_that_it_will() {
 }
 
 #[tokio::test]
-async fn once_traffic_has_moved_nothing_that_goes_before_it_is_left_to_do() {
+async fn earlier_tasks_are_done_after_the_traffic_switch() {
     let earlier: [(&str, &dyn Task); 7] = [
         ("BlueGreen", &CreateEntrants::default()),
         ("BlueGreen", &AwaitNodesRunning {}),
@@ -237,7 +237,7 @@ async fn once_traffic_has_moved_nothing_that_goes_before_it_is_left_to_do() {
 }
 
 #[tokio::test]
-async fn traffic_does_not_move_to_what_does_not_run() {
+async fn traffic_does_not_switch_to_nodes_that_do_not_run() {
     let entrant = "db-new-0";
     let cases = [
         amid("BlueGreen", "Promoting").changed(entrant, "/status/podTemplateHash", json!("")),
@@ -261,7 +261,7 @@ async fn traffic_does_not_move_to_what_does_not_run() {
 }
 
 #[tokio::test]
-async fn what_has_fallen_behind_does_not_take_over_unless_forced() {
+async fn unready_entrant_is_not_promoted_unless_forced() {
     let entrant = "db-new-0";
     let unready = || {
         let condition = json!([{"type": "Ready", "status": "False", "reason": "PodNotReady", "lastTransitionTime": "2030-01-01T00:00:00Z"}]);
@@ -321,7 +321,7 @@ pub(super) fn not_ready(amid: Amid, name: &str) -> Amid {
 }
 
 #[tokio::test]
-async fn a_manual_promotion_waits_for_the_whole_hash() {
+async fn manual_promotion_requires_the_full_hash() {
     let by = |promotion: &str, force: &str| {
         amid("BlueGreen", "AwaitingPromotion").with(json!({
             "updateStrategy": {"type": "BlueGreen", "blueGreen": {"promotion": promotion}}, "forcePromote": force,
@@ -351,7 +351,7 @@ async fn a_manual_promotion_waits_for_the_whole_hash() {
 
 /// A promotion by hand does not wait for nodes to be ready: whoever obeyed would cut all traffic.
 #[tokio::test]
-async fn nobody_is_told_how_to_promote_nodes_that_may_not_take_over_yet() {
+async fn promotion_command_is_not_offered_before_entrants_are_ready() {
     let manual = |amid: Amid| {
         let strategy = json!({"type": "BlueGreen", "blueGreen": {"promotion": "Manual"}});
         amid.with(json!({"updateStrategy": strategy}))
@@ -368,7 +368,7 @@ async fn nobody_is_told_how_to_promote_nodes_that_may_not_take_over_yet() {
 }
 
 #[tokio::test]
-async fn a_missing_entrant_is_made_with_a_grant_and_never_while_paused() {
+async fn missing_entrant_is_created_with_a_grant_unless_paused() {
     let amid = || amid("BlueGreen", "CreatingEntrants").without("db-new-0");
     let paused = amid().with(json!({"paused": true})).without_a_write(&CreateEntrants::default()).await;
     assert!(paused.contains("spec.paused"), "{paused}");
@@ -392,7 +392,7 @@ async fn a_missing_entrant_is_made_with_a_grant_and_never_while_paused() {
 }
 
 #[tokio::test]
-async fn an_entrant_that_is_not_at_the_target_is_granted_it() {
+async fn entrant_off_target_is_granted_the_target() {
     let edited = amid("BlueGreen", "AwaitingEntrants").changed("db-new-0", "/spec/image", json!("db:hand"));
     let mut cluster = MockCluster::new();
     cluster
@@ -406,7 +406,7 @@ async fn an_entrant_that_is_not_at_the_target_is_granted_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_no_watch_shows_counts_as_anothers_for_a_while() {
+async fn unwatched_service_counts_as_foreign_for_25_seconds() {
     let view = View::shared();
     let scope = amid("BlueGreen", "Promoting").scope(MockCluster::new(), &view);
     view.deleted(Kind::Service, &Key::new("shop", "db"), "service-uid");

@@ -26,7 +26,7 @@ fn job() -> Value {
 
 /// Requests, Jobs and queries time out after ten minutes; approvals and waits do not time out.
 #[tokio::test(start_paused = true)]
-async fn what_takes_longer_than_ten_minutes_has_failed_unless_a_person() {
+async fn default_timeout_is_ten_minutes_except_for_approval_and_wait() {
     for hook in [http(), query(), job()] {
         let mut stage = Stage::new(&hook, jobs::cluster().0);
         let _ = stage.look().await;
@@ -50,7 +50,7 @@ async fn what_takes_longer_than_ten_minutes_has_failed_unless_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_a_get_every_five_seconds_and_any_2xx_a_success() {
+async fn default_request_is_get_every_five_seconds_and_accepts_2xx() {
     let mut stage = Stage::new(&http(), MockCluster::new());
     for status in [199, 300, 404, 500] {
         stage.answers(status, "");
@@ -73,7 +73,7 @@ async fn a_request_is_a_get_every_five_seconds_and_any_2xx_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_is_asked_every_thirty_seconds_and_one_answer_decides() {
+async fn default_query_runs_every_thirty_seconds_and_needs_one_answer() {
     for (answer, ends) in
         [(SCALAR.to_owned(), TaskState::Complete), (SCALAR.replace("\"1\"", "\"2\""), TaskState::Failed)]
     {

@@ -62,7 +62,7 @@ fn ends(store: &Store, type_: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_makes_one_job_whatever_is_killed_in_between() {
+async fn task_creates_one_job_across_restarts() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let fresh = stage.plan.clone();
@@ -85,7 +85,7 @@ async fn a_task_makes_one_job_whatever_is_killed_in_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_fails_is_a_failure_in_its_own_words() {
+async fn failed_job_fails_the_task_with_its_message() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -106,7 +106,7 @@ async fn a_job_that_fails_is_a_failure_in_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_a_hand_deletes_is_not_run_again_by_itself() {
+async fn manually_deleted_job_is_not_recreated() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -118,7 +118,7 @@ async fn one_that_a_hand_deletes_is_not_run_again_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_deleted_after_it_completed_is_a_success() {
+async fn job_deleted_after_completion_is_a_success() {
     let transient = || ClusterError::Transient {
         object: "events".to_owned(),
         message: "busy".to_owned(),
@@ -160,7 +160,7 @@ async fn a_job_that_is_deleted_after_it_completed_is_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_somebody_else_is_not_touched() {
+async fn foreign_job_is_left_untouched() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let name = job_name("db-0", "backup", &stage.id(), 1);
@@ -185,7 +185,7 @@ async fn one_of_somebody_else_is_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
+async fn job_that_never_starts_is_deleted_at_the_timeout() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -202,7 +202,7 @@ async fn one_that_never_starts_fails_when_time_is_up_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_an_earlier_leader_may_still_make_keeps_its_name() {
+async fn timed_out_job_is_kept_while_earlier_leader_may_recreate_it() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     pass(1).await;
@@ -226,7 +226,7 @@ async fn one_that_an_earlier_leader_may_still_make_keeps_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_seen_to_be_made_goes_at_once() {
+async fn timed_out_job_observed_after_creation_is_deleted_at_once() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -246,7 +246,7 @@ fn begun(store: &Store) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_it_is_said_while_it_waits_and_when_time_is_up() {
+async fn pod_problem_is_reported_while_waiting_and_at_the_timeout() {
     let (mut cluster, store, _) = keeping_jobs();
     let back_off = Arc::new(Mutex::new(10));
     let (seconds, jobs) = (back_off.clone(), store.clone());
@@ -280,7 +280,7 @@ async fn what_keeps_it_is_said_while_it_waits_and_when_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_without_pods_says_why_none_can_be_made_and_events_are_listed_once() {
+async fn job_without_pods_reports_the_reason_and_lists_events_once() {
     let (mut cluster, store, _) = keeping_jobs();
     let jobs = store.clone();
     cluster.expect_selected().withf(|kind, _, _| *kind == Kind::Pod).returning(|_, _, _| Ok(Vec::new()));
@@ -307,7 +307,7 @@ async fn one_without_pods_says_why_none_can_be_made_and_events_are_listed_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
+async fn plan_end_deletes_only_its_own_jobs() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     // It may have begun although the status does not say so.
@@ -331,7 +331,7 @@ async fn a_plan_that_ends_takes_its_jobs_with_it_and_nobody_elses() {
 /// Otherwise a hook fails for what Windlass did: the write that ends its plan fails or conflicts, and what was wanted before
 /// is wanted again by the next reconcile.
 #[tokio::test(start_paused = true)]
-async fn one_that_went_for_an_end_of_its_plan_that_was_not_stored_is_made_anew() {
+async fn job_deleted_for_unstored_plan_end_is_recreated_by_the_task() {
     let (cluster, store, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -374,7 +374,7 @@ async fn one_that_went_for_an_end_of_its_plan_that_was_not_stored_is_made_anew()
 
 /// Otherwise a plan that waits for such a hook could not be ended by a person either.
 #[tokio::test(start_paused = true)]
-async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
+async fn plan_ends_without_permission_for_its_jobs() {
     let (cluster, _, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -391,7 +391,7 @@ async fn a_plan_ends_though_there_is_no_right_to_its_jobs() {
 
 /// Otherwise a policy that protects Jobs would keep a plan from being aborted, rolled back or superseded, for ever.
 #[tokio::test(start_paused = true)]
-async fn a_plan_ends_though_the_delete_of_one_job_is_refused() {
+async fn plan_ends_when_a_job_delete_is_rejected() {
     let (cluster, store, _) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     let _ = stage.look().await;
@@ -436,7 +436,7 @@ async fn a_plan_ends_though_the_delete_of_one_job_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_made_while_it_is_held() {
+async fn no_job_is_created_while_held() {
     let (cluster, _, made) = cluster();
     let mut stage = Stage::new(&backup(), cluster);
     stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
@@ -446,7 +446,7 @@ async fn nothing_is_made_while_it_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_api_server_refuses_is_said_with_the_hooks_name() {
+async fn rejected_job_template_is_reported_with_the_hook_name() {
     let owner = Stage::new(&backup(), MockCluster::new()).scope.owner;
     let hook: Hook = serde_json::from_value(backup()).unwrap();
     let refuses = |error: ClusterError| {
@@ -473,7 +473,7 @@ async fn what_the_api_server_refuses_is_said_with_the_hooks_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_it_waits_and_says_which_is_missing() {
+async fn missing_permission_is_reported_while_waiting() {
     let mut cluster = MockCluster::new();
     cluster.expect_get().returning(|_, _, _| {
         Err(ClusterError::Forbidden { object: "Job shop/x".to_owned(), message: "no".to_owned() })

@@ -10,7 +10,7 @@ fn drain(more: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_sent_at_each_interval_until_it_is_a_success() {
+async fn request_is_sent_at_each_interval_until_success() {
     let mut stage = Stage::new(&drain(&json!({"intervalSeconds": 3})), MockCluster::new());
     let _ = stage.turn().await;
     assert!(stage.message().ends_with("did not answer in time"), "{}", stage.message());
@@ -34,7 +34,7 @@ async fn a_request_is_sent_at_each_interval_until_it_is_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_one_at_once_and_says_what_was_answered() {
+async fn failure_response_fails_the_task_at_once_with_the_response() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.answers(200, "{\"state\":\"failed\",\"why\":\"no quorum\"}");
     let _ = stage.turn().await;
@@ -46,7 +46,7 @@ async fn a_failure_is_one_at_once_and_says_what_was_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
+async fn unresponsive_peer_fails_the_task_only_at_the_timeout() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     let _ = stage.turn().await;
     pass(55).await;
@@ -67,7 +67,7 @@ async fn nobody_who_answers_is_a_failure_only_when_time_is_up() {
 
 /// Otherwise a hook whose peer was done in the meantime fails, and the rollout is taken back.
 #[tokio::test(start_paused = true)]
-async fn a_peer_is_asked_once_more_when_time_ran_out_unattended() {
+async fn peer_is_probed_once_more_after_an_unattended_timeout() {
     let late = "no success within 60 s; POST http://10.0.0.7:80/drain?node=db-0&task=";
     for (answer, ends, said, words) in [
         (Some((200, "{\"state\":\"drained\"}")), TaskState::Complete, "", ""),
@@ -93,7 +93,7 @@ async fn a_peer_is_asked_once_more_when_time_ran_out_unattended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_who_cannot_be_asked_is_waited_for_after_the_time() {
+async fn unreachable_peer_fails_the_task_after_an_unattended_timeout() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     let _ = stage.turn().await;
     stage.restart();
@@ -106,7 +106,7 @@ async fn nobody_who_cannot_be_asked_is_waited_for_after_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_request_may_take_longer_than_its_hook() {
+async fn request_timeout_is_capped_by_the_hook_timeout() {
     let mut stage = Stage::new(&drain(&json!({"requestTimeoutSeconds": 300})), MockCluster::new());
     let _ = stage.turn().await;
     let mut brief = errors();
@@ -118,7 +118,7 @@ async fn no_request_may_take_longer_than_its_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_operator_asks_under_the_same_id() {
+async fn restarted_operator_sends_the_same_task_id() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.answers(200, "{\"state\":\"draining\"}");
     let _ = stage.turn().await;
@@ -133,7 +133,7 @@ async fn a_restarted_operator_asks_under_the_same_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_begun_while_it_is_held_and_what_was_answered_counts() {
+async fn no_request_starts_while_held_but_received_answers_count() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.scope.hold = Some("waiting for the fleet to be resumed".to_owned());
     stage.answers(200, "{\"state\":\"drained\"}");
@@ -148,7 +148,7 @@ async fn nothing_is_begun_while_it_is_held_and_what_was_answered_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_an_address_is_waited_for() {
+async fn request_waits_for_the_pod_ip() {
     let mut stage = Stage::new(&drain(&json!({})), MockCluster::new());
     stage.scope.values.pod_ip = None;
     let _ = stage.turn().await;
@@ -174,7 +174,7 @@ fn vector(value: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_successes_in_a_row_are_a_success() {
+async fn required_consecutive_successes_complete_the_task() {
     let mut stage = Stage::new(&errors(), MockCluster::new());
     let nothing = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
     // Answers that end the row, answers that do not, and one failure that is allowed.
@@ -207,7 +207,7 @@ async fn so_many_successes_in_a_row_are_a_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_counts_nothing_is_kept_nowhere_and_asked_again_at_each_interval() {
+async fn inconclusive_answers_are_not_stored_and_are_retried() {
     let nothing = json!({"status": "success", "data": {"resultType": "vector", "result": []}}).to_string();
     let unavailable = (503, "starting".to_owned());
     for (status, answer) in [(200, nothing), (200, vector("0.1")), unavailable] {
@@ -233,7 +233,7 @@ async fn what_counts_nothing_is_kept_nowhere_and_asked_again_at_each_interval() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_failures_than_are_allowed_are_a_failure() {
+async fn failures_over_the_limit_fail_the_task() {
     let mut stage = Stage::new(&errors(), MockCluster::new());
     for answer in ["0.5", "0.01"] {
         stage.answers(200, &vector(answer));
@@ -251,7 +251,7 @@ async fn more_failures_than_are_allowed_are_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_prometheus_is_a_failure_only_when_time_is_up() {
+async fn unresponsive_prometheus_fails_the_task_only_at_the_timeout() {
     let mut stage = Stage::new(&errors(), MockCluster::new());
     for _ in 0..60 {
         let _ = stage.turn().await;
@@ -265,7 +265,7 @@ async fn a_silent_prometheus_is_a_failure_only_when_time_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_query_is_asked_once_more_when_time_ran_out_unattended() {
+async fn query_is_sent_once_more_after_an_unattended_timeout() {
     for (value, ends) in
         [(Some("0.01"), TaskState::Complete), (Some("0.1"), TaskState::Failed), (None, TaskState::Failed)]
     {
