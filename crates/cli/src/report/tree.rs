@@ -1,7 +1,7 @@
 //! Selects which nodes of a fleet are listed and which are only counted, for terminal and page.
 
 use super::fleet::serving;
-use super::{FleetReport, Health, NodeReport, RolloutReport, age, tag};
+use super::{FleetReport, Health, NodeReport, RolloutReport, Verdict, age, tag};
 use windlass_core::api::FleetPhase;
 
 /// The branches of a fleet's tree.
@@ -42,14 +42,16 @@ impl FleetReport {
         Tree::of(&self.nodes.iter().collect::<Vec<_>>(), all, rows)
     }
 
-    /// The phase, if it adds anything to the summary of a rollout.
+    /// What the summary of a rollout does not say: paused, failed, terminating, stalled.
     #[must_use]
-    pub fn aside(&self) -> Option<String> {
-        let says_more = matches!(
-            self.phase.parse().ok(),
-            Some(FleetPhase::Paused | FleetPhase::Failed | FleetPhase::Terminating)
-        );
-        (self.rollout.is_some() && says_more).then(|| self.phase.to_lowercase())
+    pub fn qualifier(&self) -> Option<String> {
+        self.rollout.as_ref()?;
+        match self.phase.parse().ok() {
+            Some(FleetPhase::Paused | FleetPhase::Failed | FleetPhase::Terminating) => {
+                Some(self.phase.to_lowercase())
+            }
+            _ => (self.verdict == Verdict::Stalled).then(|| "stalled".to_owned()),
+        }
     }
 
     /// The image that the active rollout replaces, if known: that of nodes without a pod.

@@ -162,8 +162,8 @@ fn glyph(health: Health) -> (&'static str, Style) {
 
 fn head(report: &FleetReport, terminal: Terminal, namespaces: bool) -> Line {
     let mut line = head_start(name(report, namespaces), &report.strategy, report.verdict, &report.summary);
-    if let Some(aside) = report.aside() {
-        line.push_span(Span::styled(format!(" ({aside})"), style_of(report.verdict)));
+    if let Some(qualifier) = report.qualifier() {
+        line.push_span(Span::styled(format!(" ({qualifier})"), style_of(report.verdict)));
     }
     let Some(rollout) = &report.rollout else { return line };
     let tail = tail(rollout);

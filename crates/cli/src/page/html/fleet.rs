@@ -64,7 +64,7 @@ fn head(view: &FleetView) -> Markup {
         p.facts {
             span.badge.(verdict_class(report.verdict)) { (verdict_words(report.verdict)) }
             span { (report.strategy) }
-            strong { (report.summary) @if let Some(aside) = report.aside() { " (" (aside) ")" } }
+            strong { (report.summary) @if let Some(qualifier) = report.qualifier() { " (" (qualifier) ")" } }
             @if let Some(rollout) = &report.rollout {
                 progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ (view.kind.nodes()) " updated" } {}
                 span { (rollout.place()) }

@@ -46,7 +46,7 @@ fn entry(view: &ListView, listed: &Listed) -> Markup {
         p.facts {
             span.badge.(verdict_class(fleet.verdict)) { (verdict_words(fleet.verdict)) }
             span { (fleet.strategy) }
-            span { (fleet.summary) @if let Some(aside) = fleet.aside() { " (" (aside) ")" } }
+            span { (fleet.summary) @if let Some(qualifier) = fleet.qualifier() { " (" (qualifier) ")" } }
             @for (_, tag, count) in serving.iter().take(3) { span.dim { (serving_words(kind, tag, *count)) } }
             @if let Some(rollout) = &fleet.rollout {
                 progress max=(rollout.total.max(1)) value=(rollout.updated) aria-label={ "Updated nodes of " (fleet.name) } {}
